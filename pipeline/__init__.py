@@ -1,0 +1,1 @@
+"""The roof: command line, configuration, plan, status and report. Wires the stages into commands."""

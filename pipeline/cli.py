@@ -1,0 +1,290 @@
+"""The command line. Imports only click at the top, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import errno
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from pipeline.config import Loaded
+    from stages.context import Context
+
+STEP_HELP = {
+    "all": "Every step that the configuration has a section for, then the report.",
+    "generate": "Sources in, candidates out: every editor edits every source.",
+    "preferences": "Ratings in, preference pairs out, with statistics.",
+    "train-reward": "Preference pairs in, reward model out.",
+    "evaluate-reward": "Held-out agreement, baselines, calibration of the reward model.",
+    "filter": "Noisy edits in; scores, selections and webdataset shards out.",
+    "finetune": "Shards in, editors out: the base and one arm per selection.",
+    "evaluate-editor": "Base and arms on held-out scenes, judged in one go.",
+}
+EXAMPLE = "\b\nExample:\n  pipeline {command} --config configs/demo.yaml{more}"
+
+
+def common(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that every command has."""
+    for option in (
+        click.argument("overrides", nargs=-1, metavar="[KEY.PATH=VALUE]..."),
+        click.option("--run", "run_path", metavar="DIR", help="Run directory; default: runs/<name of the configuration>."),
+        click.option("--address", help="Ray cluster to join (auto, host:port or ray://...); default: a local one."),
+        click.option("--config", "config_path", metavar="FILE", help="Configuration; default: the one frozen in --run DIR."),
+    ):
+        command = option(command)
+    return command
+
+
+class _OneSentence(click.Group):
+    """A group whose commands end a user's mistake with one sentence instead of a traceback."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except (ValueError, OSError) as error:
+            state = context.find_root().meta
+            log = state.get("error_log")
+            if log is not None and log.parent.is_dir():
+                _note(log)
+            click.echo(f"error: {_sentence(error)}", err=True)
+            context.exit(1)
+
+
+def _note(log: Path) -> None:
+    """Keep the traceback for a bug report; a full disk must not hide the sentence."""
+    try:
+        log.write_text(traceback.format_exc())
+    except OSError as error:
+        click.echo(f"({log} could not be written: {error.strerror})", err=True)
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"the disk is full ({error.filename or 'no space left on device'}); make room and run the same command again: nothing done is lost"
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+@click.group(cls=_OneSentence, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="edit-reward-pipeline")
+def main() -> None:
+    """From candidate edits and human ratings to a reward model, filtered edit data and a better image editor.
+
+    \b
+    Try it:  pipeline run all --config configs/demo-small.yaml
+    """
+
+
+def _load(config_path: str | None, run_path: str | None, overrides: tuple[str, ...]) -> Loaded:
+    from pipeline import config
+
+    if config_path is None:
+        frozen = Path(run_path or "") / "config.yaml"
+        if run_path is None or not frozen.exists():
+            raise click.UsageError("give --config FILE (the shipped ones are in configs/), or --run DIR of an existing run")
+        config_path = str(frozen)
+    return config.load(config_path, overrides)
+
+
+def _run_path(loaded: Loaded, run_path: str | None) -> Path:
+    return Path(run_path) if run_path else Path("runs") / loaded.flow.name
+
+
+@contextmanager
+def _context(
+    config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...], force: bool = False
+) -> Iterator[Context]:
+    """Everything a step needs; holds the lock of the run directory and leaves the cluster at the end."""
+    from pipeline import config
+    from stages import storage
+    from stages.cluster import Cluster
+    from stages.context import Context
+    from stages.rundir import RunDir
+
+    loaded = _load(config_path, run_path, overrides)
+    run = RunDir(_run_path(loaded, run_path))
+    with run:
+        click.get_current_context().find_root().meta["error_log"] = run.path / "errors.log"
+        frozen = run.path / "config.yaml"
+        if not frozen.exists():
+            storage.publish_bytes(frozen, config.dump(loaded.flow).encode())
+        cluster = Cluster(loaded.flow.ray, address)
+        try:
+            yield Context(run, loaded.flow, cluster, force)
+        finally:
+            cluster.close()
+        storage.publish_bytes(frozen, config.dump(loaded.flow).encode())
+
+
+@main.group(name="run")
+def run_group() -> None:
+    """Run a step of the flow, or all of them. What is done already is not done again."""
+
+
+def _add_step(name: str) -> None:
+    @common
+    @click.option("--force", is_flag=True, help="Redo what was made with other settings or inputs.")
+    def command(config_path: str | None, run_path: str | None, address: str | None, force: bool, overrides: tuple[str, ...]) -> None:
+        from pipeline import flow, report
+
+        with _context(config_path, run_path, address, overrides, force) as context:
+            steps = flow.steps_of(context.flow, name)
+            flow.run_steps(context, steps)
+            print(f"\nreport: {report.build(context.run)}")
+
+    more = " seed=1" if name == "all" else ""
+    command.__doc__ = f"{STEP_HELP[name]}\n\n{EXAMPLE.format(command=f'run {name}', more=more)}"
+    run_group.command(name=name)(command)
+
+
+for _name in STEP_HELP:
+    _add_step(_name)
+
+
+@main.group()
+def annotate() -> None:
+    """Human ratings: hand out work, read what comes back, or simulate raters of the embedded world."""
+
+
+@annotate.command(name="export", help=f"Write the groups to rate: images, a template to fill in, the rubric.\n\n{EXAMPLE.format(command='annotate export', more='')}")
+@common
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first N groups.")
+def annotate_export(config_path: str | None, run_path: str | None, address: str | None, limit: int | None, overrides: tuple[str, ...]) -> None:
+    from stages import annotate as step
+
+    with _context(config_path, run_path, address, overrides) as context:
+        print(f"work for the raters: {step.export(context, limit=limit)}")
+
+
+@annotate.command(
+    name="ingest",
+    help="Read ratings into the ledger: validated row by row, nothing twice, everything refused is kept with its reason.\n\n"
+    + EXAMPLE.format(command="annotate ingest --file ratings.csv", more=""),
+)
+@common
+@click.option("--file", "files", multiple=True, required=True, metavar="FILE", help="File of ratings; may be given several times.")
+@click.option("--format", "layout", default="auto", show_default=True, help="auto (by content) or imagenhub (rater tables of that project).")
+def annotate_ingest(
+    config_path: str | None, run_path: str | None, address: str | None, files: tuple[str, ...], layout: str, overrides: tuple[str, ...]
+) -> None:
+    from pipeline import flow
+    from stages import annotate as step
+
+    with _context(config_path, run_path, address, overrides) as context:
+        flow.show_ingest(step.ingest(context, [Path(file) for file in files], layout))
+
+
+@annotate.command(name="simulate", help=f"Let the embedded world's raters fill in the exported work.\n\n{EXAMPLE.format(command='annotate simulate', more='')}")
+@common
+def annotate_simulate(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+    from stages import annotate as step
+
+    with _context(config_path, run_path, address, overrides) as context:
+        for path in step.simulate(context):
+            print(path)
+
+
+@main.command(
+    help="Make another selection from existing scores, without scoring again.\n\n"
+    + EXAMPLE.format(command="select --name best-1000 --rule top --count 1000", more="")
+)
+@common
+@click.option("--name", required=True, help="Name of the selection.")
+@click.option("--rule", required=True, type=click.Choice(["top", "random", "closest-to-source", "all"]), help="How to choose.")
+@click.option("--count", type=int, help="How many to keep.")
+@click.option("--fraction", type=float, help="Share to keep, instead of --count.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random rule.")
+@click.option("--shards/--no-shards", default=False, show_default=True, help="Write webdataset shards of it as well.")
+def select(
+    config_path: str | None,
+    run_path: str | None,
+    address: str | None,
+    name: str,
+    rule: str,
+    count: int | None,
+    fraction: float | None,
+    seed: int,
+    shards: bool,
+    overrides: tuple[str, ...],
+) -> None:
+    from pipeline import selecting
+
+    with _context(config_path, run_path, address, overrides) as context:
+        selecting.select(context, name=name, rule=rule, count=count, fraction=fraction, seed=seed, shards=shards)
+
+
+@main.group()
+def shards() -> None:
+    """Webdataset shards that the filter wrote."""
+
+
+@shards.command(name="verify")
+@click.argument("folder")
+def shards_verify(folder: str) -> None:
+    """Check every shard in FOLDER (a path or URL) against its index: hashes, members, counts.
+
+    \b
+    Example:
+      pipeline shards verify runs/demo/filter/shards/selected
+    """
+    from stages import shards as library
+
+    problems = library.verify(folder)
+    for problem in problems:
+        click.echo(problem, err=True)
+    if problems:
+        raise ValueError(f"{folder}: {len(problems)} problems; run the filter step again or copy the damaged shards anew")
+    print(f"{folder}: all shards are sound")
+
+
+@main.command(help=f"What the flow would do with this configuration, what is done already, what it costs.\n\n{EXAMPLE.format(command='plan', more='')}")
+@common
+def plan(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+    from pipeline import plan as planning
+
+    loaded = _load(config_path, run_path, overrides)
+    print(planning.plan(loaded.flow, _run_path(loaded, run_path)))
+
+
+@main.command(help=f"What a run directory holds: steps done, counts, damage.\n\n{EXAMPLE.format(command='status', more='')}")
+@common
+def status(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+    from pipeline import status as looking
+
+    print(looking.status(_run_path(_load(config_path, run_path, overrides), run_path)))
+
+
+@main.command(help=f"Write the report page again.\n\n{EXAMPLE.format(command='report', more='')}")
+@common
+def report(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+    from pipeline import report as page
+    from stages.rundir import RunDir
+
+    path = _run_path(_load(config_path, run_path, overrides), run_path)
+    if not path.is_dir():
+        raise ValueError(f"there is no run directory {path}; `pipeline run` makes one")
+    print(f"report: {page.build(RunDir(path))}")
+
+
+@main.group(name="config")
+def config_group() -> None:
+    """Configurations."""
+
+
+@config_group.command(name="show", help=f"Print the resolved configuration and where each value comes from.\n\n{EXAMPLE.format(command='config show', more=' seed=3')}")
+@common
+def config_show(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+    from pipeline import config
+
+    click.echo(config.show(_load(config_path, run_path, overrides)), nl=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""Configuration files: YAML in, one typed object out, and where every value came from.
+
+The types belong to the layers (`stages.config.FlowConfig` composes them). This module reads a file, applies ``key.path=value``
+overrides, and turns every mistake into a sentence that names file, line and key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from stages.config import FlowConfig
+
+KeyPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A validated configuration. ``origins`` gives file and line, or the override, of every value that is not a default."""
+
+    flow: FlowConfig
+    origins: Mapping[KeyPath, str]
+
+
+def load(path: str | Path, overrides: Sequence[str] = ()) -> Loaded:
+    """Read and validate a configuration file. Raises ``ValueError`` with one line per mistake."""
+    data, origins = _read(Path(path))
+    for override in overrides:
+        _apply(override, data, origins)
+    try:
+        return Loaded(FlowConfig.model_validate(data), origins)
+    except ValidationError as error:
+        lines = [_sentence(dict(detail), data, origins, str(path)) for detail in error.errors()]
+        raise ValueError("\n".join(dict.fromkeys(lines))) from None
+
+
+def show(loaded: Loaded) -> str:
+    """The resolved configuration as YAML; every value is followed by where it came from."""
+    return "\n".join(_show(loaded.flow.model_dump(mode="json"), loaded.origins, (), 0)) + "\n"
+
+
+def dump(flow: FlowConfig) -> str:
+    """The resolved configuration as plain YAML, to be frozen in a run directory."""
+    return yaml.safe_dump(flow.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ValueError(f"configuration file {path} does not exist; the shipped ones are in configs/") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"configuration file {path} cannot be read: {error}") from None
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ValueError(f"{path}{line}: not valid YAML ({error.problem})") from None
+    if node is None:
+        return {}, {}
+    if not isinstance(node, yaml.MappingNode):
+        raise ValueError(f"{path}, line 1: a configuration is a mapping of sections such as generate and reward")
+    origins: dict[KeyPath, str] = {}
+    _locate(node, (), str(path), origins)
+    return yaml.safe_load(text), origins
+
+
+def _locate(node: yaml.Node, path: KeyPath, file: str, origins: dict[KeyPath, str]) -> None:
+    """File and line of every key below ``node``."""
+    if isinstance(node, yaml.MappingNode):
+        for key_node, value_node in node.value:
+            inner = (*path, str(key_node.value))
+            if inner in origins:
+                raise ValueError(f"{file}, line {key_node.start_mark.line + 1}: key {_dotted(inner)} stands there twice")
+            origins[inner] = f"{file}, line {key_node.start_mark.line + 1}"
+            _locate(value_node, inner, file, origins)
+    elif isinstance(node, yaml.SequenceNode):
+        for position, value_node in enumerate(node.value):
+            origins[(*path, position)] = f"{file}, line {value_node.start_mark.line + 1}"
+            _locate(value_node, (*path, position), file, origins)
+
+
+def _apply(override: str, data: dict[str, Any], origins: dict[KeyPath, str]) -> None:
+    """Set one ``key.path=value`` in ``data``; the value is YAML."""
+    dotted, separator, text = override.partition("=")
+    if not separator or not dotted:
+        raise ValueError(f"override {override!r} is not of the form key.path=value, e.g. reward.training.steps=100")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ValueError(f"override {override!r}: {text!r} is not valid YAML") from None
+    path: KeyPath = tuple(int(part) if part.isdigit() else part for part in dotted.split("."))
+    target: Any = data
+    for position, part in enumerate(path):
+        last = position == len(path) - 1
+        if isinstance(target, list):
+            if not isinstance(part, int) or part >= len(target):
+                raise ValueError(f"override {override!r}: {_dotted(path[:position])} is a list of {len(target)}; give an index below that")
+        elif not isinstance(target, dict):
+            raise ValueError(f"override {override!r}: {_dotted(path[:position])} is a value, it has no key {part}")
+        if last:
+            target[part] = value
+        elif isinstance(target, dict) and not isinstance(target.get(part), (dict, list)):
+            target[part] = {}
+            target = target[part]
+        else:
+            target = target[part]
+    for known in [known for known in origins if known[: len(path)] == path]:
+        del origins[known]
+    for position in range(1, len(path) + 1):
+        origins.setdefault(path[:position], f"command line ({override})")
+
+
+def _sentence(detail: dict[str, Any], data: Any, origins: Mapping[KeyPath, str], file: str) -> str:
+    """One pydantic error as a sentence with file, line and key."""
+    path, models = _walk(detail["loc"], data)
+    dotted = _dotted(path)
+    where = next((origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in origins), file)
+    if detail["type"] == "extra_forbidden":
+        known = [name for model in models for name in model.model_fields]
+        close = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
+        return f"{where}: unknown key {dotted}; {hint}"
+    if detail["type"] == "missing":
+        return f"{where}: key {dotted} is missing and has no default"
+    message = detail["msg"].removeprefix("Value error, ")
+    given = "" if isinstance(detail["input"], (dict, list, BaseModel)) else f" (given: {detail['input']!r})"
+    return f"{where}: {dotted or 'the configuration'}: {message[0].lower() + message[1:]}{given}"
+
+
+def _walk(location: Iterable[str | int], data: Any) -> tuple[KeyPath, list[type[BaseModel]]]:
+    """The key path of a pydantic location (which also names union members) and the models that own its last key."""
+    path: list[str | int] = []
+    owners: list[type[BaseModel]] = [FlowConfig]
+    parts = list(location)
+    for position, part in enumerate(parts):
+        is_last = position == len(parts) - 1
+        present = (isinstance(data, dict) and part in data) or (isinstance(data, list) and isinstance(part, int) and part < len(data))
+        names_union_member = not present and (not is_last or any(part in _tags(model) for model in owners))
+        if names_union_member:
+            owners = [model for model in owners if part in (model.__name__, *_tags(model))] or owners
+            continue
+        path.append(part)
+        if is_last or not present:
+            break
+        data = data[part]
+        if isinstance(part, str):
+            owners = [m for owner in owners if part in owner.model_fields for m in _models(owner.model_fields[part].annotation)]
+    return tuple(path), owners
+
+
+def _tags(model: type[BaseModel]) -> list[str]:
+    return [str(value) for field in model.model_fields.values() if typing.get_origin(field.annotation) is typing.Literal
+            for value in typing.get_args(field.annotation)]  # fmt: skip
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """Configuration classes inside an annotation such as ``tuple[A, ...]`` or ``A | B | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in typing.get_args(annotation) for model in _models(inner)]
+
+
+def _dotted(path: KeyPath) -> str:
+    return ".".join(str(part) for part in path)
+
+
+def _show(value: Any, origins: Mapping[KeyPath, str], path: KeyPath, depth: int) -> list[str]:
+    lines = []
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, entry in items:
+        inner = (*path, key)
+        head = "  " * depth + (f"{key}:" if isinstance(value, dict) else "-")
+        if isinstance(entry, (dict, list)) and entry and not _is_flat(entry):
+            lines.append(head)
+            lines.extend(_show(entry, origins, inner, depth + 1))
+        else:
+            text = yaml.safe_dump(entry, default_flow_style=True, allow_unicode=True, width=10_000).strip().removesuffix("\n...")
+            lines.append(f"{head} {text}  # {_origin(origins, inner)}")
+    return lines
+
+
+def _is_flat(value: Any) -> bool:
+    return isinstance(value, list) and not any(isinstance(entry, (dict, list)) for entry in value)
+
+
+def _origin(origins: Mapping[KeyPath, str], path: KeyPath) -> str:
+    if path in origins:
+        return origins[path]
+    if any(known[: len(path)] == path for known in origins):
+        return origins[next(known for known in origins if known[: len(path)] == path)]
+    return "default"

@@ -1,0 +1,133 @@
+"""The order of the steps, and running them: what happens between reading a configuration and showing results."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pipeline.tables import text_table
+from stages import annotate, evaluate_editor, evaluate_reward, filter, finetune, generate, preferences, train_reward
+from stages.config import FlowConfig
+from stages.context import Context
+from stages.rundir import Index
+
+PACKAGES = ("torch", "transformers", "diffusers", "ray", "pyarrow", "webdataset", "numpy", "pillow")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of the flow: ``section`` is the part of the configuration that it cannot do without."""
+
+    name: str
+    section: str
+    does: str
+    run: Any
+
+
+def _annotate(context: Context) -> Index:
+    """Ratings inside the whole flow: simulated where the configuration says so, otherwise they must have been ingested."""
+    if context.flow.annotate.simulate is None:
+        index = context.run.step(annotate.STEP).index()
+        if index is None:
+            raise ValueError(
+                "there are no ratings yet: `pipeline annotate export` writes the work for the raters, `pipeline annotate ingest` reads what they return"
+            )
+        return index
+    annotate.export(context)
+    annotate.ingest(context, annotate.simulate(context))
+    return context.run.step(annotate.STEP).require()
+
+
+STEPS = (
+    Step("generate", "generate", "sources -> candidates", generate.run),
+    Step("annotate", "generate", "candidates -> ratings", _annotate),
+    Step("preferences", "generate", "ratings -> preference pairs", preferences.run),
+    Step("train-reward", "generate", "preference pairs -> reward model", train_reward.run),
+    Step("evaluate-reward", "generate", "reward model -> held-out agreement", evaluate_reward.run),
+    Step("filter", "filter", "noisy edits -> scores -> selections -> shards", filter.run),
+    Step("finetune", "finetune", "shards -> editors, one per selection", finetune.run),
+    Step("evaluate-editor", "evaluate_editor", "editors -> benchmark table", evaluate_editor.run),
+)
+
+
+def steps_of(flow: FlowConfig, name: str) -> list[Step]:
+    """The steps that a command runs: one of them, or for ``all`` every one that the configuration has a section for."""
+    if name == "all":
+        return [step for step in STEPS if getattr(flow, step.section) is not None]
+    return [step for step in STEPS if step.name == name]
+
+
+def run_steps(context: Context, steps: Sequence[Step]) -> None:
+    """Run steps in order; prints what will be done first and a table of results at the end."""
+    print(f"run directory: {context.run.path}")
+    print("steps: " + "; ".join(f"{number}. {step.name} ({step.does})" for number, step in enumerate(steps, start=1)), flush=True)
+    rows = []
+    for step in steps:
+        before = context.run.step(step.name).index()
+        started, clock = datetime.now(UTC), time.monotonic()
+        index = step.run(context)
+        seconds = time.monotonic() - clock
+        known = context.run.manifest().get("steps", {}).get(step.name)
+        if before != index or known is None:
+            context.run.note(step.name, _facts(started, seconds, context.flow.seed))
+            state = "done"
+        else:
+            state = "was done"
+        counts = " ".join(f"{name} {count:,}" for name, count in index.counts.items())
+        rows.append([step.name, state, f"{seconds:.1f} s", counts, headline(index)])
+        print(f"{step.name}: {state} in {seconds:.1f} s  {headline(index)}", flush=True)
+    print("\n" + text_table(["step", "state", "time", "rows", "result"], rows), flush=True)
+
+
+def headline(index: Index) -> str:
+    """The one figure of a step worth a line."""
+    results = index.results
+    match index.step:
+        case "generate":
+            return f"{results['candidates_per_source']} candidates per source, {results['annotated_per_source']} to annotate"
+        case "evaluate-reward":
+            accuracy = results["pair_accuracy"]
+            return f"held-out pair accuracy {accuracy['value']:.3f} [{accuracy['low']:.3f}, {accuracy['high']:.3f}]"
+        case "filter":
+            kept = ", ".join(f"{name} {count:,}" for name, count in results["selections"].items())
+            return f"selected: {kept}"
+        case "evaluate-editor":
+            return "overall of 10: " + ", ".join(f"{arm} {value:.2f}" for arm, value in results["overall"].items())
+        case _:
+            return ", ".join(f"{name} {value}" for name, value in results.items() if isinstance(value, (int, str)))
+
+
+def _facts(started: datetime, seconds: float, seed: int) -> dict[str, Any]:
+    return {
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+        "command": " ".join(["pipeline", *sys.argv[1:]]),
+        "seed": seed,
+        "code": _code_version(),
+        "machine": {"system": platform.platform(), "processor": platform.machine(), "cores": os.cpu_count(), "gpus": _gpus()},
+        "python": platform.python_version(),
+        "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
+    }
+
+
+def _code_version() -> str:
+    """Package version, with the commit when the code is a git checkout."""
+    version = importlib.metadata.version("edit-reward-pipeline")
+    here = Path(__file__).resolve().parent.parent
+    answer = subprocess.run(["git", "-C", str(here), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return f"{version}+{answer.stdout.strip()}" if answer.returncode == 0 and answer.stdout.strip() else version
+
+
+def _gpus() -> list[str]:
+    import torch
+
+    return [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]

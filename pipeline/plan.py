@@ -1,0 +1,143 @@
+"""`pipeline plan`: what the flow would do with a configuration, what is done already, and what it costs - before anything runs.
+
+Compute is counted as 2 FLOP per parameter and token forward and three times that for training (forward and backward), attention left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+from pipeline.flow import STEPS
+from pipeline.tables import text_table
+from reward.config import BackboneConfig, RewardModelConfig
+from stages import editors
+from stages.config import FlowConfig, TableSources, WorldEdits, WorldSources
+from stages.rundir import RunDir
+
+SUSTAINED_TFLOPS = 125.0
+"""Assumed for GPU hours: 40 % of the 312 TFLOP/s that an A100 or A800 does in bf16."""
+SECONDS_PER_GROUP = (75, 150)
+"""Assumed time of one annotator for a group of seven."""
+PROMPT_TOKENS = 250
+"""Assumed length of instruction and rubric for a pretrained backbone."""
+
+
+def plan(flow: FlowConfig, path: Path) -> str:
+    """The plan as text."""
+    work = _work(flow)
+    manifest = RunDir(path).manifest().get("steps", {}) if path.exists() else {}
+    rows = []
+    for number, step in enumerate(STEPS, start=1):
+        if getattr(flow, step.section) is None:
+            rows.append([str(number), step.name, "left out", f"no section {step.section}", ""])
+            continue
+        state = "done" if (path / step.name / "index.json").exists() else "to do"
+        last = f"took {manifest[step.name]['seconds']} s" if step.name in manifest else ""
+        rows.append([str(number), step.name, state, work[step.name], last])
+    notes = _notes(flow)
+    text = f"run directory: {path}\n\n" + text_table(["", "step", "state", "work", "last time"], rows)
+    return text + ("\n\n" + "\n".join(f"- {note}" for note in notes) if notes else "")
+
+
+def parameters(config: BackboneConfig) -> float:
+    """Parameters of a backbone: from the size in its name when pretrained, otherwise from its widths and depths (embeddings left out)."""
+    if config.pretrained is not None:
+        named = re.search(r"(\d+(?:\.\d+)?)B", config.pretrained)
+        if named is None:
+            raise ValueError(f"reward.model.backbone.pretrained: the name {config.pretrained} says no size such as 7B, so it cannot be planned")
+        return float(named[1]) * 1e9
+    kv = config.text_hidden * config.text_kv_heads // config.text_heads
+    text = config.text_layers * (2 * config.text_hidden**2 + 2 * config.text_hidden * kv + 3 * config.text_hidden * config.text_intermediate)
+    vision = config.vision_depth * (4 * config.vision_hidden**2 + 3 * config.vision_hidden * config.vision_intermediate)
+    return text + vision
+
+
+def tokens_per_edit(config: RewardModelConfig) -> int:
+    """Language tokens of one (source, instruction, edited): two images, or one two-frame clip, and the text."""
+    side = config.backbone.patch_size * config.backbone.merge_size if config.backbone.pretrained is None else 28
+    image = math.ceil(config.presentation.image_area / side**2)
+    images = image * (2 if config.presentation.layout == "images" else 1)
+    return images + (PROMPT_TOKENS if config.backbone.pretrained else 8)
+
+
+def _work(flow: FlowConfig) -> dict[str, str]:
+    work = {}
+    forward = 2 * parameters(flow.reward.model.backbone) * tokens_per_edit(flow.reward.model)
+    if flow.generate is not None:
+        train, validation = _sources(flow)
+        groups, annotated = train + validation, flow.generate.annotate
+        candidates = sum(len(choice.seeds) for choice in flow.generate.editors)
+        pairs = groups * math.comb(annotated, 2)
+        hours = [groups * seconds / 3600 for seconds in SECONDS_PER_GROUP]
+        people = "simulated raters" if flow.annotate.simulate else f"{hours[0]:,.0f} to {hours[1]:,.0f} hours of annotators"
+        training = flow.reward.training
+        steps = training.steps or math.ceil((training.epochs or 0) * train / training.groups_per_batch)
+        passes = steps * training.groups_per_batch * annotated
+        work |= {
+            "generate": f"{groups:,} sources x {candidates} candidates = {groups * candidates:,} edits, {annotated} of each annotated",
+            "annotate": f"{groups * annotated * 2:,} ratings; {people}",
+            "preferences": f"{pairs:,} pairs",
+            "train-reward": f"{steps:,} steps of {training.groups_per_batch} groups: {passes:,} forward and backward passes, {_cost(3 * forward * passes)}",
+            "evaluate-reward": f"{validation * annotated:,} held-out edits, {_cost(forward * validation * annotated)}",
+        }
+    if flow.filter is not None:
+        source = flow.filter.input
+        count = source.count if isinstance(source, WorldEdits) else None
+        amount = f"{count:,} edits, {_cost(forward * count)}" if count else f"the edits at {getattr(source, 'path', '')}, {_cost(forward * 1000)} per 1,000"
+        kept = ", ".join(f"{choice.name} ({choice.rule} {choice.count or choice.fraction or ''})".replace(" )", ")") for choice in flow.filter.selections)
+        work["filter"] = f"{amount}; selections: {kept}"
+    if flow.finetune is not None:
+        fine = flow.finetune
+        work["finetune"] = f"base {fine.base.training.steps:,} steps, then {len(fine.arms)} arms x {fine.training.steps:,} steps of {fine.training.batch_size}"
+        if flow.evaluate_editor is not None:
+            systems = len(fine.arms) + 3
+            work["evaluate-editor"] = f"{systems} systems x {flow.evaluate_editor.items} items, judge {flow.evaluate_editor.judge}"
+    elif flow.evaluate_editor is not None:
+        work["evaluate-editor"] = "needs the section finetune"
+    return work
+
+
+def _sources(flow: FlowConfig) -> tuple[int, int]:
+    """Groups for training and validation, as far as the configuration says."""
+    assert flow.generate is not None
+    config = flow.generate.sources
+    if isinstance(config, WorldSources):
+        return config.train, config.validation
+    total = sum(table.expected or _lines(table.path) for table in config.tables)
+    held_out = round(total * config.validation_share)
+    return total - held_out, held_out
+
+
+def _lines(path: str) -> int:
+    return sum(1 for line in Path(path).read_text().splitlines() if line.strip() and json.loads(line)) if Path(path).exists() else 0
+
+
+def _cost(flop: float) -> str:
+    hours = flop / (SUSTAINED_TFLOPS * 1e12) / 3600
+    amount = f"{hours:,.1f} GPU hours" if hours >= 0.05 else "seconds of a GPU"
+    return f"{flop:.1e} FLOP ({amount})"
+
+
+def _notes(flow: FlowConfig) -> list[str]:
+    """What keeps the plan from running here, and what the figures assume."""
+    notes = []
+    if flow.generate is not None:
+        for choice in flow.generate.editors:
+            try:
+                editors.check_name(choice.name)
+            except ValueError as error:
+                notes.append(f"cannot run yet: {error}")
+        if isinstance(flow.generate.sources, TableSources):
+            notes += [f"missing input: {table.path} ({table.name})" for table in flow.generate.sources.tables if not _reachable(table.path)]
+    if flow.filter is not None and not _reachable(getattr(flow.filter.input, "path", "")):
+        notes.append(f"missing input: {getattr(flow.filter.input, 'path', '')}")
+    if flow.reward.model.backbone.pretrained:
+        notes.append(f"GPU hours assume {SUSTAINED_TFLOPS:.0f} TFLOP/s sustained (40 % of an A100 or A800) and {PROMPT_TOKENS} text tokens per edit")
+    return notes
+
+
+def _reachable(path: str) -> bool:
+    return not path or "://" in path or Path(path).exists()

@@ -1,0 +1,147 @@
+"""What a section of the page is made of. Sections return these; the template alone knows how they look in HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+
+class Block:
+    """Base of the building blocks; ``kind`` names the template's macro that draws it."""
+
+    @property
+    def kind(self) -> str:
+        """Name of the macro."""
+        return type(self).__name__.lower()
+
+
+@dataclass(frozen=True)
+class Paragraph(Block):
+    """Running text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Heading(Block):
+    """Title of a part of a section."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Callout(Block):
+    """A remark that must not be overlooked."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Fact(Block):
+    """A key number: what it is, its value, and a remark."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Facts(Block):
+    """Key numbers side by side."""
+
+    facts: Sequence[Fact]
+
+
+@dataclass(frozen=True)
+class Table(Block):
+    """``text_columns``: how many leading columns hold words (the others hold numbers and are aligned right). The last ``muted``
+    rows are shown apart, under the line ``muted_title``."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    text_columns: int = 1
+    muted: int = 0
+    muted_title: str = ""
+    emphasised: str = ""
+
+
+@dataclass(frozen=True)
+class Figure(Block):
+    """A drawing with its caption; ``narrow`` is another drawing of the same for narrow screens."""
+
+    title: str
+    svg: Markup
+    caption: str = ""
+    narrow: Markup | None = None
+
+
+@dataclass(frozen=True)
+class Columns(Block):
+    """Blocks side by side where there is room."""
+
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image for the page. ``uri`` is None where there is nothing to show; then ``lines`` say why. ``large`` sets it apart."""
+
+    uri: str | None
+    alt: str
+    lines: Sequence[str] = ()
+    pixelated: bool = False
+    badge: str = ""
+    large: bool = False
+
+
+@dataclass(frozen=True)
+class Strip(Block):
+    """Pictures that belong together under the instruction that they answer to."""
+
+    instruction: str
+    pictures: Sequence[Picture]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Gallery(Block):
+    """Strips in a grid."""
+
+    strips: Sequence[Strip]
+
+
+@dataclass(frozen=True)
+class Fold(Block):
+    """Blocks that are closed at first."""
+
+    summary: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Code(Block):
+    """Text as a machine wrote or reads it."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Missing(Block):
+    """A step that is not done, and the command that does it."""
+
+    step: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A titled part of the page."""
+
+    id: str
+    title: str
+    lead: str
+    blocks: Sequence[Block]

@@ -1,0 +1,96 @@
+"""The flow of a run as boxes and arrows, drawn twice: in two rows for wide screens, in one column for narrow ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from pipeline.report.charts import svg
+
+TITLE = "Flow of the run"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A thing that the run made: its name, how many (empty while it is not made), and a remark."""
+
+    name: str
+    amount: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """``upper`` leads to the reward model (its last node); that and ``lower``'s first node lead to ``lower``'s second."""
+
+    upper: Sequence[Node]
+    lower: Sequence[Node]
+
+
+def wide(flow: Flow) -> Markup:
+    """Two rows: ratings become a reward model, which turns raw edits into selected ones."""
+    width, height, gap, row_gap = 172.0, 88.0, 32.0, 64.0
+    total = 5 * width + 4 * gap
+    parts: list[Markup] = []
+    for row, nodes in enumerate((flow.upper, flow.lower)):
+        y = row * (height + row_gap) + 1
+        for column, node in enumerate(nodes):
+            x = column * (width + gap) + 1
+            parts += _box(node, x, y, width, height)
+            if column:
+                parts.append(_arrow([(x - gap + 3, y + height / 2), (x - 3, y + height / 2)]))
+    x_from, x_to = (len(flow.upper) - 0.5) * (width + gap) - gap / 2, 1.5 * (width + gap) - gap / 2
+    middle = height + row_gap / 2
+    parts.append(_arrow([(x_from, height + 4), (x_from, middle), (x_to, middle), (x_to, height + row_gap - 2)]))
+    parts.append(svg.text("scores", x_to + 10, middle - 7, class_="tick"))
+    return svg.drawing(parts, width=total + 2, height=2 * height + row_gap + 2, title=TITLE, description=_described(flow), class_="flow")
+
+
+def tall(flow: Flow) -> Markup:
+    """One column; the reward model and the raw edits stand side by side above what comes from both."""
+    width, height, gap = 360.0, 72.0, 28.0
+    half = (width - 16) / 2
+    parts: list[Markup] = []
+    y = 1.0
+    *before, model = flow.upper
+    raw, *after = flow.lower
+    for index, node in enumerate(before):
+        parts += _box(node, 1, y, width, height)
+        y += height + gap
+        x = width / 2 if index < len(before) - 1 else half / 2
+        parts.append(_arrow([(x, y - gap + 3), (x, y - 3)]))
+    parts += _box(model, 1, y, half, height) + _box(raw, half + 17, y, half, height)
+    y += height + gap
+    parts += [_arrow([(x, y - gap + 3), (x, y - 3)]) for x in (half / 2, width - half / 2)]
+    for index, node in enumerate(after):
+        if index:
+            parts.append(_arrow([(width / 2, y - gap + 3), (width / 2, y - 3)]))
+        parts += _box(node, 1, y, width, height)
+        y += height + gap
+    return svg.drawing(parts, width=width + 2, height=y - gap + 2, title=TITLE, description=_described(flow), class_="flow tall")
+
+
+def _box(node: Node, x: float, y: float, width: float, height: float) -> list[Markup]:
+    class_ = "box" if node.amount else "box undone"
+    top = y + (height - 62) / 2
+    parts = [svg.rectangle(x, y, width, height, class_, radius=8), svg.text(node.name, x + 14, top + 14, class_="axis")]
+    parts.append(svg.text(node.amount or "not done", x + 14, top + 38, class_="big" if node.amount else "tick"))
+    return [*parts, svg.text(node.note, x + 14, top + 57, class_="small")]
+
+
+def _arrow(points: list[tuple[float, float]]) -> Markup:
+    """A line with a head in the direction of its last piece (right or down)."""
+    (x0, y0), (x, y) = points[-2:]
+    back, side = 7.0, 4.0
+    corners = ((x, y), (x - back, y - side), (x - back, y + side)) if x != x0 else ((x, y), (x - side, y - back), (x + side, y - back))
+    head = svg.element("polygon", points=" ".join(f"{svg.number(a)},{svg.number(b)}" for a, b in corners), class_="head")
+    return svg.element("g", [svg.polyline(points, "arrow"), head])
+
+
+def _described(flow: Flow) -> str:
+    def words(node: Node) -> str:
+        return f"{node.name}: {node.amount or 'not done'}{f' ({node.note})' if node.note else ''}"
+
+    return f"{' → '.join(map(words, flow.upper))}. With it, {' → '.join(map(words, flow.lower))}."

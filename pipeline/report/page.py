@@ -1,0 +1,39 @@
+"""Put the page together: sections in, one HTML file out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from pipeline.report.published import Published
+from pipeline.report.sections import arms, filtering, flow, headline, provenance, quarantine, ratings, reward, samples
+from stages import storage
+from stages.rundir import RunDir
+
+NAME = "report.html"
+SECTIONS = (headline, flow, samples, ratings, reward, filtering, arms, quarantine, provenance)
+
+
+def build(run: RunDir) -> Path:
+    """Write ``report.html`` into the run directory and return its path; steps that are not done are named with their commands.
+
+    Reads what the steps published and nothing else. Raises ``ValueError`` when the run directory does not exist or an index is damaged.
+    """
+    if not run.path.is_dir():
+        raise ValueError(f"there is no run directory {run.path}; make one with `pipeline run`")
+    published = Published(run)
+    environment = Environment(
+        loader=PackageLoader("pipeline.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    css = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+    html = environment.get_template("template.html").render(
+        title=published.path.name,
+        headline=headline.sentence(published),
+        css=Markup(css),
+        sections=[module.section(published) for module in SECTIONS],
+    )
+    path = run.path / NAME
+    storage.publish_bytes(path, html.encode())
+    return path

@@ -1,0 +1,78 @@
+"""What the steps of a run published, read with tolerance: a step that is not done, or a value it does not give, is None."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages import storage
+from stages.rundir import Index, RunDir
+
+STEPS = ("generate", "annotate", "preferences", "train-reward", "evaluate-reward", "filter", "finetune", "evaluate-editor")
+
+
+class Published:
+    """Read-only view of a run directory."""
+
+    def __init__(self, run: RunDir) -> None:
+        self.path = run.path
+        self._run = run
+        self.index = cache(self._index)
+        self.manifest: dict[str, Any] = run.manifest()
+
+    def _index(self, step: str) -> Index | None:
+        return self._run.step(step).index()
+
+    def done(self, step: str) -> bool:
+        """Whether the step has published its index."""
+        return self.index(step) is not None
+
+    def results(self, step: str) -> dict[str, Any]:
+        """The numbers that a step put into its index."""
+        index = self.index(step)
+        return index.results if index else {}
+
+    def settings(self, step: str) -> dict[str, Any]:
+        """The settings that a step was made with."""
+        index = self.index(step)
+        return index.settings if index else {}
+
+    def rows(self, step: str, artifact: str) -> int | None:
+        """Rows of an artifact, or None when it does not exist."""
+        index = self.index(step)
+        parts = index.artifacts.get(artifact) if index else None
+        return sum(part.rows for part in parts) if parts is not None else None
+
+    def table(self, step: str, artifact: str, columns: list[str], where: tuple[str, Iterable[Any]] | None = None) -> pa.Table | None:
+        """Columns of an artifact; ``where`` = (column, values) keeps matching rows only, so that images are read for few rows."""
+        index = self.index(step)
+        parts = index.artifacts.get(artifact) if index else None
+        if not parts:
+            return None
+        filters = [(where[0], "in", list(where[1]))] if where else None
+        folder = self.path / step
+        tables = [pq.read_table(folder / part.path, columns=columns, filters=filters, partitioning=None) for part in parts]
+        return pa.concat_tables(tables)
+
+    def table_file(self, step: str, name: str) -> pa.Table | None:
+        """A table that the step published under a name of its own."""
+        path = self.path / step / name
+        return pq.read_table(path, partitioning=None) if self.done(step) and path.exists() else None
+
+    def json(self, step: str, name: str) -> dict[str, Any]:
+        """A JSON file of a done step; empty when there is none."""
+        path = self.path / step / name
+        return storage.read_json(path) if self.done(step) and path.exists() else {}
+
+    def lines(self, step: str, name: str) -> list[dict[str, Any]]:
+        """Objects of a JSON Lines file, also while the step is running; a torn last line does not count."""
+        path = self.path / step / name
+        if not path.exists():
+            return []
+        complete = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n") and line.strip()]
+        return [json.loads(line) for line in complete]

@@ -1,0 +1,1 @@
+"""The sections of the page in their order, one file each: what they tell, not how it looks."""

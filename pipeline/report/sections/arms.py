@@ -1,0 +1,160 @@
+"""The fine-tuned editors: benchmark scores, paired differences, the paper's table beside them, and edits to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from finetune.published import TABLE_3
+from pipeline.report import words
+from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Section, Strip, Table
+from pipeline.report.charts.intervals import intervals
+from pipeline.report.charts.lines import Series, lines
+from pipeline.report.estimates import Estimate
+from pipeline.report.pictures import picture
+from pipeline.report.published import Published
+from pipeline.report.steps import missing
+
+STEP = "evaluate-editor"
+LIMITS = ("copy-of-source", "exact-edit")
+"""Floor and ceiling that stand in the table with the arms."""
+SHOWN_OPEN = 4
+
+
+def section(published: Published) -> Section:
+    """Scores, differences, sample edits, training curves."""
+    blocks: list[Block] = [*missing(published, "finetune"), *missing(published, STEP)]
+    evaluation = published.json(STEP, "evaluation.json")
+    if evaluation.get("arms"):
+        blocks += _scores(evaluation)
+    blocks += _samples(published)
+    blocks += _curves(published)
+    lead = "Every arm fine-tunes a copy of the same base editor for the same number of steps on one selection; one judge scores all of them in one go."
+    return Section("arms", "Editor", lead, blocks)
+
+
+def _scores(evaluation: dict) -> list[Block]:
+    arms, differences = evaluation["arms"], evaluation.get("differences", {})
+    reference = evaluation.get("reference_arm", "")
+    rows = [(name, *_cells(arm), _difference(name, differences, reference)) for name, arm in arms.items()]
+    paper = [(name, *(words.score(value) for value in scores["EN full"]), "", "–", "–", "") for name, scores in TABLE_3.items()]
+    columns = ("Trained on", "SC", "PQ", "Overall", "95 % interval", "Items", "Failed", f"Paired difference to “{reference}”")
+    table = Table(
+        columns,
+        rows + paper,
+        caption="Mean scores, 0 to 10: semantic consistency (SC), perceptual quality (PQ), overall = mean over items of √(SC·PQ).",
+        muted=len(paper),
+        muted_title="For orientation only, EditReward paper, Table 3 (GEdit-Bench-EN full): another scale, another judge, other data, another editor",
+        emphasised="selected",
+    )
+    figures = [
+        Figure(
+            "Overall score",
+            intervals(_overall(arms), title="Overall score by arm", x_label="overall, 0 to 10", form=words.score, emphasised=("selected",)),
+        ),
+    ]
+    paired = [(name, estimate) for name in differences if (estimate := Estimate.read(differences[name]))]
+    if paired:
+        title = f"Difference to “{reference}”, paired by item"
+        drawn = intervals(
+            paired,
+            title=title,
+            x_label="difference in overall",
+            form=words.difference,
+            reference=("no difference", 0.0),
+            emphasised=("selected",),
+        )
+        caption = "Whiskers are 95 % intervals; one that crosses the dashed line is no demonstrated difference."
+        figures.append(Figure(title, drawn, caption))
+    blocks: list[Block] = [table, Columns(figures)]
+    tasks = {name: arm.get("per_task") for name, arm in arms.items() if arm.get("per_task")}
+    if tasks:
+        names = sorted({task for values in tasks.values() for task in values})
+        per_task = [(words.name(task), *(_score(values.get(task)) for values in tasks.values())) for task in names]
+        blocks.append(Fold("Overall score by task", [Table(("Task", *tasks), per_task)]))
+    if evaluation.get("caveats"):
+        blocks.append(Heading("How to read this"))
+        blocks += [Paragraph(caveat) for caveat in evaluation["caveats"]]
+    return blocks
+
+
+def _cells(arm: dict) -> list[str]:
+    bounds = (arm.get("low"), arm.get("high"))
+    interval = f"[{words.score(bounds[0])}, {words.score(bounds[1])}]" if None not in bounds else "–"
+    scores = [_score(arm.get(name)) for name in ("semantic_consistency", "perceptual_quality", "overall")]
+    return [*scores, interval, *(str(arm[name]) if name in arm else "–" for name in ("n", "failed"))]
+
+
+def _score(value: float | dict | None) -> str:
+    estimate = Estimate.read(value)
+    return words.score(estimate.value) if estimate else "–"
+
+
+def _difference(name: str, differences: dict, reference: str) -> str:
+    if name == reference:
+        return "reference"
+    estimate = Estimate.read(differences.get(name))
+    return estimate.words(words.difference) if estimate else ""
+
+
+def _overall(arms: dict) -> list[tuple[str, Estimate]]:
+    return [
+        (name, Estimate(arm["overall"], arm.get("low"), arm.get("high"))) for name, arm in arms.items() if arm.get("overall") is not None
+    ]
+
+
+def _samples(published: Published) -> list[Block]:
+    table = published.table(STEP, "samples", ["item_id", "instruction", "arm", "image"])
+    if table is None:
+        return []
+    verdicts = published.table(
+        STEP, "verdicts", ["item_id", "arm", "overall", "status"], where=("item_id", set(table["item_id"].to_pylist()))
+    )
+    judged = {(row["item_id"], row["arm"]): row for row in verdicts.to_pylist()} if verdicts else {}
+    items: dict[str, list[dict]] = {}
+    for row in table.to_pylist():
+        items.setdefault(row["item_id"], []).append(row)
+    strips = [_strip(rows, judged) for rows in items.values()]
+    shown, rest = strips[:SHOWN_OPEN], strips[SHOWN_OPEN:]
+    blocks: list[Block] = [Heading("Edits of the same benchmark items"), *shown]
+    return [*blocks, Fold(f"{len(rest)} more items", rest)] if rest else blocks
+
+
+def _strip(rows: Sequence[dict], judged: dict) -> Strip:
+    pictures = []
+    for row in rows:
+        verdict = judged.get((row["item_id"], row["arm"]))
+        overall = (
+            None
+            if verdict is None
+            else f"overall {words.score(verdict['overall'])}"
+            if verdict["overall"] is not None
+            else verdict["status"]
+        )
+        name = {"copy-of-source": "source", "exact-edit": "exact edit"}.get(row["arm"], row["arm"])
+        lines = [name] if row["arm"] in LIMITS or overall is None else [name, overall]
+        pictures.append(picture(row["image"]["bytes"], alt=f"{name}: {row['instruction']}", lines=lines))
+    return Strip(rows[0]["instruction"], pictures)
+
+
+def _curves(published: Published) -> list[Block]:
+    folder = published.path / "finetune" / "metrics"
+    runs = (
+        {path.stem: published.lines("finetune", f"metrics/{path.name}") for path in sorted(folder.glob("*.jsonl"))}
+        if folder.is_dir()
+        else {}
+    )
+    series = {}
+    for name, reports in runs.items():
+        points = [(report["step"], report["loss"]) for report in reports if "loss" in report and "step" in report]
+        if len(points) > 1:
+            series[name] = Series(name, [x for x, _ in points], [y for _, y in points])
+    base = [series.pop("base")] if "base" in series else []
+    figures = []
+    if base:
+        figures.append(
+            Figure("Base editor", lines(base, title="Training loss of the base editor", x_label="step", y_label="flow matching loss"))
+        )
+    if series:
+        drawn = lines(list(series.values()), title="Training loss of the arms", x_label="step", y_label="flow matching loss")
+        figures.append(Figure("Arms", drawn, "Losses on different data do not compare: flawed edits are harder to fit."))
+    return [Fold("Training curves", [Columns(figures)])] if figures else []

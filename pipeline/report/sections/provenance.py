@@ -1,0 +1,91 @@
+"""What it ran on, how long it took, with which seeds, versions and settings; and what is synthetic."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pipeline.report import words
+from pipeline.report.blocks import Block, Callout, Code, Figure, Fold, Heading, Paragraph, Section, Table
+from pipeline.report.charts.bars import Bar, bars
+from pipeline.report.published import STEPS, Published
+from pipeline.report.synthetic import synthetic_parts
+
+
+def section(published: Published) -> Section:
+    """Synthetic parts, timing, machine and versions, commands, settings."""
+    blocks: list[Block] = [*_synthetic(published), *_timing(published)]
+    facts = {key: value for key, value in published.manifest.items() if key != "steps"}
+    if facts:
+        blocks += [Heading("Machine, versions, commands"), _facts(facts)]
+    seeds = sorted({(step, path, value) for step in STEPS for path, value in _seeds(published.settings(step))})
+    if seeds:
+        blocks.append(Fold("Seeds", [Table(("Step", "Setting", "Seed"), seeds, text_columns=2)]))
+    for step, noted in published.manifest.get("steps", {}).items():
+        rest = {key: value for key, value in noted.items() if key != "seconds"}
+        if rest:
+            blocks.append(Fold(f"Notes of step {step}", [_facts(rest)]))
+    frozen = published.path / "config.yaml"
+    if frozen.exists():
+        blocks.append(Fold("Configuration", [Code(frozen.read_text(encoding="utf-8"))]))
+    blocks.append(_fingerprints(published))
+    return Section("provenance", "Provenance", "What is needed to judge these numbers and to make them again.", blocks)
+
+
+def _synthetic(published: Published) -> list[Block]:
+    parts = synthetic_parts(published)
+    if not parts:
+        return []
+    callout = Callout("Synthetic and simulated", "Read every number on this page with the following in mind.")
+    rows = [(part.what[0].upper() + part.what[1:], part.meaning) for part in parts]
+    return [callout, Table(("What", "What it means"), rows, text_columns=2)]
+
+
+def _timing(published: Published) -> list[Block]:
+    noted = published.manifest.get("steps", {})
+    seconds = {step: noted[step]["seconds"] for step in STEPS if isinstance(noted.get(step, {}).get("seconds"), (int, float))}
+    if not seconds:
+        return []
+    rows = [Bar(step, value) for step, value in seconds.items()]
+    caption = f"{words.duration(sum(seconds.values()))} in all, as noted when each step was last run; a step found done takes no time."
+    return [Figure("Time per step", bars(rows, title="Time per step", form=words.duration), caption)]
+
+
+def _facts(facts: dict[str, Any]) -> Table:
+    return Table(("", ""), [(words.name(key), text) for key, text in _flat(facts)], text_columns=2)
+
+
+def _flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:
+    """Nested values as (path, text)."""
+    if isinstance(value, dict):
+        return [pair for key, entry in value.items() for pair in _flat(entry, f"{prefix} {key}".strip())]
+    if isinstance(value, list):
+        return (
+            [(prefix, "\n".join(str(entry) for entry in value))]
+            if all(not isinstance(e, (dict, list)) for e in value)
+            else [(prefix, json.dumps(value))]
+        )
+    return [(prefix, str(value))]
+
+
+def _seeds(settings: Any, path: str = "") -> list[tuple[str, str]]:
+    if isinstance(settings, list):
+        return [found for i, entry in enumerate(settings) for found in _seeds(entry, f"{path}[{i}]")]
+    if not isinstance(settings, dict):
+        return []
+    found = []
+    for key, value in settings.items():
+        below = f"{path}.{key}" if path else key
+        if key in ("seed", "seeds", "shuffle_seed") and value is not None:
+            found.append((below, ", ".join(map(str, value)) if isinstance(value, list) else str(value)))
+        else:
+            found += _seeds(value, below)
+    return found
+
+
+def _fingerprints(published: Published) -> Block:
+    rows = [(step, index.fingerprint, index.key) for step in STEPS if (index := published.index(step))]
+    if not rows:
+        return Paragraph("No step is done yet.")
+    caption = "Equal fingerprints mean equal content, byte for byte; equal keys mean equal settings and inputs."
+    return Fold("Fingerprints of the steps", [Table(("Step", "Content", "Settings and inputs"), rows, caption=caption, text_columns=3)])

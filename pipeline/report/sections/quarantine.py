@@ -1,0 +1,39 @@
+"""Rows that could not be processed, by step and reason, with examples."""
+
+from __future__ import annotations
+
+from pipeline.report import words
+from pipeline.report.blocks import Block, Fold, Paragraph, Section, Table
+from pipeline.report.published import STEPS, Published
+
+EXAMPLES = 5
+
+
+def section(published: Published) -> Section:
+    """A table of reasons, and the first rows of each."""
+    found = [(step, reason, count) for step in STEPS for reason, count in _reasons(published, step).items()]
+    if not found:
+        return Section("quarantine", "Quarantine", "", [Paragraph("No row was quarantined.")])
+    rows = [(step, reason, words.count(count)) for step, reason, count in found]
+    blocks: list[Block] = [Table(("Step", "Reason", "Rows"), rows, text_columns=2)]
+    blocks += [_examples(published, step) for step in STEPS if _reasons(published, step)]
+    return Section(
+        "quarantine", "Quarantine", "Rows that were set aside, never dropped silently. They take part in no number on this page.", blocks
+    )
+
+
+def _reasons(published: Published, step: str) -> dict[str, int]:
+    index = published.index(step)
+    return index.quarantined if index else {}
+
+
+def _examples(published: Published, step: str) -> Fold:
+    table = published.table(step, "quarantine", ["row_id", "position", "reason", "message"])
+    rows: list[tuple[str, str, str]] = []
+    taken: dict[str, int] = {}
+    for row in table.to_pylist() if table else []:
+        taken[row["reason"]] = taken.get(row["reason"], 0) + 1
+        if taken[row["reason"]] <= EXAMPLES:
+            rows.append((row["reason"], row["position"] or row["row_id"], row["message"]))
+    title = f"{step}: where and why (up to {EXAMPLES} per reason)"
+    return Fold(title, [Table(("Reason", "Where", "Message"), sorted(rows), text_columns=3)])

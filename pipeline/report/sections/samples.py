@@ -1,0 +1,113 @@
+"""Sample sheets: a source, its instruction, and all candidates with what people and the reward model say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from pipeline.report import words
+from pipeline.report.blocks import Block, Fold, Picture, Section, Strip
+from pipeline.report.pictures import picture
+from pipeline.report.published import Published
+from pipeline.report.steps import missing
+
+SHEETS = 8
+SHOWN_OPEN = 3
+ABBREVIATIONS = {"instruction_following": "IF", "visual_quality": "VQ"}
+
+Ratings = Mapping[str, Mapping[str, Sequence[float]]]
+
+
+def section(published: Published) -> Section:
+    """The first sheet of each task; the groups are the first by id, not chosen by their scores."""
+    blocks: list[Block] = [*missing(published, "generate")]
+    chosen = _chosen(published)
+    if chosen:
+        sheets = _sheets(published, chosen)
+        blocks += sheets[:SHOWN_OPEN]
+        if sheets[SHOWN_OPEN:]:
+            blocks.append(Fold(f"{len(sheets) - SHOWN_OPEN} more sheets", sheets[SHOWN_OPEN:]))
+    lead = (
+        "One group per task, the first by id: source and instruction, then every candidate with its editor. "
+        "Rated candidates carry the mean human score per dimension (IF instruction following, VQ visual quality) and come first, best first; "
+        "“reward” is the reward model's overall score where the group is held out."
+    )
+    return Section("samples", "Samples", lead, blocks)
+
+
+def _chosen(published: Published) -> list[dict[str, Any]]:
+    """One source per task; held-out ones where there are any, because those have reward scores."""
+    table = published.table("generate", "sources", ["source_id", "split", "task", "instruction"])
+    if table is None:
+        return []
+    rows = sorted(table.to_pylist(), key=lambda row: (row["split"] != "validation", row["source_id"]))
+    first: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        first.setdefault(row["task"], row)
+    chosen = [first[task] for task in sorted(first)]
+    chosen += [row for row in rows if row not in chosen][: max(SHOWN_OPEN - len(chosen), 0)]
+    return chosen[:SHEETS]
+
+
+def _sheets(published: Published, chosen: list[dict[str, Any]]) -> list[Strip]:
+    ids = [row["source_id"] for row in chosen]
+    images = published.table("generate", "sources", ["source_id", "image"], where=("source_id", ids))
+    columns = ["candidate_id", "source_id", "editor", "seed", "image", "status", "error", "annotate"]
+    table = published.table("generate", "candidates", columns, where=("source_id", ids))
+    candidates = table.to_pylist() if table else []
+    names = [row["candidate_id"] for row in candidates]
+    ratings = _ratings(published, names)
+    scores = _scores(published, names)
+    sources = {row["source_id"]: row["image"]["bytes"] for row in images.to_pylist()} if images else {}
+    return [
+        _sheet(row, sources.get(row["source_id"]), [c for c in candidates if c["source_id"] == row["source_id"]], ratings, scores)
+        for row in chosen
+    ]
+
+
+def _ratings(published: Published, candidates: list[str]) -> Ratings:
+    table = published.table("annotate", "ratings", ["candidate_id", "dimension", "score"], where=("candidate_id", candidates))
+    scores: dict[str, dict[str, list[float]]] = {}
+    for row in table.to_pylist() if table else []:
+        scores.setdefault(row["candidate_id"], {}).setdefault(row["dimension"], []).append(row["score"])
+    return scores
+
+
+def _scores(published: Published, candidates: list[str]) -> dict[str, float]:
+    table = published.table("evaluate-reward", "scores", ["sample_id", "overall_mean"], where=("sample_id", candidates))
+    return dict(zip(table["sample_id"].to_pylist(), table["overall_mean"].to_pylist(), strict=True)) if table else {}
+
+
+def _sheet(
+    source: dict[str, Any], image: bytes | None, candidates: list[dict[str, Any]], ratings: Ratings, scores: Mapping[str, float]
+) -> Strip:
+    def order(row: dict[str, Any]) -> tuple[bool, bool, float, str, int]:
+        rated = ratings.get(row["candidate_id"])
+        mean = fmean(fmean(values) for values in rated.values()) if rated else 0.0
+        return not rated, not row["annotate"], -mean, row["editor"], row["seed"]
+
+    instruction = source["instruction"]
+    pictures = [picture(image, alt=f"source: {instruction}", lines=("source", words.name(source["task"])), large=True)]
+    pictures += [
+        _candidate(row, instruction, ratings.get(row["candidate_id"], {}), scores.get(row["candidate_id"]))
+        for row in sorted(candidates, key=order)
+    ]
+    held_out = "held out" if source["split"] == "validation" else "training"
+    return Strip(instruction, pictures, f"{words.name(source['task'])}, {held_out} group {source['source_id'][:8]}")
+
+
+def _candidate(row: dict[str, Any], instruction: str, rated: Mapping[str, Sequence[float]], score: float | None) -> Picture:
+    lines = [f"{row['editor']} #{row['seed']}"]
+    if row["status"] != "ok":
+        return picture(None, alt=f"failed edit by {row['editor']}: {instruction}", lines=[*lines, f"failed: {row['error']}"])
+    if rated:
+        lines.append(
+            " · ".join(f"{ABBREVIATIONS.get(name, words.name(name))} {fmean(values):.3g}" for name, values in sorted(rated.items()))
+        )
+    if score is not None:
+        lines.append(f"reward {words.score(score)}")
+    badge = "rated" if rated else "to rate" if row["annotate"] else ""
+    return picture(
+        (row["image"] or {}).get("bytes"), alt=f"edit by {row['editor']}, seed {row['seed']}: {instruction}", lines=lines, badge=badge
+    )

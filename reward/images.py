@@ -1,0 +1,70 @@
+"""From encoded images to what the vision tower reads.
+
+In: bytes of any image file that Pillow reads. Between: RGB uint8 tensors [height, width, 3], resized so that both sides are
+multiples of patch * merge and the area is about the wished one. Out: patches [token, 3 * 2 * patch * patch] of float32, made
+beside the model. Values equal those of transformers' Qwen2-VL image processor; a still image is its frame twice, a pair of
+frames is one clip.
+"""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
+
+from reward.sample import ImageError
+
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+"""Per-channel statistics that Qwen2.5-VL's inputs are normalised with (those of CLIP)."""
+
+
+def decode(data: bytes, *, what: str = "image") -> Image.Image:
+    """Decode to RGB; transparency is dropped, not blended, as in the reference implementation.
+
+    Raises ImageError, naming `what`, for anything that does not decode completely.
+    """
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return image.convert("RGB")
+    except Exception as error:  # Pillow's readers raise almost any exception on damaged data
+        detail = str(error) or type(error).__name__
+        raise ImageError(f"{what} of {len(data)} bytes cannot be decoded ({detail}); expected a whole image file") from error
+
+
+def fitted_size(width: int, height: int, *, factor: int, area: int, what: str = "image") -> tuple[int, int]:
+    """(width, height) in multiples of `factor`, near `area` pixels, with about the same aspect. Raises ImageError."""
+    try:
+        fitted_height, fitted_width = smart_resize(height, width, factor=factor, min_pixels=area, max_pixels=area)
+    except ValueError as error:
+        raise ImageError(
+            f"{what} is {width}x{height}: an aspect ratio above 200 cannot be shown to the model; crop it"
+        ) from error
+    return fitted_width, fitted_height
+
+
+def resize(image: Image.Image, size: tuple[int, int]) -> Tensor:
+    """Bicubic to size = (width, height) -> uint8 [height, width, 3]."""
+    if image.size != size:
+        image = image.resize(size, Image.Resampling.BICUBIC)
+    return torch.from_numpy(np.array(image, dtype=np.uint8))
+
+
+def patchify(frames: Tensor, *, patch_size: int, merge_size: int) -> Tensor:
+    """uint8 [item, frame, height, width, 3] with 1 or 2 frames -> float32 [item * patch, 3 * 2 * patch_size**2].
+
+    Patches are ordered by squares of merge_size x merge_size, within a square row by row; one frame is shown twice.
+    """
+    items, count, height, width, _ = frames.shape
+    mean = frames.new_tensor(CLIP_MEAN, dtype=torch.float32) * 255
+    scale = 1 / (frames.new_tensor(CLIP_STD, dtype=torch.float32) * 255)
+    values = (frames.float() - mean) * scale
+    rows, columns = height // patch_size // merge_size, width // patch_size // merge_size
+    values = values.view(items, count, rows, merge_size, patch_size, columns, merge_size, patch_size, 3)
+    values = values.permute(0, 2, 5, 3, 6, 8, 1, 4, 7)  # [item, row, column, m_row, m_column, 3, frame, p_row, p_column]
+    values = values.expand(*values.shape[:6], 2, *values.shape[7:])
+    return values.reshape(items * rows * columns * merge_size**2, 3 * 2 * patch_size**2)

@@ -1,0 +1,83 @@
+"""The stand-in for web pretraining: a backbone with random weights learns to name edits, before any rating is seen.
+
+In: sources, instructions and exact edits. The model reads the two images and predicts the words of the instruction (language-model
+loss over the tied token embedding). It plays the part that web pretraining plays for a published backbone, and is refused on one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from reward.backbone import encode
+from reward.batch import Batch
+from reward.config import PretrainingConfig
+from reward.loop import Metrics, batch_order, optimise, rank_share
+from reward.model import RewardModel
+from reward.sample import EditSample
+
+
+class Captioner(nn.Module):
+    """The backbone alone, with the loss of predicting the instruction: Batch -> summed loss, number of words."""
+
+    def __init__(self, model: RewardModel) -> None:
+        super().__init__()
+        self.backbone = model.backbone
+        self.vision_token = model.prompt.vision_token
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        states = encode(self.backbone, batch)[:, :-1]  # [row, token - 1, hidden]
+        following = batch.input_ids[:, 1:]  # [row, token - 1]
+        place = torch.arange(1, batch.input_ids.shape[1], device=states.device)
+        is_word = (following != self.vision_token) & (place < batch.lengths[:, None])
+        logits = F.linear(states[is_word], self.backbone.get_input_embeddings().weight)  # [word, vocabulary]
+        return F.cross_entropy(logits.float(), following[is_word], reduction="sum"), is_word.sum()
+
+
+def pretrain(
+    *,
+    model: RewardModel,
+    config: PretrainingConfig,
+    examples: Sequence[EditSample],
+    checkpoint_dir: Path,
+    on_metrics: Callable[[Metrics], None],
+) -> list[Metrics]:
+    """Caption exact edits for config.steps steps; changes the backbone in place and returns the metrics.
+
+    Resumes as training does. Raises ValueError for a pretrained backbone.
+    """
+    if config.steps == 0:
+        return []
+    if model.config.backbone.pretrained is not None:
+        raise ValueError(
+            f"pretraining stands in for web pretraining, but the backbone {model.config.backbone.pretrained} had the real one; "
+            "set pretraining.steps to 0"
+        )
+    presented = [
+        model.present(source=example.source, candidates=[example.edited], instruction=example.instruction)
+        for example in examples
+    ]
+    words = [len(item.instruction) + len(model.prompt.tail) for item in presented]
+
+    def losses(module: nn.Module, step: int) -> tuple[Tensor, dict[str, Tensor]]:
+        order = batch_order(len(presented), config.batch_size, config.seed, step)
+        summed, _ = module(model.collate([presented[index] for index in rank_share(order)]))
+        loss = summed / sum(words[index] for index in order)
+        return loss, {"loss": loss}
+
+    captioner = Captioner(model)
+    return optimise(
+        module=captioner,
+        parameter_groups=[{"params": list(captioner.parameters()), "lr": config.learning_rate}],
+        config=config,
+        steps=config.steps,
+        task=repr(("pretraining", config, model.config, [example.instruction for example in examples])),
+        losses=losses,
+        validate=lambda done: {},
+        checkpoint_dir=checkpoint_dir,
+        on_metrics=on_metrics,
+    )

@@ -1,0 +1,61 @@
+"""Tokenizers: the tiny word-level one of models built from a configuration, and the stock one of pretrained backbones.
+
+The tiny tokenizer lower-cases, drops punctuation and the function words that carry nothing in an edit instruction, and
+knows the words it was built from; any other word is <unk>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+REWARD_TOKEN = "<|Reward|>"
+IMAGE_TOKEN = "<|image_pad|>"
+VIDEO_TOKEN = "<|video_pad|>"
+VISION_START_TOKEN = "<|vision_start|>"
+VISION_END_TOKEN = "<|vision_end|>"
+PAD_TOKEN = "<pad>"
+UNKNOWN_TOKEN = "<unk>"
+FUNCTION_WORDS = ("the", "a", "an", "at", "to", "into")
+
+_SPECIAL = (PAD_TOKEN, UNKNOWN_TOKEN, VISION_START_TOKEN, VISION_END_TOKEN, IMAGE_TOKEN, VIDEO_TOKEN, REWARD_TOKEN)
+
+
+def build_tokenizer(instructions: Iterable[str]) -> PreTrainedTokenizerBase:
+    """A word-level tokenizer whose vocabulary is the words of `instructions`, in alphabetical order."""
+    normalizer = normalizers.Sequence(
+        [
+            normalizers.Lowercase(),
+            normalizers.Replace(Regex(r"[^\w\s]"), " "),
+            normalizers.Replace(Regex(rf"\b({'|'.join(FUNCTION_WORDS)})\b"), " "),
+        ]
+    )
+    splitter = pre_tokenizers.WhitespaceSplit()
+    words = {
+        word for text in instructions for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text))
+    }
+    if not words:
+        raise ValueError("no words to build a tokenizer from; give the instructions of the training data")
+    vocabulary = {token: index for index, token in enumerate([*_SPECIAL, *sorted(words)])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN_TOKEN))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = splitter
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD_TOKEN,
+        unk_token=UNKNOWN_TOKEN,
+        additional_special_tokens=list(_SPECIAL[2:]),
+    )
+
+
+def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedTokenizerBase:
+    """The tokenizer of a Hub id or directory, with the reward token added where it lacks it."""
+    tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
+    if REWARD_TOKEN not in tokenizer.get_vocab():
+        tokenizer.add_special_tokens({"additional_special_tokens": [REWARD_TOKEN]}, replace_additional_special_tokens=False)
+    for token in (IMAGE_TOKEN, VIDEO_TOKEN):
+        if token not in tokenizer.get_vocab():
+            raise ValueError(f"tokenizer {name} has no {token}; expected that of a Qwen2.5-VL model")
+    return tokenizer

@@ -1,0 +1,126 @@
+"""Annotate: candidates go out to raters, ratings come back into one ledger.
+
+``export`` writes the packet that annotators get, ``simulate`` lets the embedded world's raters fill it in, ``ingest`` validates delivered files and appends
+them to the ledger. Files of people and of simulated raters take the same way. Ingest is additive: a further file is a further batch, a file
+that is in the ledger already adds nothing. Unit of resume: one delivered file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from stages.config import AnnotateConfig
+from stages.context import Context
+from stages.ratings import imagenhub, ledger, manifest, packet, readers, simulated, slots
+from stages.ratings.delivery import Delivery, Item
+from stages.ratings.ledger import STEP, Batch
+from stages.ratings.manifest import Manifest
+from stages.ratings.validate import Checked, validate
+from stages.rundir import Index
+
+
+@dataclass(frozen=True)
+class IngestResult:
+    """``new`` and ``known`` are the files as batches of the ledger, new in it or there before; ``index`` is the ledger now."""
+
+    index: Index
+    new: list[Batch]
+    known: list[Batch]
+    warnings: list[str]
+
+
+def export(context: Context, limit: int | None = None) -> Path:
+    """Write ``annotate/export/`` for the first ``limit`` groups of the seeded order (all without it); returns the folder.
+
+    A smaller export is the beginning of a larger one. Raises ``ValueError`` when generate is not done.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"--limit {limit}: give the number of groups to export, at least 1")
+    generate = context.run.step("generate")
+    return packet.write(context.run.step(STEP).path / "export", generate, _generated(context), limit=limit)
+
+
+def simulate(context: Context) -> list[Path]:
+    """Write ``annotate/simulated/<rater>.csv`` and return the files, which ``ingest`` takes."""
+    config = context.flow.annotate.simulate
+    if config is None:
+        raise ValueError("annotate.simulate is not configured: add it to let simulated raters rate, or ingest the files of people")
+    target = context.run.step(STEP).path / "simulated"
+    return simulated.write(target, context.run.step("generate"), _generated(context), overlap=config.overlap, seed=context.flow.seed)
+
+
+def ingest(context: Context, files: Sequence[str | Path], format: readers.Format = "auto") -> IngestResult:
+    """Validate files and append them to the ledger, one batch per file, all or none.
+
+    With format ``imagenhub`` the files are ImagenHub's rater tables, which need no generate step. Raises ``ValueError`` for a file that is refused
+    as a whole, and where the ledger holds ratings of other candidates.
+    """
+    if not files:
+        raise ValueError("no file of ratings was given; name at least one")
+    folder = context.run.step(STEP)
+    deliveries = [readers.read(file, format) for file in files]
+    if format == imagenhub.DATASET:
+        work = imagenhub.manifest((), context.flow.annotate.rubric_version)
+    else:
+        work = _generated(context)
+    index = ledger.open_ledger(folder, work, force=context.force)
+    old_items = ledger.items(folder, index)
+    if format == imagenhub.DATASET:
+        items = [*old_items, *(item for delivery in deliveries for item in delivery.items)]
+        work, tasks = imagenhub.manifest(items, work.rubric_version), {item.source_id: item.task for item in items}
+    else:
+        tasks = _tasks(context)
+    said = ledger.said(folder, index)
+    held = {batch.key: batch for batch in ledger.batches(index)}
+    seen = {item.candidate_id for item in old_items}
+    known: list[Batch] = []
+    additions: list[tuple[Batch, Checked, dict[str, pa.Table]]] = []
+    for delivery in deliveries:
+        key = ledger.batch_key(delivery, work)
+        if key in held:
+            known.append(held[key])
+            continue
+        checked = validate(delivery, work, said, batch=key, now=datetime.now(UTC))
+        held[key] = _batch(key, delivery, checked)
+        additions.append((held[key], checked, _item_tables(delivery, seen)))
+    if index is None or additions:
+        index = ledger.append(folder, index, work, additions, tasks=tasks, seed=context.flow.seed)
+    warnings = [warning for _, checked, _ in additions for warning in checked.warnings] + slots.warnings(said, work)
+    return IngestResult(index, [batch for batch, _, _ in additions], known, warnings)
+
+
+def _generated(context: Context) -> Manifest:
+    config: AnnotateConfig = context.flow.annotate
+    return manifest.from_generate(context.run.step("generate"), config, seed=context.flow.seed)
+
+
+def _tasks(context: Context) -> dict[str, str]:
+    columns = context.run.step("generate").read("sources", ["source_id", "task"]).columns
+    return dict(zip(*(column.to_pylist() for column in columns), strict=True))
+
+
+def _batch(key: str, delivery: Delivery, checked: Checked) -> Batch:
+    reasons = Counter(row.reason for row in checked.quarantine)
+    return Batch(
+        key=key,
+        file=delivery.file,
+        sha256=delivery.sha256,
+        format=delivery.format,
+        ratings=delivery.ratings,
+        accepted=len(checked.accepted),
+        duplicates=checked.duplicates,
+        quarantined=dict(sorted(reasons.items())),
+    )
+
+
+def _item_tables(delivery: Delivery, seen: set[str]) -> dict[str, pa.Table]:
+    """Tables of the items that a file is the first to bring; adds them to ``seen``."""
+    first: list[Item] = [item for item in delivery.items if item.candidate_id not in seen]
+    seen.update(item.candidate_id for item in first)
+    return imagenhub.tables(first) if first else {}

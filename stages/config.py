@@ -1,0 +1,236 @@
+"""Configuration of the steps. The flow composes what `reward` and `finetune` own; a YAML file reads like an experiment section.
+
+Nothing heavier than pydantic is imported here, so that the command line's help is quick.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from finetune.config import BASE_TRAINING, EditorConfig, EditorTrainingConfig
+from reward.config import RewardConfig
+
+EditKind = Literal["recolour", "remove", "background", "add", "replace", "resize", "move", "style"]
+ALL_KINDS: tuple[EditKind, ...] = ("recolour", "remove", "background", "add", "replace", "resize", "move", "style")
+
+
+class Config(BaseModel):
+    """Base of the configurations of this layer: typed, frozen, no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RayConfig(Config):
+    """The local Ray cluster; with --address only `dashboard` has no effect."""
+
+    num_cpus: int | None = Field(None, gt=0, description="Logical CPUs of a local cluster; default: the cores, at least 4")
+    object_store_mb: int = Field(300, ge=80, description="Object store of a local cluster in MiB")
+    dashboard: bool = Field(True, description="Start the Ray dashboard")
+    temp_dir: str | None = Field(None, description="Folder for Ray's sockets and logs (short path); default: Ray's own")
+
+
+class WorldConfig(Config):
+    """The embedded procedural world: what it draws."""
+
+    size: int = Field(32, ge=16, description="Side of the images in pixels")
+    kinds: tuple[EditKind, ...] = Field(ALL_KINDS, min_length=1, description="Edit kinds that occur")
+    jitter: float = Field(0.0, ge=0, description="Jitter of object positions in world units (the image is 32 units wide)")
+
+
+class WorldSources(Config):
+    """Sources drawn by the embedded world."""
+
+    dataset: Literal["world"]
+    train: int = Field(1200, ge=2, description="Source groups to rate for training")
+    validation: int = Field(150, ge=2, description="Held-out source groups")
+
+
+class SourceTable(Config):
+    """One table of sources: JSON Lines with the columns image, instruction and optionally id, task, language, split."""
+
+    name: str = Field(description="Name of the data set")
+    path: str = Field(description="The .jsonl file; image paths in it are relative to its folder")
+    expected: int | None = Field(None, ge=1, description="Rows it should have; another number is refused")
+
+
+class TableSources(Config):
+    """Sources of your own."""
+
+    dataset: Literal["table"]
+    tables: tuple[SourceTable, ...] = Field(min_length=1, description="The tables, in order")
+    validation_share: float = Field(0.1, gt=0, lt=1, description="Share of split groups held out where a row names no split")
+
+
+class EditorChoice(Config):
+    """One editor and its seeds."""
+
+    name: str = Field(description="Name of the editor, e.g. world/quill")
+    seeds: tuple[int, ...] = Field((0, 1), min_length=1, description="One candidate per seed")
+
+
+class GenerateConfig(Config):
+    """Candidates: every editor edits every source (paper 2.1: 12 candidates, 7 annotated)."""
+
+    sources: WorldSources | TableSources = Field(
+        WorldSources(dataset="world"), discriminator="dataset", description="Where sources come from"
+    )
+    editors: tuple[EditorChoice, ...] = Field(min_length=1, description="Editors and their seeds")
+    annotate: int = Field(7, ge=2, description="Candidates per source that are sampled for annotation")
+    unit_sources: int = Field(150, ge=1, description="Sources per unit of resume")
+    workers: int = Field(2, ge=1, description="Ray actors")
+
+
+class SimulatedRaters(Config):
+    """Simulated raters of the embedded world: biased and noisy, one per group unless overlapped."""
+
+    overlap: float = Field(0.2, ge=0, le=1, description="Share of groups that a second rater rates too")
+
+
+class AnnotateConfig(Config):
+    """Ratings: where they come from and how they are checked."""
+
+    scale_min: int = Field(1, description="Lowest score (paper A.2: 1, very poor)")
+    scale_max: int = Field(4, description="Highest score (paper A.2: 4, very good)")
+    rubric_version: str = Field("v1", description="Rubric that the raters saw")
+    simulate: SimulatedRaters | None = Field(None, description="Simulated raters; leave out when people rate")
+
+
+class PreferencesConfig(Config):
+    """Preference pairs from ratings."""
+
+    ties: Literal["opposed", "off"] = Field("opposed", description="Tie disentangling (paper 3.3): opposed ties become two pairs")
+
+
+class TrainRewardConfig(RewardConfig):
+    """The reward model and its training (model, loss, pretraining, training are the library's)."""
+
+    caption_items: int = Field(4000, ge=0, description="World items (source, exact edit, instruction) for the stand-in; no ratings")
+    workers: int = Field(1, ge=1, description="Processes of the Ray Train worker group")
+
+
+class EvaluateRewardConfig(Config):
+    """Held-out evaluation of the reward model."""
+
+    bootstrap: int = Field(1000, ge=100, description="Bootstrap resamples (clustered by source) for intervals")
+    workers: int = Field(2, ge=1, description="Ray actors")
+    unit_sources: int = Field(50, ge=1, description="Source groups per unit of resume")
+
+
+class WorldEdits(Config):
+    """A noisy edit set drawn by the embedded world, standing in for a delivered data set."""
+
+    dataset: Literal["world-edits"]
+    count: int = Field(6000, ge=10, description="Edits")
+    split: Literal["noisy", "base"] = Field("noisy", description="Scene split they are drawn from")
+
+
+class ShareGPT4oEdits(Config):
+    """FreedomIntelligence/ShareGPT-4o-Image's edit split as downloaded: one JSON list and tars."""
+
+    dataset: Literal["sharegpt4o"]
+    path: str = Field(description="Folder (or URL) with text_and_image_to_image.json and text_and_image_to_image_part_*.tar")
+
+
+class TripletEdits(Config):
+    """A folder of your own: a JSON Lines file of (source, instruction, edited) and the images beside it."""
+
+    dataset: Literal["triplets"]
+    path: str = Field(description="The .jsonl file; image paths in it are relative to its folder")
+
+
+EditsInput = Annotated[WorldEdits | ShareGPT4oEdits | TripletEdits, Field(discriminator="dataset")]
+
+
+class SelectionConfig(Config):
+    """One selection: a rule that reads scores only."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$", description="Name of the selection and of its shards")
+    rule: Literal["top", "random", "closest-to-source", "all"] = Field(description="top: best overall mean first")
+    count: int | None = Field(None, ge=1, description="How many to keep")
+    fraction: float | None = Field(None, gt=0, le=1, description="Share to keep, instead of count")
+    seed: int = Field(0, description="Seed of the random rule")
+
+    @model_validator(mode="after")
+    def _one_size(self) -> SelectionConfig:
+        given = (self.count is not None) + (self.fraction is not None)
+        if self.rule == "all" and given:
+            raise ValueError("rule all keeps everything: leave out count and fraction")
+        if self.rule != "all" and given != 1:
+            raise ValueError(f"rule {self.rule} needs exactly one of count and fraction")
+        return self
+
+
+class ShardsConfig(Config):
+    """Webdataset shards."""
+
+    samples_per_shard: int = Field(1000, ge=1, description="Samples in one tar")
+    shuffle_seed: int | None = Field(0, description="Order of the samples; null keeps the order of the selection (best first)")
+    target: str | None = Field(None, description="Folder or URL to write to; default: the run directory")
+
+
+class FilterConfig(Config):
+    """Score once, select, write shards (paper 4.4)."""
+
+    input: EditsInput = Field(description="The noisy edits")
+    model: str | None = Field(None, description="Reward model directory; default: the one trained in this run")
+    selections: tuple[SelectionConfig, ...] = Field(min_length=1, description="What to keep; each becomes a set of shards")
+    shards: ShardsConfig = Field(ShardsConfig(), description="Shard layout")
+    batch_size: int = Field(64, ge=1, description="Edits in one forward pass, formed inside a unit")
+    unit_rows: int = Field(500, ge=1, description="Edits per unit of resume")
+    workers: int = Field(2, ge=1, description="Ray actors that score")
+    num_gpus: float = Field(0.0, ge=0, description="GPUs per scoring actor; fractions share one")
+    note: str = Field("", description="Remark shown wherever these scores are shown")
+
+    @model_validator(mode="after")
+    def _distinct_names(self) -> FilterConfig:
+        names = [selection.name for selection in self.selections]
+        if len(set(names)) < len(names):
+            raise ValueError(f"two selections have the same name: {', '.join(sorted(names))}")
+        return self
+
+
+class BaseTraining(Config):
+    """Stand-in for the editor's pretraining: the same network trained on another noisy set."""
+
+    edits: WorldEdits = Field(WorldEdits(dataset="world-edits", split="base"), description="Its noisy set, disjoint from all others")
+    training: EditorTrainingConfig = Field(BASE_TRAINING, description="Optimisation")
+
+
+class FinetuneConfig(Config):
+    """Arms: every selection fine-tunes a copy of the base editor with the same steps."""
+
+    editor: EditorConfig = Field(EditorConfig(), description="Codec, text encoder, denoiser, objective, sampler")
+    base: BaseTraining = Field(BaseTraining(), description="Stand-in for pretraining")
+    training: EditorTrainingConfig = Field(EditorTrainingConfig(), description="Optimisation of every arm")
+    arms: tuple[str, ...] = Field(("full", "selected", "random", "naive"), min_length=1, description="Selections to train on")
+    parallel_arms: int = Field(2, ge=1, description="Arms trained at the same time")
+    workers: int = Field(1, ge=1, description="Processes per training group")
+
+
+class EvaluateEditorConfig(Config):
+    """Held-out benchmark of the base editor and of every arm."""
+
+    items: int = Field(160, ge=2, description="Benchmark scenes")
+    judge: Literal["world"] = Field("world", description="Who judges: the world's programmatic judge")
+    reference_arm: str = Field("full", description="Arm that the differences are taken against")
+    bootstrap: int = Field(10_000, ge=100, description="Paired bootstrap resamples")
+    workers: int = Field(2, ge=1, description="Ray actors")
+
+
+class FlowConfig(Config):
+    """The whole flow."""
+
+    name: str = Field(description="Name of the run: the default run directory is runs/<name>")
+    seed: int = Field(0, ge=0, description="Seed of everything that is drawn")
+    ray: RayConfig = Field(RayConfig(), description="Local Ray cluster")
+    world: WorldConfig | None = Field(None, description="The embedded world, where it is used")
+    generate: GenerateConfig | None = Field(None, description="Candidates")
+    annotate: AnnotateConfig = Field(AnnotateConfig(), description="Ratings")
+    preferences: PreferencesConfig = Field(PreferencesConfig(), description="Preference pairs")
+    reward: TrainRewardConfig = Field(TrainRewardConfig(), description="Reward model")
+    evaluate_reward: EvaluateRewardConfig = Field(EvaluateRewardConfig(), description="Its evaluation")
+    filter: FilterConfig | None = Field(None, description="Scoring, selection, shards")
+    finetune: FinetuneConfig | None = Field(None, description="Editor arms")
+    evaluate_editor: EvaluateEditorConfig | None = Field(None, description="Editor benchmark")

@@ -1,0 +1,31 @@
+"""What every step gets: the run, the configuration, the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stages.cluster import Cluster
+from stages.config import FlowConfig, WorldConfig
+from stages.rundir import RunDir
+
+
+@dataclass(frozen=True)
+class Context:
+    """``force`` lets a step redo what was made with other settings."""
+
+    run: RunDir
+    flow: FlowConfig
+    cluster: Cluster
+    force: bool = False
+
+    def world(self) -> WorldConfig:
+        """The world's settings; raises ``ValueError`` where the configuration has none."""
+        return self.need("world")
+
+    def need(self, section: str) -> Any:
+        """A section of the configuration that the step cannot do without."""
+        value = getattr(self.flow, section)
+        if value is None:
+            raise ValueError(f"the configuration has no section {section}: add it, or use a configuration that has one such as configs/demo.yaml")
+        return value

@@ -1,0 +1,177 @@
+"""The data contracts: Arrow schemas of every artifact, with their versions.
+
+One row is: of ``sources`` an image and an instruction to carry out; of ``candidates`` one edit of a source by one editor; of
+``edits`` a source with an edit that somebody delivers, waiting to be filtered; of ``ratings`` one score by one person; of
+``pairs`` one preference; of ``scores`` one edit judged by one scorer; of ``selection`` one kept sample and why; of ``verdicts``
+one judged benchmark item; of ``samples`` one picture of a benchmark item to look at; of ``quarantine`` one row that could not be processed, and why.
+
+Images are the Hub's struct ``{bytes, path}`` and hold the encoded bytes as they came. ``metadata`` columns are JSON text that
+only the plug-in which wrote it reads. Nothing here holds a wall-clock time of the machine: times are in the run's manifest, so that equal work
+gives equal bytes.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+DIMENSIONS = ("instruction_following", "visual_quality")
+"""Dimensions of the paper (section 2.1); the schemas hold any others as well."""
+
+_DIMENSION_SCORE = pa.struct(
+    [("dimension", pa.string()), ("mean", pa.float64()), ("sigma", pa.float64()), ("likert", pa.float64())]
+)
+_DIMENSION_PREFERENCE = pa.struct(
+    [("dimension", pa.string()), ("score_a", pa.float64()), ("score_b", pa.float64()), ("label", pa.string())]
+)
+
+
+def _schema(name: str, version: int, *columns: tuple[str, pa.DataType]) -> pa.Schema:
+    return pa.schema(
+        [pa.field(column, kind) for column, kind in columns], metadata={"contract": f"{name}/{version}"}
+    )
+
+
+SOURCES = _schema(
+    "sources", 1,
+    ("source_id", pa.string()),
+    ("dataset", pa.string()),
+    ("split", pa.string()),  # train or validation
+    ("group", pa.string()),  # split group: sources that share an image share it
+    ("image", IMAGE),
+    ("instruction", pa.string()),
+    ("language", pa.string()),
+    ("task", pa.string()),
+    ("metadata", pa.string()),
+)  # fmt: skip
+CANDIDATES = _schema(
+    "candidates", 1,
+    ("candidate_id", pa.string()),
+    ("source_id", pa.string()),
+    ("editor", pa.string()),
+    ("editor_revision", pa.string()),
+    ("seed", pa.int64()),
+    ("settings_hash", pa.string()),
+    ("image", IMAGE),
+    ("status", pa.string()),  # ok or failed
+    ("error", pa.string()),
+    ("annotate", pa.bool_()),  # chosen for annotation
+    ("metadata", pa.string()),
+)  # fmt: skip
+EDITS = _schema(
+    "edits", 1,
+    ("sample_id", pa.string()),
+    ("dataset", pa.string()),
+    ("source", IMAGE),
+    ("instruction", pa.string()),
+    ("edited", IMAGE),
+    ("language", pa.string()),
+    ("task", pa.string()),
+    ("licence", pa.string()),
+    ("position", pa.string()),  # where the row came from, e.g. "records.json[17]"
+    ("metadata", pa.string()),
+)  # fmt: skip
+RATINGS = _schema(
+    "ratings", 1,
+    ("rating_id", pa.string()),
+    ("source_id", pa.string()),
+    ("candidate_id", pa.string()),
+    ("annotator", pa.string()),
+    ("dimension", pa.string()),
+    ("score", pa.float64()),
+    ("scale_min", pa.float64()),
+    ("scale_max", pa.float64()),
+    ("round", pa.string()),
+    ("submission", pa.string()),
+    ("rated_at", pa.string()),  # ISO 8601 with offset, as delivered; empty when unknown
+    ("seconds", pa.float64()),
+    ("comment", pa.string()),
+    ("rubric_version", pa.string()),
+)  # fmt: skip
+PAIRS = _schema(
+    "pairs", 1,
+    ("pair_id", pa.string()),
+    ("source_id", pa.string()),
+    ("split", pa.string()),
+    ("candidate_a", pa.string()),
+    ("candidate_b", pa.string()),
+    ("dimensions", pa.list_(_DIMENSION_PREFERENCE)),
+    ("overall_a", pa.float64()),
+    ("overall_b", pa.float64()),
+    ("gap", pa.float64()),
+    ("label", pa.string()),  # a, b or tie
+    ("origin", pa.string()),  # plain or tie-disentangled
+    ("raters", pa.int32()),
+)  # fmt: skip
+SCORES = _schema(
+    "scores", 1,
+    ("sample_id", pa.string()),
+    ("scorer_revision", pa.string()),
+    ("dimensions", pa.list_(_DIMENSION_SCORE)),
+    ("overall_mean", pa.float64()),
+    ("overall_sigma", pa.float64()),
+    ("change_from_source", pa.float64()),  # mean absolute pixel difference, 0..255
+    ("task", pa.string()),
+    ("language", pa.string()),
+    ("flags", pa.list_(pa.string())),
+)  # fmt: skip
+SELECTION = _schema(
+    "selection", 1,
+    ("sample_id", pa.string()),
+    ("rank", pa.int64()),  # 0 is the best
+    ("stratum", pa.string()),
+    ("score", pa.float64()),
+    ("rule", pa.string()),
+)  # fmt: skip
+VERDICTS = _schema(
+    "verdicts", 1,
+    ("item_id", pa.string()),
+    ("arm", pa.string()),
+    ("language", pa.string()),
+    ("task", pa.string()),
+    ("judge", pa.string()),
+    ("judge_revision", pa.string()),
+    ("semantic_consistency", pa.float64()),
+    ("perceptual_quality", pa.float64()),
+    ("overall", pa.float64()),
+    ("status", pa.string()),
+    ("raw", pa.string()),
+)  # fmt: skip
+SAMPLES = _schema(
+    "samples", 1,
+    ("item_id", pa.string()),
+    ("task", pa.string()),
+    ("instruction", pa.string()),
+    ("arm", pa.string()),  # source, exact, base, or the name of an arm
+    ("image", IMAGE),
+)  # fmt: skip
+QUARANTINE = _schema(
+    "quarantine", 1,
+    ("row_id", pa.string()),
+    ("position", pa.string()),
+    ("reason", pa.string()),  # one short code, counted in the report
+    ("message", pa.string()),
+)  # fmt: skip
+
+SCHEMAS = {
+    "sources": SOURCES,
+    "candidates": CANDIDATES,
+    "edits": EDITS,
+    "ratings": RATINGS,
+    "pairs": PAIRS,
+    "scores": SCORES,
+    "selection": SELECTION,
+    "verdicts": VERDICTS,
+    "samples": SAMPLES,
+    "quarantine": QUARANTINE,
+}
+
+
+def table(artifact: str, rows: list[dict]) -> pa.Table:
+    """Rows as a table of the artifact's contract. A row with a missing or unknown column is a fault of the caller."""
+    schema = SCHEMAS[artifact]
+    names = set(schema.names)
+    for row in rows:
+        assert row.keys() == names, f"{artifact} row has columns {sorted(row.keys() ^ names)} too many or too few"
+    return pa.Table.from_pylist(rows, schema=schema)

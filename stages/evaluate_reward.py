@@ -1,0 +1,177 @@
+"""Evaluate the reward model on held-out source groups: agreement, what each head predicts, calibration, confidence, baselines.
+
+Agreement is with the raters' preferences and, where the embedded world drew the candidates, with the levels that it drew ("truth"). Accuracies
+are over strict pairs; intervals are bootstrapped over sources. Baselines that know nothing stand beside the model.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from stages import contracts, storage, train_reward
+from stages.context import Context
+from stages.groups import load_groups, with_truth
+from stages.ids import settings_hash
+from stages.rundir import Index, RunDir, StepFolder
+from stages.scoring import score_rows, scorer_revision
+from stages.units import Unit, UnitOutput, Work, run_units
+
+if TYPE_CHECKING:
+    from reward import RatedGroup
+    from reward.evaluation import Evaluation
+    from reward.metrics import Interval, Prediction
+
+STEP = "evaluate-reward"
+BATCH = 64
+
+
+def run(context: Context) -> Index:
+    """Score the held-out candidates and publish ``evaluation.json``; returns the step's index."""
+    config = context.flow.evaluate_reward
+    trained = context.run.step(train_reward.STEP)
+    inputs = {train_reward.STEP: trained.require().fingerprint}
+    settings = {"evaluate_reward": config.model_dump(mode="json", exclude={"workers", "unit_sources"}), "seed": context.flow.seed}
+    folder = context.run.step(STEP)
+    key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
+    if done:
+        return folder.require()
+    groups = load_groups(context.run, "validation")
+    model = trained.path / "model"
+    revision = scorer_revision(model)
+    slices = [groups[first : first + config.unit_sources] for first in range(0, len(groups), config.unit_sources)]
+    units = [Unit(settings_hash(STEP, [group.candidate_ids for group in part], revision), part, sum(len(g.candidates) for g in part)) for part in slices]
+    gpus = min(1, context.cluster.gpus) / config.workers
+    result = run_units(folder, units, partial(_make_work, model), cluster=context.cluster, workers=config.workers, num_gpus=gpus, rows_are="edits")
+    artifacts = result.artifacts()
+    evaluation = _evaluation(groups, _table(folder, artifacts), context.run, config.bootstrap, context.flow.seed)
+    sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
+    reference = evaluation["against"]["truth" if "truth" in evaluation["against"] else "ratings"]
+    index = Index(
+        step=STEP,
+        key=key,
+        settings=settings,
+        inputs=inputs,
+        artifacts=artifacts,
+        files={"evaluation.json": sha256},
+        counts=result.counts(),
+        quarantined=result.quarantined(),
+        results={"pair_accuracy": reference["pair_accuracy"]["overall"], "against": sorted(evaluation["against"])},
+    )
+    return folder.publish(index)
+
+
+def _make_work(model: Path) -> Work:
+    import torch
+
+    from reward import EditSample, RewardModel
+
+    torch.set_num_threads(1)
+    loaded = RewardModel.from_directory(model).to("cuda" if torch.cuda.is_available() else "cpu")
+    revision = scorer_revision(model)
+
+    def work(groups: list[RatedGroup]) -> UnitOutput:
+        samples = [(c, EditSample(g.source, g.instruction, edited), g.task) for g in groups for c, edited in zip(g.candidate_ids, g.candidates, strict=True)]
+        scored = score_rows(loaded, samples, revision=revision, batch_size=BATCH)
+        return UnitOutput({"scores": contracts.table("scores", scored.rows)}, len(samples), len(scored.rows), scored.quarantine)
+
+    return work
+
+
+def _table(folder: StepFolder, artifacts: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    tables = [pq.read_table(folder.path / part.path) for part in artifacts["scores"]]
+    return {row["sample_id"]: row for row in pa.concat_tables(tables).to_pylist()}
+
+
+def _evaluation(groups: list[RatedGroup], scores: dict[str, dict[str, Any]], run: RunDir, resamples: int, seed: int) -> dict[str, Any]:
+    """All figures of the report, JSON-able; a group with a quarantined candidate is left out and counted."""
+    from reward import baselines
+    from reward.evaluation import evaluate, from_scores
+
+    complete = [group for group in groups if all(candidate in scores for candidate in group.candidate_ids)]
+    if not complete:
+        raise ValueError(f"none of the {len(groups)} held-out groups could be scored; see the quarantine of {STEP}")
+    dimensions = tuple(complete[0].scores[0])
+    predictions = [_prediction(group, scores, dimensions) for group in complete]
+    ignorant = {
+        "closeness to the source": baselines.closeness_scores(complete),
+        "constant": baselines.constant_scores(complete),
+        "random": baselines.random_scores(complete, seed=seed),
+    }
+    truth = with_truth(complete, run)
+    references = {"ratings": complete} | ({"truth": truth} if truth else {})
+    against = {}
+    for name, labelled in references.items():
+        result = evaluate(groups=labelled, predictions=predictions, dimensions=dimensions, resamples=resamples, seed=seed)
+        against[name] = _figures(result, dimensions)
+        against[name]["baselines"] = {
+            baseline: _interval(evaluate(groups=labelled, predictions=from_scores(values, len(dimensions)), dimensions=dimensions, resamples=resamples, seed=seed).accuracy)
+            for baseline, values in ignorant.items()
+        }
+        if name == "truth":
+            rated = [np.array([sum(score.values()) for score in group.scores]) for group in complete]
+            rater = evaluate(groups=labelled, predictions=from_scores(rated, len(dimensions)), dimensions=dimensions, resamples=resamples, seed=seed)
+            against[name]["baselines"]["the raters themselves"] = _interval(rater.accuracy)
+    return {
+        "against": against,
+        "likert": _likert(complete, scores, dimensions),
+        "groups": len(complete),
+        "groups_left_out": len(groups) - len(complete),
+        "resamples": resamples,
+        "seed": seed,
+        "conventions": "strict pairs only; a predicted tie counts half; pairs averaged; 95 % intervals bootstrapped over sources",
+    }
+
+
+def _prediction(group: RatedGroup, scores: dict[str, dict[str, Any]], dimensions: tuple[str, ...]) -> Prediction:
+    from reward.metrics import Prediction
+
+    rows = [scores[candidate] for candidate in group.candidate_ids]
+    by_name = [{entry["dimension"]: entry for entry in row["dimensions"]} for row in rows]
+    return Prediction(
+        mean=np.array([[entry[name]["mean"] for name in dimensions] for entry in by_name]),
+        sigma=np.array([[entry[name]["sigma"] for name in dimensions] for entry in by_name]),
+        overall_mean=np.array([row["overall_mean"] for row in rows]),
+        overall_sigma=np.array([row["overall_sigma"] for row in rows]),
+    )
+
+
+def _figures(result: Evaluation, dimensions: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "pair_accuracy": {"overall": _interval(result.accuracy) | {"n": result.strict_pairs}} | {name: _interval(result.dimensions[name]) for name in dimensions},
+        "pairs": result.pairs,
+        "heads": {head: dict(zip(dimensions, map(_number, row), strict=True)) for head, row in zip(dimensions, result.heads, strict=True)},
+        "calibration": {
+            "ece": _number(result.calibration_error),
+            "bins": [{"confidence": _number(b.confidence), "accuracy": _number(b.accuracy), "count": b.pairs} for b in result.calibration_bins],
+        },
+        "confidence": {"most_confident_half": _number(result.confident_half), "rest": _number(result.other_half)},
+        "per_task": {task: _interval(value) for task, value in result.by_task.items()},
+    }
+
+
+def _likert(groups: list[RatedGroup], scores: dict[str, dict[str, Any]], dimensions: tuple[str, ...]) -> dict[str, Any]:
+    """Mean absolute error of the calibrated scores on the half of the groups that the calibration did not see."""
+    unseen = [group for group in groups if not train_reward.calibrates(group.source_id)]
+    errors: dict[str, list[float]] = {name: [] for name in dimensions}
+    for group in unseen:
+        for candidate, rated in zip(group.candidate_ids, group.scores, strict=True):
+            for entry in scores[candidate]["dimensions"]:
+                errors[entry["dimension"]].append(abs(entry["likert"] - rated[entry["dimension"]]))
+    return {name: {"mean_absolute_error": _number(float(np.mean(values))), "ratings": len(values)} for name, values in errors.items() if values}
+
+
+def _interval(value: Interval) -> dict[str, float | None]:
+    return {"value": _number(value.estimate), "low": _number(value.low), "high": _number(value.high)}
+
+
+def _number(value: float) -> float | None:
+    """Six decimals; None for what could not be computed (JSON has no NaN)."""
+    return None if math.isnan(value) else round(value, 6)

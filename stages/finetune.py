@@ -1,0 +1,120 @@
+"""Fine-tune: the base editor, then one arm per selection, all with the same steps (paper 4.4).
+
+The base stands in for a pretrained editor: the same network trained on another noisy set. Every arm trains a copy of it on the shards of
+one selection. A training is the unit of resume: it continues from its newest checkpoint and ends with the same parameters.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from stages import edits, filter, storage
+from stages.config import FinetuneConfig, FlowConfig
+from stages.context import Context
+from stages.ids import settings_hash
+from stages.rundir import Index
+from stages.training_group import MetricsFile, ProgressWatch, fit, is_first_worker, is_trained, publish_trained, remote_fit, root_cause
+
+STEP = "finetune"
+BASE = "base"
+
+
+def run(context: Context) -> Index:
+    """Train what is not trained yet; returns the step's index."""
+    config: FinetuneConfig = context.need("finetune")
+    flow = context.flow
+    filtered = context.run.step(filter.STEP).require()
+    known = sorted(filtered.results["selections"])
+    for arm in config.arms:
+        if arm not in known:
+            raise ValueError(f"finetune.arms: there is no selection {arm!r}; filter made {', '.join(known)}")
+    folder = context.run.step(STEP)
+    settings = {
+        "finetune": config.model_dump(mode="json", exclude={"parallel_arms"}),
+        "world": flow.world.model_dump(mode="json") if flow.world else None,
+        "seed": flow.seed,
+    }
+    inputs = {filter.STEP: filtered.fingerprint}
+    key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
+    if done:
+        return folder.require()
+    base_settings = settings["finetune"]["base"] | {"editor": settings["finetune"]["editor"], "workers": config.workers}
+    base_key = settings_hash(STEP, BASE, base_settings, settings["world"], flow.seed)
+    base_payload = _payload(folder.path, BASE, base_key, flow)
+    if not is_trained(folder.path / "editors" / BASE, base_key):
+        context.cluster.connect()
+        with ProgressWatch({f"{STEP} {BASE}": (folder.path / "metrics" / f"{BASE}.jsonl", config.base.training.steps)}):
+            fit(_train_base, base_payload, workers=config.workers, gpus=context.cluster.gpus)
+    _train_arms(context, config, folder.path, base_key)
+    files = {f"editors/{name}": sha256 for name, sha256 in storage.tree_hashes(folder.path / "editors").items()}
+    files |= {f"metrics/{name}": sha256 for name, sha256 in storage.tree_hashes(folder.path / "metrics").items()}
+    index = Index(step=STEP, key=key, settings=settings, inputs=inputs, files=files, results={"arms": [BASE, *config.arms]})
+    return folder.publish(index)
+
+
+def _train_arms(context: Context, config: FinetuneConfig, folder: Path, base_key: str) -> None:
+    """Every arm not trained yet, ``parallel_arms`` at a time."""
+    training = config.training.model_dump(mode="json")
+    waiting = []
+    for arm in config.arms:
+        shards = filter.shard_urls(context, arm)
+        arm_key = settings_hash(STEP, arm, base_key, training, config.workers, filter.shards_hash(context, arm))
+        if not is_trained(folder / "editors" / arm, arm_key):
+            waiting.append((arm, _payload(folder, arm, arm_key, context.flow) | {"shards": shards}))
+    bars = {f"{STEP} {arm}": (folder / "metrics" / f"{arm}.jsonl", config.training.steps) for arm, _ in waiting}
+    running: list[Any] = []
+    with ProgressWatch(bars):
+        while waiting or running:
+            while waiting and len(running) < config.parallel_arms:
+                running.append(remote_fit(context.cluster, _train_arm, waiting.pop(0)[1], workers=config.workers))
+            ready, running = ray.wait(running, num_returns=1)
+            try:
+                ray.get(ready)
+            except ray.exceptions.RayTaskError as error:
+                raise root_cause(error) from error
+
+
+def _payload(folder: Path, name: str, key: str, flow: FlowConfig) -> dict[str, Any]:
+    return {"folder": str(folder), "name": name, "key": key, "flow": flow.model_dump(mode="json")}
+
+
+def _train_base(payload: dict[str, Any]) -> None:
+    """Training loop of the base editor, run in every worker of its group."""
+    from finetune import Editor, codec
+
+    flow = FlowConfig.model_validate(payload["flow"])
+    config = flow.finetune
+    assert config is not None
+    samples = edits.samples(config.base.edits, seed=flow.seed, world=flow.world, image_size=config.editor.image_size)
+    patches = codec.fit(samples.source, config.editor.codec)
+    _train(payload, Editor.from_config(config.editor, patches, samples.instructions), samples, config.base.training)
+
+
+def _train_arm(payload: dict[str, Any]) -> None:
+    """Training loop of one arm, run in every worker of its group."""
+    from finetune import Editor, load_shards
+
+    flow = FlowConfig.model_validate(payload["flow"])
+    config = flow.finetune
+    assert config is not None
+    editor = Editor.from_directory(Path(payload["folder"]) / "editors" / BASE)
+    _train(payload, editor, load_shards(payload["shards"], config.editor.image_size), config.training)
+
+
+def _train(payload: dict[str, Any], editor: Any, samples: Any, training: Any) -> None:
+    from ray.train.torch import get_device
+
+    from finetune import train
+
+    folder, name = Path(payload["folder"]), payload["name"]
+    first = is_first_worker()
+    metrics = MetricsFile(folder / "metrics" / f"{name}.jsonl", write=first)
+    checkpoints = folder / "checkpoints" / f"{name}-{payload['key']}"
+    trained = train(editor=editor.to(get_device()), samples=samples, config=training, checkpoint_dir=checkpoints, on_metrics=metrics.append)
+    if first:
+        publish_trained(folder / "editors" / name, payload["key"], trained.cpu().save)
+        shutil.rmtree(checkpoints, ignore_errors=True)

@@ -1,0 +1,75 @@
+"""What a file delivers, before anything is believed: every rating as text, with the line it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+REQUIRED = ("group_id", "candidate_id", "dimension", "annotator_id", "score")
+OPTIONAL = ("rated_at", "round", "seconds", "comment", "rubric_version", "submission", "project", "scale_min", "scale_max")
+COLUMNS = REQUIRED + OPTIONAL
+"""Columns of the canonical long format: one row per candidate, dimension, annotator and round."""
+
+DIMENSION_ALIASES = {"if": "instruction_following", "vq": "visual_quality"}
+
+
+class Delivered(NamedTuple):
+    """One rating as text; an absent column is an empty text. ``number`` is the line (or record) of the file."""
+
+    number: int
+    group_id: str
+    candidate_id: str
+    dimension: str
+    annotator_id: str
+    score: str
+    rated_at: str = ""
+    round: str = ""
+    seconds: str = ""
+    comment: str = ""
+    rubric_version: str = ""
+    submission: str = ""
+    project: str = ""
+    scale_min: str = ""
+    scale_max: str = ""
+
+
+class Broken(NamedTuple):
+    """A line that is no row at all."""
+
+    number: int
+    reason: str
+    message: str
+
+
+class Item(NamedTuple):
+    """An item that a file itself introduces (ImagenHub's do): an edit of ``uid`` by an editor in a task."""
+
+    candidate_id: str
+    source_id: str
+    task: str
+    uid: str
+    editor: str
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A parsed file. ``counts_in`` says what its numbers count: lines of text, records of a list, or rows of a table."""
+
+    file: str
+    sha256: str
+    format: str
+    counts_in: str
+    rows: Sequence[Delivered]
+    broken: Sequence[Broken] = ()
+    warnings: Sequence[str] = ()
+    items: Sequence[Item] = ()
+
+    @property
+    def ratings(self) -> int:
+        """Ratings delivered: a wide row counts once per dimension, a line that is no row counts once."""
+        return len(self.rows) + len(self.broken)
+
+    def at(self, number: int) -> str:
+        """Position of a row, for people."""
+        return f"{self.file} {self.counts_in} {number}"

@@ -1,0 +1,125 @@
+"""The packet that annotators get: groups, images, a table to fill in, the rubric.
+
+In: the manifest and the generate step's images. Out: a folder ``export/``, published as a whole, with the same bytes every time. It is
+blind: images are named by their content, groups and candidates are in a seeded order, and neither editors nor seeds appear anywhere. Images are copied as they
+are and one by one, so that memory does not grow with their number.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from stages import storage
+from stages.ids import ID_DIGITS
+from stages.ratings.delivery import REQUIRED
+from stages.ratings.manifest import Manifest, Scale
+from stages.rundir import StepFolder
+
+TEMPLATE = (*REQUIRED, "rated_at", "round", "seconds", "comment", "rubric_version", "project")
+"""Columns of the table to fill in: the canonical long format."""
+
+_RUBRICS = Path(__file__).with_name("rubrics")
+_RUBRIC_SCALE = Scale(1, 4)
+_MAGIC = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpg"), (b"GIF8", "gif"), (b"BM", "bmp"))
+
+
+def write(target: Path, generate: StepFolder, manifest: Manifest, *, limit: int | None) -> Path:
+    """Write the packet of the first ``limit`` groups (all without it) and return its folder; what was there is replaced."""
+    rubric = _rubric(manifest)
+    chosen = list(manifest.sampled)[:limit]
+    partial = storage.partial_folder(target)
+    (partial / "images").mkdir()
+    sources = _copy_images(generate, "sources", "source_id", set(chosen), partial)
+    candidates = _copy_images(generate, "candidates", "candidate_id", {c for group in chosen for c in manifest.sampled[group]}, partial)
+    groups = [
+        {
+            "group_id": group,
+            "instruction": instruction,
+            "source_image": sources[group][0],
+            "candidates": [{"candidate_id": c, "image": candidates[c][0]} for c in manifest.sampled[group]],
+        }
+        for group, instruction in zip(chosen, _instructions(generate, chosen), strict=True)
+    ]
+    content = {
+        "project": manifest.project,
+        "dimensions": list(manifest.dimensions),
+        "scale": {"min": manifest.scale.minimum, "max": manifest.scale.maximum, "step": manifest.scale.step},
+        "rubric_version": manifest.rubric_version,
+        "groups": {group: list(manifest.sampled[group]) for group in chosen},
+        "images": dict([*sources.values(), *candidates.values()]),
+    }
+    (partial / "groups.jsonl").write_text("".join(json.dumps(group, ensure_ascii=False) + "\n" for group in groups), encoding="utf-8")
+    (partial / "ratings-template.csv").write_bytes(table(_blank_rows(chosen, manifest)))
+    (partial / "RUBRIC.md").write_text(rubric, encoding="utf-8")
+    storage.publish_json(partial / "manifest.json", content)
+    storage.replace_folder(partial, target)
+    return target
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """CSV of ratings in the canonical long format."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, TEMPLATE, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def _blank_rows(groups: Sequence[str], manifest: Manifest) -> list[dict[str, Any]]:
+    return [
+        {"group_id": group, "candidate_id": candidate, "dimension": dimension, "rubric_version": manifest.rubric_version, "project": manifest.project}
+        for group in groups
+        for candidate in manifest.sampled[group]
+        for dimension in manifest.dimensions
+    ]
+
+
+def _rubric(manifest: Manifest) -> str:
+    path = _RUBRICS / f"{manifest.rubric_version}.md"
+    if not path.is_file():
+        have = ", ".join(sorted(p.stem for p in _RUBRICS.glob("*.md")))
+        raise ValueError(f"annotate.rubric_version: there is no rubric {manifest.rubric_version!r} to export (there is {have})")
+    if manifest.scale != _RUBRIC_SCALE:
+        raise ValueError(f"annotate.scale_min and scale_max: rubric {manifest.rubric_version} describes the levels {_RUBRIC_SCALE}, not {manifest.scale}")
+    return path.read_text(encoding="utf-8")
+
+
+def _instructions(generate: StepFolder, groups: Sequence[str]) -> list[str]:
+    columns = generate.read("sources", ["source_id", "instruction"]).columns
+    instruction = dict(zip(*(column.to_pylist() for column in columns), strict=True))
+    return [instruction[group] for group in groups]
+
+
+def _copy_images(generate: StepFolder, artifact: str, key: str, wanted: Collection[str], folder: Path) -> dict[str, tuple[str, str]]:
+    """Copy the images of the wanted rows; returns for each its file name, made of its content, and its sha256."""
+    copied = {}
+    for part in generate.require().artifacts.get(artifact, []):
+        for batch in pq.ParquetFile(generate.path / part.path).iter_batches(batch_size=16, columns=[key, "image"]):
+            for row in batch.to_pylist():
+                if row[key] not in wanted:
+                    continue
+                data = row["image"]["bytes"]
+                sha256 = hashlib.sha256(data).hexdigest()
+                name = f"images/{sha256[:ID_DIGITS]}.{_suffix(data, row[key])}"
+                (folder / name).write_bytes(data)
+                copied[row[key]] = (name, sha256)
+    assert copied.keys() == set(wanted), f"{artifact} without an image"
+    return copied
+
+
+def _suffix(data: bytes, name: str) -> str:
+    """File suffix by the first bytes of an encoded image."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "webp"
+    for magic, suffix in _MAGIC:
+        if data.startswith(magic):
+            return suffix
+    raise ValueError(f"the image of {name} is neither PNG, JPEG, WebP, GIF nor BMP; a browser could not show it")

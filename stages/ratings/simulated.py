@@ -1,0 +1,77 @@
+"""Simulated raters of the embedded world: they rate the sampled candidates of a run and deliver files just as people do.
+
+In: the manifest and the true levels that the world's editors left in the candidates' metadata. Out: one table per rater in the canonical long format.
+Every group is rated as a whole by one rater, and an ``overlap`` share of the groups by a second one, both chosen by a seeded hash. The clock of a rater
+starts at a fixed morning and advances by the seconds that each rating took.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from stages import storage
+from stages.ids import uniform
+from stages.ratings import packet
+from stages.ratings.manifest import Manifest
+from stages.rundir import StepFolder
+from stages.world import raters
+
+START = datetime(2025, 1, 6, 9, 0, tzinfo=UTC)
+
+
+def write(target: Path, generate: StepFolder, manifest: Manifest, *, overlap: float, seed: int) -> list[Path]:
+    """Write ``<rater>.csv`` for every rater who has a group, replacing what was there; returns the files."""
+    levels = _true_levels(generate, manifest)
+    names = [rater for rater in raters.RATERS if any(rater in raters_of(group, overlap, seed) for group in manifest.sampled)]
+    partial = storage.partial_folder(target)
+    for rater in names:
+        rows = list(_ratings(rater, manifest, levels, overlap, seed))
+        (partial / f"{rater}.csv").write_bytes(packet.table(rows))
+    storage.replace_folder(partial, target)
+    return [target / f"{rater}.csv" for rater in names]
+
+
+def raters_of(group: str, overlap: float, seed: int) -> list[str]:
+    """The rater of a group, and with probability ``overlap`` a second one."""
+    count = len(raters.RATERS)
+    first = int(uniform("rater", seed, group) * count)
+    if uniform("overlap", seed, group) >= overlap:
+        return [raters.RATERS[first]]
+    second = (first + 1 + int(uniform("second rater", seed, group) * (count - 1))) % count
+    return [raters.RATERS[first], raters.RATERS[second]]
+
+
+def _ratings(rater: str, manifest: Manifest, levels: Mapping[str, Mapping[str, Any]], overlap: float, seed: int) -> Iterator[dict[str, Any]]:
+    clock = START
+    for group, candidates in manifest.sampled.items():
+        if rater not in raters_of(group, overlap, seed):
+            continue
+        for candidate in candidates:
+            for dimension in manifest.dimensions:
+                seconds = raters.seconds(rater, candidate, dimension, seed)
+                clock += timedelta(seconds=seconds)
+                yield {
+                    "group_id": group,
+                    "candidate_id": candidate,
+                    "dimension": dimension,
+                    "annotator_id": rater,
+                    "score": raters.rate(rater, candidate, dimension, levels[candidate][dimension], seed),
+                    "rated_at": clock.isoformat(timespec="milliseconds"),
+                    "round": "production",
+                    "seconds": seconds,
+                    "rubric_version": manifest.rubric_version,
+                    "project": manifest.project,
+                }
+
+
+def _true_levels(generate: StepFolder, manifest: Manifest) -> dict[str, dict[str, Any]]:
+    columns = generate.read("candidates", ["candidate_id", "metadata"]).columns
+    levels = {candidate: json.loads(text) for candidate, text in zip(*(c.to_pylist() for c in columns), strict=True) if candidate in manifest.chosen}
+    for candidate, truth in levels.items():
+        if not all(dimension in truth for dimension in manifest.dimensions):
+            raise ValueError(f"candidate {candidate} has no true levels: simulated raters rate only what the world's editors made; let people rate it")
+    return levels

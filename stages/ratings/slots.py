@@ -1,0 +1,37 @@
+"""Slots: a group rated by one person in one round. Only a slot with every sampled candidate in every dimension counts.
+
+The severity of a rater cancels inside a pair only if both candidates were rated by the same people, so ratings of half a group give no pairs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from stages.ratings.manifest import Manifest
+from stages.ratings.validate import Cell
+
+Slot = tuple[str, str, str]
+"""group, annotator, round."""
+
+
+def slots(cells: Iterable[Cell], manifest: Manifest) -> Counter[Slot]:
+    """How many ratings each slot has."""
+    return Counter((manifest.group_of[candidate], annotator, round) for candidate, _, annotator, round in cells)
+
+
+def wanted(group: str, manifest: Manifest) -> int:
+    """How many ratings make a slot of the group complete."""
+    return len(manifest.sampled[group]) * len(manifest.dimensions)
+
+
+def warnings(cells: Iterable[Cell], manifest: Manifest) -> list[str]:
+    """A sentence about incomplete slots, if there are any."""
+    incomplete = sorted((slot, count) for slot, count in slots(cells, manifest).items() if count < wanted(slot[0], manifest))
+    if not incomplete:
+        return []
+    (group, annotator, round), count = incomplete[0]
+    return [
+        f"{len(incomplete)} groups are rated incompletely and give no pairs until the rest is ingested, "
+        f"e.g. group {group} by {annotator} in round {round}: {count} of {wanted(group, manifest)} ratings"
+    ]

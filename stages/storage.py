@@ -1,0 +1,109 @@
+"""Files: read from anywhere fsspec reaches, publish atomically.
+
+Published means whole: a file is written beside its final name and renamed, so that a reader sees either nothing or all of it.
+Object stores have no rename, but a put there is atomic by itself, so the same functions serve local paths, s3:// and gs://.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
+
+TEMPORARY = ".partial-"
+"""Marks names that are not published; whatever carries it may be deleted at any time."""
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """Content of a file. Raises ``FileNotFoundError`` or another ``OSError`` naming the path."""
+    filesystem, name = fsspec.url_to_fs(str(path))
+    with filesystem.open(name, "rb") as file:
+        return file.read()
+
+
+def publish_bytes(path: str | Path, data: bytes) -> str:
+    """Write ``data`` under ``path`` atomically and return its sha256."""
+    filesystem, name = fsspec.url_to_fs(str(path))
+    if not isinstance(filesystem, LocalFileSystem):
+        with filesystem.open(name, "wb") as file:
+            file.write(data)
+        return hashlib.sha256(data).hexdigest()
+    target = Path(name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{TEMPORARY}{target.name}-{uuid.uuid4().hex}")
+    try:
+        with open(partial, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return hashlib.sha256(data).hexdigest()
+
+
+def publish_json(path: str | Path, value: Any) -> str:
+    """Write ``value`` as JSON with sorted keys (equal values give equal bytes) and return its sha256."""
+    return publish_bytes(path, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())
+
+
+def read_json(path: str | Path) -> Any:
+    """Parsed JSON file; a file that is not JSON raises ``ValueError`` naming it."""
+    try:
+        return json.loads(read_bytes(path))
+    except ValueError as error:
+        raise ValueError(f"{path} is not valid JSON ({error}); restore it or delete it and run the step again") from None
+
+
+def table_bytes(table: pa.Table) -> bytes:
+    """Parquet encoding of a table; equal tables give equal bytes for one pyarrow version."""
+    buffer = io.BytesIO()
+    pq.write_table(table.combine_chunks(), buffer, compression="zstd", row_group_size=1024, store_schema=True)
+    return buffer.getvalue()
+
+
+def sha256_of(path: str | Path) -> str:
+    """sha256 of a file's content, read in blocks."""
+    filesystem, name = fsspec.url_to_fs(str(path))
+    digest = hashlib.sha256()
+    with filesystem.open(name, "rb") as file:
+        for block in _blocks(file):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def tree_hashes(folder: Path) -> dict[str, str]:
+    """sha256 by relative path of every published file below a local folder."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and TEMPORARY not in str(path))
+    return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}
+
+
+def replace_folder(partial: Path, target: Path) -> None:
+    """Give a finished folder its final name; a folder already there is removed first."""
+    if target.exists():
+        shutil.rmtree(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(partial, target)
+
+
+def partial_folder(target: Path) -> Path:
+    """A fresh folder beside ``target`` to build it in; give it its name with :func:`replace_folder`."""
+    partial = target.with_name(f"{TEMPORARY}{target.name}-{uuid.uuid4().hex}")
+    partial.mkdir(parents=True)
+    return partial
+
+
+def _blocks(file: Any, size: int = 1 << 20) -> Iterator[bytes]:
+    while block := file.read(size):
+        yield block

@@ -1,0 +1,141 @@
+"""Train the reward model on preference pairs, by a Ray Train worker group (paper sections 3 and 4.1).
+
+In order: the stand-in for web pretraining (named edits of the embedded world, no ratings; off with real weights), training on all pairs of
+each group, and the calibration of raw means to the raters' scale on one half of the held-out groups. The training continues from its newest
+checkpoint after any kill and ends with the same parameters.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stages import images, preferences, storage
+from stages.config import FlowConfig, WorldConfig
+from stages.context import Context
+from stages.groups import load_groups
+from stages.ids import settings_hash, uniform
+from stages.rundir import Index, RunDir
+from stages.training_group import MetricsFile, ProgressWatch, fit, is_first_worker, is_trained, publish_trained
+from stages.world import items
+from stages.world.scenes import render
+
+if TYPE_CHECKING:
+    from reward import EditSample, RatedGroup, RewardModel
+
+STEP = "train-reward"
+CALIBRATION_SHARE = 0.5
+
+
+def run(context: Context) -> Index:
+    """Train what is not trained yet; returns the step's index."""
+    flow = context.flow
+    config = flow.reward
+    if config.pretraining.steps and config.caption_items == 0:
+        raise ValueError("reward.caption_items is 0, but reward.pretraining.steps is not; set both or neither")
+    preferred = context.run.step(preferences.STEP).require()
+    settings = {
+        "reward": config.model_dump(mode="json"),
+        "world": flow.world.model_dump(mode="json") if flow.world else None,
+        "seed": flow.seed,
+    }
+    inputs = {preferences.STEP: preferred.fingerprint}
+    folder = context.run.step(STEP)
+    key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
+    if done:
+        return folder.require()
+    model = folder.path / "model"
+    training_key = settings_hash(STEP, settings, inputs)
+    if not is_trained(model, training_key):
+        context.cluster.connect()
+        payload = {"run": str(context.run.path), "key": training_key, "flow": flow.model_dump(mode="json")}
+        metrics = folder.path / "metrics.jsonl"
+        with ProgressWatch({STEP: (metrics, config.pretraining.steps + (config.training.steps or 0))}):
+            fit(_loop, payload, workers=config.workers, gpus=context.cluster.gpus)
+        shutil.rmtree(_checkpoints(folder.path, training_key), ignore_errors=True)
+    files = {f"model/{name}": sha256 for name, sha256 in storage.tree_hashes(model).items()}
+    files["metrics.jsonl"] = storage.sha256_of(folder.path / "metrics.jsonl")
+    results = {"pairs": preferred.results["pairs"]["train"], "groups": preferred.results["groups"]["train"]}
+    index = Index(step=STEP, key=key, settings=settings, inputs=inputs, files=files, results=results)
+    return folder.publish(index)
+
+
+def calibrates(source_id: str) -> bool:
+    """Whether a held-out group belongs to the half that the calibration is fitted on; the other half tests it."""
+    return uniform("calibration", source_id) < CALIBRATION_SHARE
+
+
+def _checkpoints(folder: Path, key: str) -> Path:
+    return folder / "checkpoints" / key
+
+
+def _loop(payload: dict[str, Any]) -> None:
+    """The training, run in every worker of the group."""
+    from ray.train.torch import get_device
+
+    from reward import RewardModel, pretrain, train
+
+    flow = FlowConfig.model_validate(payload["flow"])
+    config = flow.reward
+    run = RunDir(payload["run"])
+    folder = run.step(STEP).path
+    checkpoints = _checkpoints(folder, payload["key"])
+    first = is_first_worker()
+    report = MetricsFile(folder / "metrics.jsonl", write=first)
+    training, validation = load_groups(run, "train"), load_groups(run, "validation")
+    examples = _captioned(flow) if config.pretraining.steps else []
+    words = [group.instruction for group in training] + [example.instruction for example in examples]
+    model = RewardModel.from_config(config.model, words, seed=flow.seed).to(get_device())
+    captioned = pretrain(
+        model=model,
+        config=config.pretraining,
+        examples=examples,
+        checkpoint_dir=checkpoints / "pretraining",
+        on_metrics=lambda metrics: report.append(metrics | {"phase": "pretraining"}),
+    )
+    trained = train(
+        model=model,
+        config=config.training,
+        loss=config.loss,
+        groups=training,
+        validation=validation,
+        checkpoint_dir=checkpoints / "training",
+        on_metrics=lambda metrics: report.append(metrics | {"phase": "training"}),
+    )
+    if first:
+        _calibrate(trained.model, [group for group in validation if calibrates(group.source_id)])
+        report.rewrite([m | {"phase": "pretraining"} for m in captioned] + [m | {"phase": "training"} for m in trained.history])
+        facts = {
+            "training data": f"{len(training)} rated groups, {sum(len(group.preferences) for group in training)} pairs (hash {payload['key']})",
+            "held-out data": f"{len(validation)} rated groups, one half of them used for calibration",
+            "seed": str(flow.seed),
+        }
+        publish_trained(folder / "model", payload["key"], lambda path: trained.model.cpu().save(path, facts=facts))
+
+
+def _calibrate(model: RewardModel, groups: list[RatedGroup]) -> None:
+    """Fit the map from raw means to the raters' scale."""
+    from reward.calibration import fit_calibration
+    from reward.evaluation import held_out_means, predict_groups
+
+    if not groups:
+        raise ValueError("the validation split is too small to calibrate on: none of its groups falls into the calibration half")
+    predictions = predict_groups(model=model, groups=groups)
+    model.calibration = fit_calibration(*held_out_means(groups, predictions, model.config.dimensions))
+
+
+def _captioned(flow: FlowConfig) -> list[EditSample]:
+    """Sources, exact edits and instructions of the embedded world, from scenes of their own."""
+    from reward import EditSample
+
+    world = flow.world
+    if world is None:
+        raise ValueError("reward.pretraining draws its items in the embedded world: add the section world, or set reward.pretraining.steps to 0")
+    return [_captioned_item(flow.seed, index, world, EditSample) for index in range(flow.reward.caption_items)]
+
+
+def _captioned_item(seed: int, index: int, world: WorldConfig, sample: type[EditSample]) -> EditSample:
+    item = items.item(seed, "caption", index, kinds=world.kinds, jitter=world.jitter)
+    source, exact = images.png(render(item.scene, world.size)), images.png(render(item.target, world.size))
+    return sample(source=source, instruction=item.instruction, edited=exact)

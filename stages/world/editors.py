@@ -1,0 +1,66 @@
+"""Six simulated editors: how often each reaches which level in each dimension, and how it spoils a picture.
+
+They stand where six real editing models stand in EditReward (arXiv 2509.26346, section 2.2). ``quill`` does what it is
+told and draws it badly, ``bobbin`` draws well and listens badly, ``thimble`` is good at both, ``trowel`` at neither,
+``lathe`` is even and middling, ``anvil`` is anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stages.world.flaws import ARTEFACTS, Made, Renders, make_edit
+from stages.world.items import Item
+from stages.world.seeds import generator, pick, pick_level
+
+Levels = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class EditorProfile:
+    """P(level 1), ..., P(level 4) in each dimension, and the artefacts it spoils pictures with, evenly drawn."""
+
+    instruction_following: Levels
+    visual_quality: Levels
+    artefacts: tuple[str, ...] = ARTEFACTS
+
+
+EDITORS: dict[str, EditorProfile] = {
+    "quill": EditorProfile((0.03, 0.12, 0.25, 0.60), (0.25, 0.30, 0.25, 0.20), ("noise", "jpeg", "seam")),
+    "lathe": EditorProfile((0.10, 0.20, 0.35, 0.35), (0.12, 0.23, 0.35, 0.30), ("blur", "jpeg")),
+    "bobbin": EditorProfile((0.15, 0.35, 0.30, 0.20), (0.05, 0.10, 0.25, 0.60), ("blur", "cast")),
+    "trowel": EditorProfile((0.22, 0.38, 0.25, 0.15), (0.40, 0.35, 0.15, 0.10), ("seam", "cast", "jpeg")),
+    "thimble": EditorProfile((0.02, 0.05, 0.18, 0.75), (0.03, 0.10, 0.22, 0.65), ("noise", "blur", "cast")),
+    "anvil": EditorProfile((0.12, 0.20, 0.28, 0.40), (0.25, 0.25, 0.25, 0.25), ARTEFACTS),
+}
+
+NOISY_MIX = EditorProfile((0.15, 0.15, 0.20, 0.50), (0.12, 0.15, 0.23, 0.50))
+"""The editor behind a noisy fine-tuning set: about half of its edits reach level 3 or 4 in both dimensions."""
+
+
+def _make(item: Item, size: int, profile: EditorProfile, renders: Renders | None, *key: int | str) -> Made:
+    rng = generator("edit", *key, item.seed, item.split, item.index)
+    return make_edit(
+        item,
+        size,
+        if_level=pick_level(rng, profile.instruction_following),
+        vq_level=pick_level(rng, profile.visual_quality),
+        vq_artefact=pick(rng, profile.artefacts),
+        rng=rng,
+        renders=renders,
+    )
+
+
+def edit(item: Item, size: int, editor: str, seed: int, renders: Renders | None = None) -> Made:
+    """The edit that an editor makes of an item with a seed, the same at every call.
+
+    Raises ValueError for an unknown editor.
+    """
+    if editor not in EDITORS:
+        raise ValueError(f"unknown editor {editor!r} of the procedural world: use one of {', '.join(EDITORS)}")
+    return _make(item, size, EDITORS[editor], renders, editor, seed)
+
+
+def noisy_edit(item: Item, size: int, mix: EditorProfile = NOISY_MIX, renders: Renders | None = None) -> Made:
+    """The one edit of an item in a noisy set."""
+    return _make(item, size, mix, renders, "noisy")

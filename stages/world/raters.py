@@ -1,0 +1,34 @@
+"""Six simulated raters: true level, plus the rater's bias in that dimension, plus noise, rounded, clipped to 1..4."""
+
+from __future__ import annotations
+
+from math import exp, floor
+from statistics import NormalDist
+
+from stages.world.seeds import Key, uniform
+
+RATERS = ("r1", "r2", "r3", "r4", "r5", "r6")
+BIAS_DEVIATION = 0.25
+NOISE_DEVIATION = 0.4
+_NORMAL = NormalDist()
+
+
+def _normal(*key: Key) -> float:
+    return _NORMAL.inv_cdf(uniform(*key))
+
+
+def bias(rater: str, dimension: str, seed: int) -> float:
+    """By how much a rater is lenient (positive) or strict in a dimension, in levels."""
+    return BIAS_DEVIATION * _normal("bias", rater, dimension, seed)
+
+
+def rate(rater: str, candidate_id: str, dimension: str, true_level: int, seed: int) -> int:
+    """The rating 1..4 that a rater gives; asked again, the same."""
+    noise = NOISE_DEVIATION * _normal("noise", rater, candidate_id, dimension, seed)
+    return min(4, max(1, floor(true_level + bias(rater, dimension, seed) + noise + 0.5)))
+
+
+def seconds(rater: str, candidate_id: str, dimension: str, seed: int) -> float:
+    """How long the rater took for it: log-normal, median 5 s times the rater's own pace, to a tenth of a second."""
+    pace = 0.25 * _normal("pace", rater, seed)
+    return round(5 * exp(pace + 0.4 * _normal("seconds", rater, candidate_id, dimension, seed)), 1)

@@ -1,0 +1,42 @@
+"""Settings for the whole test process, made before Ray or torch is imported, and the one Ray cluster that tests share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared" / "data"
+
+os.environ.update(
+    PYTHONPATH=os.pathsep.join([str(ROOT / "tests"), str(ROOT), os.environ.get("PYTHONPATH", "")]),  # workers unpickle functions of tests
+    HF_HUB_OFFLINE="1",
+    OMP_NUM_THREADS="1",
+    RAY_AUTH_MODE="disabled",
+    RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.2",
+    RAY_USAGE_STATS_ENABLED="0",
+    RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
+)
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real images, ratings and votes, where this checkout has them beside it."""
+    if not SHARED.is_dir():
+        pytest.skip("real data is not there: expected at ../shared/data beside the checkout")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[object]:
+    """A local Ray cluster without dashboard, one for the test process."""
+    from stages.cluster import Cluster
+    from stages.config import RayConfig
+
+    cluster = Cluster(RayConfig(num_cpus=4, object_store_mb=150, dashboard=False))
+    cluster.connect()
+    yield cluster
+    cluster.close()

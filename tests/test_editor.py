@@ -1,0 +1,704 @@
+"""The editor library: codec, text, denoiser, objective, shards, sampling, training and its resume."""
+
+import hashlib
+import io
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import webdataset
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from pydantic import ValidationError
+
+from finetune import codec as codecs
+from finetune.config import CodecConfig, DenoiserConfig, EditorConfig, EditorTrainingConfig, ObjectiveConfig, SamplerConfig
+from finetune.data import EditSamples, load_shards
+from finetune.denoiser import Denoiser
+from finetune.editor import Editor, starting_noise
+from finetune.objective import flow_loss, interpolate, sampling_times, shift_time, velocity
+from finetune.text import TextEncoder, Vocabulary, content_words
+from finetune.training import batch_rows, learning_rate, train
+
+SIZE = 16
+REAL = Path(__file__).parent.parent.parent / "shared" / "data" / "sharegpt4o-mini"
+COLOURS = {"red": (220, 40, 40), "green": (40, 180, 60), "blue": (50, 70, 220), "white": (240, 240, 240)}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def squares(count: int, seed: int = 0) -> EditSamples:
+    """A coloured square in one quadrant of a slightly noisy gray ground, to be given another colour."""
+    rng = np.random.default_rng(seed)
+    source = rng.integers(105, 115, (count, SIZE, SIZE, 3)).astype(np.uint8)
+    edited = source.copy()
+    instructions = []
+    for row in range(count):
+        before, after = rng.choice(list(COLOURS), 2, replace=False)
+        y, x = 1 + rng.integers(0, 2, 2) * (SIZE // 2)
+        source[row, y : y + 6, x : x + 6] = COLOURS[before]
+        edited[row, y : y + 6, x : x + 6] = COLOURS[after]
+        instructions.append(f"make the {before} square {after}")
+    return EditSamples(source, edited, instructions, [f"s{row}" for row in range(count)])
+
+
+def small_config(**denoiser) -> EditorConfig:
+    sizes = {"heads": 2, "head_dim": 8, "rope_axes": (4, 2, 2), "single_blocks": 1, "text_dim": 8}
+    return EditorConfig(
+        image_size=SIZE,
+        codec=CodecConfig(channels=8),
+        denoiser=DenoiserConfig(**{**sizes, **denoiser}),
+        sampler=SamplerConfig(steps=2, batch_size=3),
+    )
+
+
+def small_editor(samples: EditSamples, **denoiser) -> Editor:
+    config = small_config(**denoiser)
+    return Editor.from_config(config, codecs.fit(samples.source, config.codec), samples.instructions)
+
+
+def small_training(**values) -> EditorTrainingConfig:
+    return EditorTrainingConfig(**{"steps": 12, "batch_size": 4, "warmup_steps": 2, "checkpoint_every": 4, "report_every": 3, **values})
+
+
+def digest(editor: Editor) -> str:
+    state = hashlib.sha256()
+    for name, tensor in editor.state_dict().items():
+        state.update(name.encode() + tensor.numpy().tobytes())
+    return state.hexdigest()
+
+
+# --- configuration ---------------------------------------------------------------------------------------------------------
+
+
+def test_config_rejects_sizes_that_do_not_fit():
+    with pytest.raises(ValidationError, match="sum to head_dim"):
+        DenoiserConfig(head_dim=24)
+    with pytest.raises(ValidationError, match="even"):
+        DenoiserConfig(head_dim=9, rope_axes=(3, 3, 3))
+    with pytest.raises(ValidationError, match=r"multiple of codec\.patches_per_side"):
+        EditorConfig(image_size=33)
+    with pytest.raises(ValidationError, match="exceeds the 48 values"):
+        EditorConfig(image_size=8)
+
+
+def test_config_imports_no_torch():
+    """The command line reads configurations before anything heavy."""
+    code = "import sys, finetune, finetune.config; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    root = Path(__file__).parent.parent
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
+
+
+def test_every_lazy_name_resolves():
+    import finetune
+
+    assert all(getattr(finetune, name) is not None for name in finetune.__all__)
+    assert finetune.train is train
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = finetune.no_such_name
+
+
+# --- codec -----------------------------------------------------------------------------------------------------------------
+
+
+def test_codec_is_the_best_linear_code_of_its_size():
+    """Eckart-Young: no rank-k affine code has a smaller squared error; numpy's SVD is the oracle."""
+    images = squares(60).source
+    fitted = codecs.fit(images, CodecConfig(channels=5))
+    patches = images.reshape(60, 2, 8, 2, 8, 3).transpose(0, 1, 3, 2, 4, 5).reshape(240, -1) / 127.5 - 1
+    spectrum = np.linalg.svd(patches - patches.mean(0), compute_uv=False)
+    latents = fitted.encode(images)
+    assert latents.shape == (60, 4, 5)
+    rebuilt = ((latents / fitted.scale) @ fitted.basis + fitted.mean).reshape(240, -1).numpy()
+    assert ((rebuilt - patches) ** 2).sum() == pytest.approx((spectrum[5:] ** 2).sum(), rel=1e-4)
+
+
+def test_codec_latents_are_half_whitened_to_unit_scale():
+    images = squares(200).source
+    latents = codecs.fit(images, CodecConfig(channels=12)).encode(images).reshape(-1, 12).double()
+    variances = latents.var(0, unbiased=False)
+    assert variances.mean().item() == pytest.approx(1, rel=1e-4)
+    assert latents.mean(0).abs().max() < 1e-4
+    spectrum = codecs.fit(images, CodecConfig(channels=12)).scale.double() ** -2  # proportional to the standard deviations
+    assert torch.allclose(variances / spectrum, (variances / spectrum)[0].expand(12), rtol=1e-3)
+
+
+def test_codec_with_all_components_is_lossless():
+    images = np.random.default_rng(0).integers(0, 256, (60, 8, 8, 3), dtype=np.uint8)
+    fitted = codecs.fit(images, CodecConfig(channels=48))
+    assert np.array_equal(fitted.decode(fitted.encode(images)), images)
+
+
+def test_codec_sign_does_not_depend_on_the_order_of_images():
+    images = squares(80).source
+    a, b = codecs.fit(images, CodecConfig(channels=6)), codecs.fit(images[::-1].copy(), CodecConfig(channels=6))
+    assert torch.allclose(a.basis, b.basis, atol=1e-4)
+    assert (a.basis.gather(1, a.basis.abs().argmax(1, keepdim=True)) > 0).all()
+
+
+def test_codec_save_load_and_damage(tmp_path):
+    fitted = codecs.fit(squares(30).source, CodecConfig(channels=6))
+    fitted.save(tmp_path / "a")
+    again = codecs.PatchCodec.load(tmp_path / "a")
+    again.save(tmp_path / "b")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-9])
+    with pytest.raises(ValueError, match="not a readable patch codec"):
+        codecs.PatchCodec.load(tmp_path / "a")
+
+
+def test_codec_refuses_too_few_images_and_wrong_sizes():
+    images = squares(40).source
+    with pytest.raises(ValueError, match=r"hold only \d+ independent patch components"):
+        codecs.fit(images[:1], CodecConfig(channels=8))
+    with pytest.raises(ValueError, match="expects uint8 images"):
+        codecs.fit(images, CodecConfig(channels=4)).encode(np.zeros((1, 8, 8, 3), np.uint8))
+
+
+# --- text ------------------------------------------------------------------------------------------------------------------
+
+
+def test_content_words_drop_function_words_only():
+    assert content_words("Change the background to SKY, at the 2nd try") == ["change", "background", "sky", "2nd", "try"]
+
+
+def test_vocabulary_numbers_words_and_refuses_what_it_cannot_hold():
+    vocabulary = Vocabulary.build(["make the red circle blue", "remove the circle"])
+    assert vocabulary.words == ("<pad>", "<unk>", "blue", "circle", "make", "red", "remove")
+    assert vocabulary.encode(["remove the zebra"]).tolist() == [[6, 1, 0, 0]]
+    with pytest.raises(ValueError, match="5 content words"):
+        vocabulary.encode(["make the big red circle blue"])
+    with pytest.raises(ValueError, match="0 content words"):
+        vocabulary.encode(["to the"])
+    with pytest.raises(ValueError, match="no instruction holds a word"):
+        Vocabulary.build(["the"])
+
+
+@pytest.mark.parametrize("conditioning", ["sequence", "channel"])
+def test_word_order_is_visible_only_through_the_position_vectors(conditioning):
+    """All text tokens share one rotary position in FLUX: without the added vectors swapped colours give the same velocity."""
+    samples = squares(20)
+    editor = small_editor(samples, conditioning=conditioning)
+    latents = torch.randn(1, 4, 8, generator=torch.Generator().manual_seed(0))
+    source = editor.codec.encode(samples.source[:1])
+    words = editor.vocabulary.encode(["make the red square blue", "make the blue square red"])
+
+    def velocities():
+        with torch.no_grad():
+            return [editor(latents, torch.tensor([0.5]), source, row[None]) for row in words]
+
+    a, b = velocities()
+    assert (a - b).abs().max() > 1e-3
+    torch.nn.init.zeros_(editor.text.position)
+    a, b = velocities()
+    assert torch.allclose(a, b, atol=1e-5)
+
+
+def test_pooled_text_ignores_padding():
+    vocabulary = Vocabulary.build(["remove circle", "make the red circle blue"])
+    encoder = TextEncoder(vocabulary, 8)
+    ids = vocabulary.encode(["remove circle"])
+    before = encoder(ids)[1]
+    torch.nn.init.constant_(encoder.embedding.weight[0].unsqueeze(0), 7.0)
+    assert torch.equal(before, encoder(ids)[1])
+
+
+# --- denoiser --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("conditioning", "image_tokens", "in_channels"), [("sequence", 8, 6), ("channel", 4, 12)])
+def test_denoiser_layouts(conditioning, image_tokens, in_channels):
+    """`sequence` doubles the tokens and marks the source by rotary axis 0; `channel` doubles the channels."""
+    torch.manual_seed(0)
+    config = small_config(conditioning=conditioning).denoiser
+    model = Denoiser(config, channels=6, patches_per_side=2)
+    assert model.transformer.config.in_channels == in_channels
+    assert model.positions.shape == (image_tokens, 3)
+    assert model.positions[:4].tolist() == [[0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1]]
+    if conditioning == "sequence":
+        assert model.positions[4:].tolist() == [[1, 0, 0], [1, 0, 1], [1, 1, 0], [1, 1, 1]]
+    latents, source = torch.randn(2, 4, 6), torch.randn(2, 4, 6)
+    words, pooled = torch.randn(2, 3, 8), torch.randn(2, 8)
+    time = torch.tensor([0.2, 0.7])
+    with torch.no_grad():
+        reference = model(latents, time, source, words, pooled)
+        assert reference.shape == latents.shape
+        for changed in (
+            model(latents, time, source + 1, words, pooled),
+            model(latents, time + 0.1, source, words, pooled),
+            model(latents, time, source, words + 1, pooled),
+            model(latents, time, source, words, pooled + 1),
+            model(latents, time, source.flip(1), words, pooled),
+        ):
+            assert (changed - reference).abs().max() > 1e-4
+
+
+def test_every_parameter_of_the_denoiser_learns():
+    """A parameter without gradient would stop distributed training."""
+    samples = squares(20)
+    editor = small_editor(samples)
+    source = editor.codec.encode(samples.source[:3])
+    editor(torch.randn_like(source), torch.rand(3), source, editor.vocabulary.encode(samples.instructions[:3])).square().sum().backward()
+    assert [name for name, weight in editor.named_parameters() if weight.grad is None] == []
+
+
+# --- objective -------------------------------------------------------------------------------------------------------------
+
+
+def test_flow_end_points_and_velocity():
+    x0, noise = torch.randn(3, 4, 5), torch.randn(3, 4, 5)
+    assert torch.equal(interpolate(x0, noise, torch.zeros(3)), x0)
+    assert torch.equal(interpolate(x0, noise, torch.ones(3)), noise)
+    t, dt = torch.tensor([0.1, 0.5, 0.8]), 0.1
+    slope = (interpolate(x0, noise, t + dt) - interpolate(x0, noise, t)) / dt
+    assert torch.allclose(slope, velocity(x0, noise), atol=1e-4)
+    assert flow_loss(noise - x0, x0, noise) == 0
+    assert flow_loss(noise - x0 + 2, x0, noise).item() == pytest.approx(4, rel=1e-5)
+
+
+@given(st.floats(0.05, 20), st.lists(st.floats(0, 1), min_size=2, max_size=20))
+def test_time_shift_is_monotone_between_zero_and_one(shift, values):
+    u = torch.tensor(sorted(values), dtype=torch.float64)
+    t = shift_time(u, shift)
+    assert (t.diff() >= -1e-12).all()
+    assert ((t >= 0) & (t <= 1 + 1e-12)).all()
+    assert torch.allclose(shift_time(u, 1.0), u)
+    assert torch.allclose(shift_time(t, 1 / shift), u, atol=1e-9)
+    assert shift_time(torch.tensor([0.0, 1.0]), shift).tolist() == pytest.approx([0, 1])
+
+
+def test_time_shift_published_values():
+    """Shift 2 moves 1/2 to 2/3; Step1X-Edit's resolution shift e^mu is its own inverse at 1/s."""
+    assert shift_time(torch.tensor(0.5), 2.0).item() == pytest.approx(2 / 3)
+    assert shift_time(torch.tensor(0.5), 3.1582).item() == pytest.approx(3.1582 / 4.1582)
+    assert sampling_times(4, 2.0).tolist() == pytest.approx([1, 6 / 7, 2 / 3, 2 / 5, 0])
+
+
+# --- shards ----------------------------------------------------------------------------------------------------------------
+
+
+def encoded(image: np.ndarray, kind: str = "png") -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, format=kind)
+    return buffer.getvalue()
+
+
+def write_shard(path: Path, samples: EditSamples, rows: range) -> Path:
+    with webdataset.TarWriter(str(path), mtime=0) as writer:
+        for row in rows:
+            record = {"instruction": samples.instructions[row], "sample_id": samples.sample_ids[row], "score": 0.5}
+            writer.write(
+                {
+                    "__key__": f"{row:06d}",
+                    "source.png": encoded(samples.source[row]),
+                    "edited.webp" if row % 2 else "edited.png": encoded(samples.edited[row], "webp" if row % 2 else "png"),
+                    "json": json.dumps(record).encode(),
+                }
+            )
+    return path
+
+
+def test_shards_round_trip_in_order(tmp_path):
+    samples = squares(7)
+    shards = [write_shard(tmp_path / "0.tar", samples, range(4)), write_shard(tmp_path / "1.tar", samples, range(4, 7))]
+    loaded = load_shards(shards, SIZE)
+    assert loaded.sample_ids == samples.sample_ids
+    assert loaded.instructions == samples.instructions
+    assert np.array_equal(loaded.source, samples.source)
+    assert np.array_equal(loaded.edited[::2], samples.edited[::2])  # png; the others are lossy webp
+
+
+def test_shard_images_are_resized_squashed_and_upright(tmp_path):
+    tall = np.zeros((40, 10, 3), np.uint8)
+    tall[:20] = 200  # bright upper half
+    exif = Image.Exif()
+    exif[0x0112] = 3  # stored upside down
+    buffer = io.BytesIO()
+    Image.fromarray(tall[::-1, ::-1].copy()).save(buffer, format="png", exif=exif)
+    with webdataset.TarWriter(str(tmp_path / "s.tar"), mtime=0) as writer:
+        record = json.dumps({"instruction": "turn gray", "sample_id": "x"}).encode()
+        writer.write({"__key__": "0", "source.png": buffer.getvalue(), "edited.png": encoded(tall), "json": record})
+    loaded = load_shards([tmp_path / "s.tar"], SIZE)
+    assert loaded.source.shape == (1, SIZE, SIZE, 3)
+    assert loaded.source[0, 2].min() > 180 and loaded.source[0, -3].max() < 20
+    assert np.array_equal(loaded.source, loaded.edited)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="no real photos in ../shared/data/sharegpt4o-mini")
+def test_real_photos_load_and_pass_the_codec(tmp_path):
+    """Photos of many sizes and formats, their bytes put into a shard unchanged; the codec explains most of what it sees."""
+    with tarfile.open(REAL / "text_and_image_to_image_part_0.tar") as archive:
+        photos = {member.name: archive.extractfile(member).read() for member in archive.getmembers() if member.isfile()}
+    records = [
+        record
+        for record in json.loads((REAL / "text_and_image_to_image.json").read_text())
+        if record["input_prompt"] and record["input_image"] and {record["input_image"][0], record["output_image"]} <= photos.keys()
+    ][:12]
+    assert len(records) == 12
+    with webdataset.TarWriter(str(tmp_path / "real.tar"), encoder=False, mtime=0) as writer:
+        for number, record in enumerate(records):
+            names = {"source": record["input_image"][0], "edited": record["output_image"]}
+            images = {f"{role}{Path(name).suffix}": photos[name] for role, name in names.items()}
+            about = json.dumps({"instruction": record["input_prompt"], "sample_id": names["edited"]}).encode()
+            writer.write({"__key__": f"{number:04d}", **images, "json": about})
+    loaded = load_shards([tmp_path / "real.tar"], 32)
+    for row, record in enumerate(records):
+        with Image.open(io.BytesIO(photos[record["output_image"]])) as photo:
+            assert np.array_equal(loaded.edited[row], np.asarray(photo.convert("RGB").resize((32, 32), Image.Resampling.BICUBIC)))
+    assert loaded.instructions == [record["input_prompt"] for record in records]
+    both = np.concatenate([loaded.source, loaded.edited])
+    fitted = codecs.fit(both, CodecConfig(channels=32))
+    error = np.abs(fitted.decode(fitted.encode(both)).astype(int) - both).mean()
+    assert error < 0.25 * np.abs(both - both.mean(axis=(0, 1, 2))).mean()
+
+
+@pytest.fixture(scope="module")
+def shard_bytes(tmp_path_factory) -> tuple[bytes, EditSamples]:
+    samples = squares(3)
+    return write_shard(tmp_path_factory.mktemp("shard") / "s.tar", samples, range(3)).read_bytes(), samples
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_shard_cut_anywhere_is_refused_by_name(tmp_path_factory, shard_bytes, data):
+    """A tar reader takes a file cut at a member's boundary for a complete one."""
+    content, _ = shard_bytes
+    end = len(content.rstrip(b"\0"))
+    member_starts = st.sampled_from(range(0, len(content), 512))
+    cut = data.draw(st.one_of(member_starts, st.integers(0, len(content) - 1)).filter(lambda place: place < end + 512))
+    path = tmp_path_factory.mktemp("cut") / "broken.tar"
+    path.write_bytes(content[:cut])
+    with pytest.raises(ValueError, match=r"broken\.tar is damaged"):
+        load_shards([path], SIZE)
+
+
+def test_a_shard_with_a_broken_header_inside_is_refused(tmp_path, shard_bytes):
+    content, _ = shard_bytes
+    place = content.index(b"000001.source.png")
+    (tmp_path / "broken.tar").write_bytes(content[:place] + b"\xff" + content[place + 1 :])
+    with pytest.raises(ValueError, match=r"broken\.tar is damaged"):
+        load_shards([tmp_path / "broken.tar"], SIZE)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"source.png": None}, "exactly one member 'source.<extension>'"),
+        ({"source.jpg": b""}, "exactly one member 'source.<extension>'"),
+        ({"edited.png": b"no image"}, "its edited image cannot be decoded"),
+        ({"json": None}, "has no json member"),
+        ({"json": b"{"}, "has no json member"),
+        ({"json": b"[]"}, "has no json member"),
+        ({"json": b'{"instruction": "", "sample_id": "a"}'}, "'instruction' in its json member must be a non-empty string"),
+        ({"json": b'{"instruction": "a", "sample_id": 3}'}, "'sample_id' in its json member must be a non-empty string"),
+    ],
+)
+def test_a_bad_sample_is_named_with_its_shard(tmp_path, change, message):
+    image = encoded(squares(1).source[0])
+    sample = {
+        "__key__": "k7",
+        "source.png": image,
+        "edited.png": image,
+        "json": b'{"instruction": "remove it", "sample_id": "a"}',
+    }
+    sample = {name: value for name, value in {**sample, **change}.items() if value is not None}
+    with webdataset.TarWriter(str(tmp_path / "s.tar"), encoder=False, mtime=0) as writer:
+        writer.write(sample)
+    with pytest.raises(ValueError, match=message) as raised:
+        load_shards([tmp_path / "s.tar"], SIZE)
+    assert "'k7'" in str(raised.value) and "s.tar" in str(raised.value)
+
+
+def test_missing_repeated_and_empty_shards(tmp_path):
+    shard = write_shard(tmp_path / "s.tar", squares(2), range(2))
+    with pytest.raises(ValueError, match=r"gone\.tar does not exist"):
+        load_shards([shard, tmp_path / "gone.tar"], SIZE)
+    with pytest.raises(ValueError, match="repeats sample_id 's0'"):
+        load_shards([shard, shard], SIZE)
+    with pytest.raises(ValueError, match="hold no samples"):
+        load_shards([], SIZE)
+
+
+def test_samples_must_agree_in_number_and_shape():
+    samples = squares(3)
+    with pytest.raises(ValueError, match="do not describe the same samples"):
+        EditSamples(samples.source, samples.edited, samples.instructions[:2], samples.sample_ids)
+    with pytest.raises(ValueError, match="must be uint8"):
+        EditSamples(samples.source / 255, samples.edited, samples.instructions, samples.sample_ids)
+
+
+# --- editor ----------------------------------------------------------------------------------------------------------------
+
+
+def test_an_edit_does_not_depend_on_its_batch():
+    samples = squares(20)
+    editor = small_editor(samples)
+    five = editor.edit(samples.source[:5], samples.instructions[:5], seed=3, sample_ids=samples.sample_ids[:5])
+    assert five.dtype == np.uint8 and five.shape == (5, SIZE, SIZE, 3)
+    for row in (0, 4):
+        alone = editor.edit(
+            samples.source[row : row + 1], samples.instructions[row : row + 1], seed=3, sample_ids=samples.sample_ids[row : row + 1]
+        )
+        assert np.abs(alone[0].astype(int) - five[row]).max() <= 1
+    other = editor.edit(samples.source[:5], samples.instructions[:5], seed=4, sample_ids=samples.sample_ids[:5])
+    assert np.abs(other.astype(int) - five).mean() > 1
+    with pytest.raises(ValueError, match="must be as many"):
+        editor.edit(samples.source[:5], samples.instructions[:4])
+
+
+def test_starting_noise_is_a_function_of_seed_and_id():
+    noise = starting_noise(0, ["a", "b", "a"], 4, 8)
+    assert torch.equal(noise[0], noise[2]) and not torch.equal(noise[0], noise[1])
+    assert not torch.equal(noise[0], starting_noise(1, ["a"], 4, 8)[0])
+    assert starting_noise(0, [str(index) for index in range(200)], 4, 64).std().item() == pytest.approx(1, abs=0.01)
+
+
+def test_euler_integrates_a_straight_flow_exactly(monkeypatch):
+    """With the true velocity of one image as model, any number of steps lands on that image: time runs from 1 to 0."""
+    samples = squares(20)
+    editor = small_editor(samples)
+    goal = editor.codec.encode(samples.edited[:1])
+    seen = []
+
+    def true_velocity(latents, time, source, words, pooled):
+        seen.append(time.item())
+        return (latents - goal) / time[:, None, None]  # noise - x0, as latents = (1-t) x0 + t noise
+
+    monkeypatch.setattr(editor.denoiser, "forward", true_velocity)
+    assert np.array_equal(editor.edit(samples.source[:1], samples.instructions[:1]), editor.codec.decode(goal))
+    assert seen == pytest.approx([1, 2 / 3])
+
+
+def test_save_is_deterministic_and_load_is_exact(tmp_path):
+    samples = squares(20)
+    editor = small_editor(samples)
+    editor.save(tmp_path / "a")
+    again = Editor.from_directory(tmp_path / "a")
+    again.save(tmp_path / "b")
+    for name in ("config.json", "model.safetensors"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    small_editor(samples).save(tmp_path / "c")  # same seed, same initial weights
+    assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "c" / "model.safetensors").read_bytes()
+    sources, instructions = samples.source[:2], samples.instructions[:2]
+    assert np.array_equal(editor.edit(sources, instructions), again.edit(sources, instructions))
+
+
+def test_a_damaged_editor_folder_is_refused(tmp_path):
+    editor = small_editor(squares(20))
+    with pytest.raises(ValueError, match="holds no readable editor"):
+        Editor.from_directory(tmp_path / "nothing")
+    editor.save(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="holds no readable editor"):
+        Editor.from_directory(tmp_path)
+
+
+def test_editor_refuses_a_codec_of_other_sizes():
+    samples = squares(20)
+    with pytest.raises(ValueError, match="the codec was fitted for"):
+        Editor.from_config(small_config(), codecs.fit(samples.source, CodecConfig(channels=4)), samples.instructions)
+
+
+# --- training --------------------------------------------------------------------------------------------------------------
+
+
+def test_training_learns_to_recolour(tmp_path):
+    """The loss falls, and edits of unseen images come far closer to their targets (noise: 2 of 255) than the sources are."""
+    samples, unseen = squares(400), squares(40, seed=1)
+    config = small_config(conditioning="channel", heads=4, head_dim=16, rope_axes=(4, 6, 6), text_dim=16)
+    config = config.model_copy(update={"sampler": SamplerConfig(steps=8)})
+    editor = Editor.from_config(config, codecs.fit(samples.source, config.codec), samples.instructions)
+    before, reports = digest(editor), []
+    training = EditorTrainingConfig(steps=125, learning_rate=5e-3, warmup_steps=20, ema_decay=0.9)
+    trained = train(editor=editor, samples=samples, config=training, checkpoint_dir=tmp_path, on_metrics=reports.append)
+    assert digest(editor) == before
+    assert [report["step"] for report in reports] == [25, 50, 75, 100, 125]
+    assert reports[-1]["loss"] < 0.2 * reports[0]["loss"]
+    untouched, untrained, edited = (
+        np.abs(images.astype(int) - unseen.edited).mean()
+        for images in (unseen.source, editor.edit(unseen.source, unseen.instructions), trained.edit(unseen.source, unseen.instructions))
+    )
+    assert edited < 0.4 * untouched < untrained
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("killed_at", [[3], [6, 9], [12]])
+def test_killed_training_ends_identical(tmp_path, killed_at):
+    """Killed in a report and started again, training ends with the same bits and delivers the same reports."""
+    samples = squares(24)
+    editor, config = small_editor(samples), small_training()
+    reports: list[dict] = []
+    calm = train(editor=editor, samples=samples, config=config, checkpoint_dir=tmp_path / "calm", on_metrics=reports.append)
+    for step in killed_at:
+
+        def kill(report, step=step):
+            if report["step"] == step:
+                raise Killed
+
+        with pytest.raises(Killed):
+            train(editor=editor, samples=samples, config=config, checkpoint_dir=tmp_path / "killed", on_metrics=kill)
+    again: list[dict] = []
+    killed = train(editor=editor, samples=samples, config=config, checkpoint_dir=tmp_path / "killed", on_metrics=again.append)
+    assert digest(killed) == digest(calm)
+    assert again == reports
+    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == ["checkpoint-00000008.pt", "checkpoint-00000012.pt"]
+
+
+def test_resume_starts_at_the_checkpoint_and_steps_over_a_damaged_one(tmp_path, monkeypatch):
+    samples = squares(24)
+    editor, config = small_editor(samples), small_training()
+    calm = train(editor=editor, samples=samples, config=config, checkpoint_dir=tmp_path, on_metrics=lambda _: None)
+    drawn = []
+    monkeypatch.setattr("finetune.training.batch_rows", lambda *key: drawn.append(key[-1]) or batch_rows(*key))
+
+    def resume():
+        drawn.clear()
+        return train(editor=editor, samples=samples, config=config, checkpoint_dir=tmp_path, on_metrics=lambda _: None)
+
+    assert digest(resume()) == digest(calm) and drawn == []  # finished: nothing is done again
+    newest = tmp_path / "checkpoint-00000012.pt"
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    with pytest.warns(UserWarning, match=r"checkpoint-00000012\.pt is damaged"):
+        assert digest(resume()) == digest(calm)
+    assert drawn == [8, 9, 10, 11]
+    for path in tmp_path.iterdir():
+        path.write_bytes(path.read_bytes()[:50])
+    with pytest.warns(UserWarning, match="is damaged"):
+        assert digest(resume()) == digest(calm)
+    assert drawn == list(range(12))
+
+
+def test_checkpoints_of_another_training_are_refused(tmp_path):
+    samples = squares(24)
+    editor, config = small_editor(samples), small_training()
+
+    def run(**changes):
+        given = {"editor": editor, "samples": samples, "config": config, **changes}
+        return train(**given, checkpoint_dir=tmp_path, on_metrics=lambda _: None)
+
+    run()
+    run(config=small_training(checkpoint_every=5, threads=2))  # does not change the result
+    for changes in (
+        {"config": small_training(seed=1)},
+        {"samples": squares(24, seed=1)},
+        {"editor": small_editor(samples, double_blocks=2)},
+    ):
+        with pytest.raises(ValueError, match="checkpoints of another training"):
+            run(**changes)
+
+
+def test_diverged_training_stops_with_a_sentence(tmp_path):
+    samples = squares(24)
+    config = small_training(learning_rate=1e30, warmup_steps=0)
+    with pytest.raises(ValueError, match=r"the loss is (nan|inf) at step"):
+        train(editor=small_editor(samples), samples=samples, config=config, checkpoint_dir=tmp_path, on_metrics=lambda _: None)
+
+
+@given(st.integers(1, 50), st.integers(1, 20), st.integers(0, 3))
+def test_batches_cover_every_sample_once_per_epoch(count, batch_size, seed):
+    steps = -(-3 * count // batch_size)
+    rows = torch.cat([batch_rows(count, batch_size, seed, step) for step in range(steps)])[: 3 * count].reshape(3, count)
+    assert (rows.sort(dim=1).values == torch.arange(count)).all()
+
+
+def test_learning_rate_warms_up_and_ends_near_zero():
+    config = EditorTrainingConfig(steps=100, learning_rate=1.0, warmup_steps=10)
+    rates = [learning_rate(config, step) for step in range(100)]
+    assert rates[:3] == pytest.approx([0.1, 0.2, 0.3])
+    assert rates[9] == rates[10] == 1
+    assert rates[55] == pytest.approx(0.5)
+    assert all(a > b for a, b in itertools.pairwise(rates[10:])) and 0 < rates[-1] < 1e-3
+
+
+WORKER = """
+import sys, torch
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_editor import Killed, small_editor, small_training, squares
+from finetune.training import train
+rank, folder = int(sys.argv[1]), Path({folder!r})
+torch.set_num_threads(1)
+torch.distributed.init_process_group("gloo", init_method="tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+samples = squares(24)
+
+def run(name, on_metrics):
+    given = {{"editor": small_editor(samples), "samples": samples, "config": small_training()}}
+    return train(**given, checkpoint_dir=folder / name, on_metrics=on_metrics)
+
+def kill(report):
+    if report["step"] == 9:
+        raise Killed
+
+calm, resumed = [], []
+weights = list(run("calm", calm.append).parameters())
+try:
+    run("killed", kill)
+except Killed:
+    pass
+again = list(run("killed", resumed.append).parameters())
+torch.save({{"calm": weights, "calm_reports": calm, "killed": again, "killed_reports": resumed}}, folder / f"rank{{rank}}.pt")
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_two_workers_train_as_one(tmp_path):
+    """Two workers end with equal bits, also after a kill, and with the weights of a single process up to rounding."""
+    root = Path(__file__).parent.parent
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    code = WORKER.format(tests=str(root / "tests"), port=port, folder=str(tmp_path))
+    environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    group = [subprocess.Popen([sys.executable, "-c", code, str(rank)], cwd=root, env=environment) for rank in range(2)]
+    samples, reports = squares(24), []
+    alone = train(
+        editor=small_editor(samples), samples=samples, config=small_training(), checkpoint_dir=tmp_path / "one", on_metrics=reports.append
+    )
+    assert [worker.wait(timeout=120) for worker in group] == [0, 0]
+    first, second = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2))
+    for weights in (first["killed"], second["calm"], second["killed"]):
+        assert all(torch.equal(a, b) for a, b in zip(weights, first["calm"], strict=True))
+    assert first["calm_reports"] == first["killed_reports"] == second["calm_reports"] == second["killed_reports"]
+    assert [report["loss"] for report in first["calm_reports"]] == pytest.approx([report["loss"] for report in reports], rel=1e-3)
+    assert all(torch.allclose(a, b, atol=2e-3) for a, b in zip(first["calm"], alone.parameters(), strict=True))
+
+
+def test_workers_must_share_the_batch_evenly(tmp_path, monkeypatch):
+    monkeypatch.setattr("finetune.training._workers", lambda: 3)
+    samples = squares(24)
+    with pytest.raises(ValueError, match=r"batch_size \(4\) must be a multiple of the 3 training workers"):
+        train(editor=small_editor(samples), samples=samples, config=small_training(), checkpoint_dir=tmp_path, on_metrics=lambda _: None)
+
+
+def test_objective_configuration_changes_what_is_learnt(tmp_path):
+    """The time shift reaches training: another shift, other weights."""
+    samples = squares(24)
+    trained = []
+    for shift in (1.0, 2.0):
+        config = small_config().model_copy(update={"objective": ObjectiveConfig(time_shift=shift)})
+        editor = Editor.from_config(config, codecs.fit(samples.source, config.codec), samples.instructions)
+        trained.append(
+            train(editor=editor, samples=samples, config=small_training(), checkpoint_dir=tmp_path / str(shift), on_metrics=lambda _: None)
+        )
+    assert digest(trained[0]) != digest(trained[1])

@@ -1,0 +1,105 @@
+"""Run directories: atomic publishing, what counts as done, changed settings, the lock, storage."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fsspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages import contracts, storage
+from stages.ids import content_id, settings_hash
+from stages.rundir import Index, RunDir
+from stages.units import publish_unit
+
+
+def publish(run: RunDir, settings: dict, *, score: float = 1.0, force: bool = False) -> bool:
+    folder = run.step("step")
+    key, done = folder.begin(settings=settings, inputs={"before": "abc"}, force=force)
+    if done:
+        return False
+    rows = [{"sample_id": "x", "rank": 0, "stratum": "", "score": score, "rule": "top"}]
+    parts = publish_unit(folder.path, settings_hash(settings), {"selection": contracts.table("selection", rows)})
+    sha256 = storage.publish_json(folder.path / "statistics.json", settings)
+    folder.publish(Index("step", key, settings, {"before": "abc"}, {"selection": [parts["selection"]]}, {"statistics.json": sha256}))
+    return True
+
+
+def test_done_changed_and_forced(tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "run")
+    assert publish(run, {"top": {"count": 10}}) is True
+    assert publish(run, {"top": {"count": 10}}) is False
+    with pytest.raises(ValueError, match=r"step step .* made with other settings \(top.count: 10 then, 20 now\); repeat with --force"):
+        publish(run, {"top": {"count": 20}})
+    before = run.step("step").require().fingerprint
+    assert publish(run, {"top": {"count": 20}}, force=True) is True
+    assert run.step("step").require().fingerprint != before
+    assert len(list((tmp_path / "run" / "step" / "units").iterdir())) == 1  # what the index no longer lists is gone
+    with pytest.raises(ValueError, match="another before"):
+        run.step("step").begin(settings={"top": {"count": 20}}, inputs={"before": "def"}, force=False)
+
+
+def test_damage_is_found_and_redone(tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "run")
+    publish(run, {})
+    (tmp_path / "run" / "step" / "statistics.json").write_text("{}")
+    folder = run.step("step")
+    assert folder.damage(folder.require()) is None or folder.damage(folder.require()) == "statistics.json"
+    (tmp_path / "run" / "step" / "statistics.json").write_text('{"changed": 1}')
+    assert folder.damage(folder.require()) == "statistics.json"
+    assert publish(run, {}) is True
+
+
+def test_leftovers_of_a_crash_are_removed_at_the_next_start(tmp_path: Path) -> None:
+    folder = RunDir(tmp_path).step("step")
+    leftover = folder.path / "units" / f"{storage.TEMPORARY}x"
+    leftover.mkdir(parents=True)
+    (folder.path / f"{storage.TEMPORARY}y").write_text("half")
+    folder.begin(settings={}, inputs={}, force=False)
+    assert not leftover.exists() and not list(folder.path.glob(f"{storage.TEMPORARY}*"))
+
+
+def test_a_busy_run_directory_is_refused_and_a_dead_holder_is_not(tmp_path: Path) -> None:
+    holder = "import sys, time; from stages.rundir import RunDir\nwith RunDir(sys.argv[1]): print('held', flush=True); time.sleep(600)"
+    process = subprocess.Popen([sys.executable, "-c", holder, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "held\n"
+    with pytest.raises(ValueError, match=f"in use by process {process.pid}"), RunDir(tmp_path):
+        pass
+    process.kill()
+    process.wait()
+    with RunDir(tmp_path) as run:
+        assert str(os.getpid()) in (run.path / ".lock").read_text()
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    storage.publish_bytes(path, b"old")
+    with pytest.raises(TypeError):
+        storage.publish_bytes(path, "not bytes")  # type: ignore[arg-type]
+    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_other_file_systems() -> None:
+    fsspec.filesystem("memory").store.clear()
+    sha256 = storage.publish_bytes("memory://bucket/a/b.bin", b"abc")
+    assert storage.read_bytes("memory://bucket/a/b.bin") == b"abc" and storage.sha256_of("memory://bucket/a/b.bin") == sha256
+    with pytest.raises(ValueError, match="must be on a"):
+        RunDir("s3://bucket/run")
+
+
+def test_a_step_that_is_not_done_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="step filter is not done in"):
+        RunDir(tmp_path).step("filter").read("scores")
+
+
+@given(st.lists(st.one_of(st.text(), st.binary(), st.integers(), st.none(), st.booleans()), max_size=4), st.lists(st.text(), max_size=4))
+def test_ids_tell_parts_apart(parts: list, others: list) -> None:
+    assert content_id("a", *parts) == content_id("a", *parts)
+    assert content_id("a", *parts) != content_id("b", *parts)
+    assert (content_id("a", *others) == content_id("a", *parts)) == (list(map(repr, others)) == list(map(repr, parts)))
+    assert content_id("a", "xy", "z") != content_id("a", "x", "yz")

@@ -1,0 +1,102 @@
+"""Units on a real Ray cluster: resume, balance, worker death, damage, identical bytes for any number of workers."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stages import contracts
+from stages.cluster import Cluster
+from stages.ids import settings_hash
+from stages.rundir import Index, RunDir
+from stages.units import Done, Quarantined, Unit, UnitOutput, Work, run_units
+
+UNITS = [Unit(settings_hash("unit", number), number, 10) for number in range(12)]
+
+
+def make_work(traces: Path, fault: str = "none") -> Work:
+    """Ten rows per unit, the fourth quarantined; leaves a trace of each execution; may die, or raise, on unit 7."""
+
+    def work(number: int) -> UnitOutput:
+        trace = traces / f"{number}-{len(list(traces.glob(f'{number}-*')))}"
+        trace.touch()
+        if number == 7 and fault == "die once" and trace.name == "7-0":
+            os._exit(9)
+        if number == 7 and fault == "raise":
+            raise ValueError("row 73 of table x: score 9 is out of scale")
+        rows = [{"sample_id": f"{number}-{row}", "rank": row, "stratum": "", "score": number + row / 10, "rule": "top"} for row in range(10) if row != 3]
+        bad = [Quarantined(f"{number}-3", f"table[{number}]", "bad", "does not decode")]
+        return UnitOutput({"selection": contracts.table("selection", rows)}, rows_in=10, rows_out=9, quarantine=bad)
+
+    return work
+
+
+def run(cluster: Cluster, path: Path, traces: Path, *, workers: int = 2, fault: str = "none") -> Done:
+    traces.mkdir(exist_ok=True)
+    folder = RunDir(path).step("step")
+    key, _ = folder.begin(settings={"a": 1}, inputs={}, force=False)
+    done = run_units(folder, UNITS, partial(make_work, traces, fault), cluster=cluster, workers=workers)
+    folder.publish(Index("step", key, {"a": 1}, {}, artifacts=done.artifacts(), counts=done.counts(), quarantined=done.quarantined()))
+    return done
+
+
+def test_counts_balance_and_bytes_do_not_depend_on_workers(cluster: Cluster, tmp_path: Path) -> None:
+    one = run(cluster, tmp_path / "one", tmp_path / "t1", workers=1)
+    three = run(cluster, tmp_path / "three", tmp_path / "t3", workers=3)
+    assert one.counts() == {"in": 120, "out": 108, "quarantined": 12}
+    assert one.quarantined() == {"bad": 12}
+    assert RunDir(tmp_path / "one").artifact_hashes() == RunDir(tmp_path / "three").artifact_hashes()
+    table = RunDir(tmp_path / "one").step("step").read("selection")
+    assert table.column("sample_id").to_pylist()[:10] == [f"0-{row}" for row in range(10) if row != 3] + ["1-0"]
+    assert three.records[0].parts["quarantine"].rows == 1
+
+
+def test_a_dead_worker_costs_only_its_unit(cluster: Cluster, tmp_path: Path) -> None:
+    run(cluster, tmp_path / "run", tmp_path / "traces", fault="die once")
+    run(cluster, tmp_path / "undisturbed", tmp_path / "t2")
+    assert RunDir(tmp_path / "run").artifact_hashes() == RunDir(tmp_path / "undisturbed").artifact_hashes()
+    assert (tmp_path / "traces" / "7-1").exists()
+
+
+def test_a_fault_keeps_what_is_done_and_a_rerun_does_the_rest(cluster: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="score 9 is out of scale"):
+        run(cluster, tmp_path / "run", tmp_path / "traces", fault="raise")
+    log = tmp_path / "run" / "step" / "units.jsonl"
+    before = [json.loads(line)["key"] for line in log.read_text().splitlines()]
+    assert before and UNITS[7].key not in before
+    with log.open("a") as file:
+        file.write('{"key": "torn')  # the driver was killed while writing
+    run(cluster, tmp_path / "run", tmp_path / "traces")
+    run(cluster, tmp_path / "undisturbed", tmp_path / "t2")
+    assert RunDir(tmp_path / "run").artifact_hashes() == RunDir(tmp_path / "undisturbed").artifact_hashes()
+    redone = {int(trace.name.split("-")[0]) for trace in (tmp_path / "traces").iterdir() if trace.name.endswith("-1")}
+    assert not {number for number, unit in enumerate(UNITS) if unit.key in before} & redone
+
+
+def test_a_damaged_unit_is_done_again(cluster: Cluster, tmp_path: Path) -> None:
+    done = run(cluster, tmp_path / "run", tmp_path / "traces")
+    hashes = RunDir(tmp_path / "run").artifact_hashes()
+    victim = tmp_path / "run" / "step" / done.records[4].parts["selection"].path
+    victim.write_bytes(victim.read_bytes()[:-20])
+    folder = RunDir(tmp_path / "run").step("step")
+    assert folder.damage(folder.require()) == done.records[4].parts["selection"].path
+    assert folder.begin(settings={"a": 1}, inputs={}, force=False)[1] is False
+    run(cluster, tmp_path / "run", tmp_path / "traces")
+    assert RunDir(tmp_path / "run").artifact_hashes() == hashes
+    assert [trace.name for trace in sorted((tmp_path / "traces").iterdir()) if trace.name.endswith("-1")] == ["4-1"]
+
+
+def test_rows_that_do_not_balance_are_a_fault(cluster: Cluster, tmp_path: Path) -> None:
+    def lossy() -> Work:
+        def work(number: int) -> UnitOutput:
+            return UnitOutput({}, rows_in=10, rows_out=9)
+
+        return work
+
+    with pytest.raises(AssertionError, match="do not balance"):
+        run_units(RunDir(tmp_path).step("step"), [UNITS[0]], lossy, cluster=cluster, workers=1)
