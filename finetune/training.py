@@ -59,8 +59,15 @@ def train(
         raise ValueError(f"batch_size ({config.batch_size}) must be a multiple of the {workers} training workers")
     if not len(samples):
         raise ValueError("there are no samples to train on")
-    rank = _rank()
-    editor = copy.deepcopy(editor).train()
+    with _threads(config.threads):
+        return _train(copy.deepcopy(editor).train(), samples, config, checkpoint_dir, on_metrics)
+
+
+def _train(
+    editor: Editor, samples: EditSamples, config: EditorTrainingConfig, checkpoint_dir: Path, on_metrics: Callable[[dict[str, float]], None]
+) -> Editor:
+    """The loop itself, on an editor that may be changed."""
+    rank, workers = _rank(), _workers()
     identity = _identity(editor, samples, config)
     edited, source = editor.codec.encode(samples.edited), editor.codec.encode(samples.source)  # [n, tokens, channels]
     word_ids = editor.vocabulary.encode(samples.instructions).to(editor.device)  # [n, words]
@@ -71,35 +78,34 @@ def train(
     for report in progress.reports:
         on_metrics(dict(report))
     model: torch.nn.Module = DistributedDataParallel(editor, broadcast_buffers=False) if workers > 1 else editor
-    with _threads(config.threads):
-        while progress.step < config.steps:
-            rows, time, noise = _draw(config, progress.step, len(samples), edited, editor.config.objective.time_shift)
-            mine = slice(rank, None, workers)
-            rows, time, noise = rows[mine], time[mine], noise[mine]
-            x0 = edited[rows]
-            predicted = model(interpolate(x0, noise, time), time, source[rows], word_ids[rows])
-            loss = flow_loss(predicted, x0, noise)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(weights, config.clip_norm)
-            rate = learning_rate(config, progress.step)
-            optimizer.param_groups[0]["lr"] = rate
-            optimizer.step()
-            torch._foreach_lerp_(average, [weight.detach() for weight in weights], 1 - config.ema_decay)
-            progress.step += 1
-            progress.loss_sum += loss.item()
-            last = progress.step == config.steps
-            report_due = last or progress.step % config.report_every == 0
-            checkpoint_due = last or progress.step % config.checkpoint_every == 0
-            if report_due or checkpoint_due:
-                progress.loss_sum = _mean_over_workers(progress.loss_sum)
-            if report_due:
-                _close_window(progress, rate)
-            if checkpoint_due and rank == 0:
-                state = _state(progress, identity, editor, optimizer, average)
-                save_checkpoint(checkpoint_dir, progress.step, state)
-            if report_due:
-                on_metrics(dict(progress.reports[-1]))
+    while progress.step < config.steps:
+        rows, time, noise = _draw(config, progress.step, len(samples), edited, editor.config.objective.time_shift)
+        mine = slice(rank, None, workers)
+        rows, time, noise = rows[mine], time[mine], noise[mine]
+        x0 = edited[rows]
+        predicted = model(interpolate(x0, noise, time), time, source[rows], word_ids[rows])
+        loss = flow_loss(predicted, x0, noise)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(weights, config.clip_norm)
+        rate = learning_rate(config, progress.step)
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+        torch._foreach_lerp_(average, [weight.detach() for weight in weights], 1 - config.ema_decay)
+        progress.step += 1
+        progress.loss_sum += loss.item()
+        last = progress.step == config.steps
+        report_due = last or progress.step % config.report_every == 0
+        checkpoint_due = last or progress.step % config.checkpoint_every == 0
+        if report_due or checkpoint_due:
+            progress.loss_sum = _mean_over_workers(progress.loss_sum)
+        if report_due:
+            _close_window(progress, rate)
+        if checkpoint_due and rank == 0:
+            state = _state(progress, identity, editor, optimizer, average)
+            save_checkpoint(checkpoint_dir, progress.step, state)
+        if report_due:
+            on_metrics(dict(progress.reports[-1]))
     _assign(weights, average)
     return editor.eval()
 

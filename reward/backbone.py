@@ -11,9 +11,12 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase, Qwen2_5_VLConfig, Qwen2_5_VLModel
+from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionPatchEmbed
 from transformers.vision_utils import get_vision_cu_seqlens, get_vision_position_ids, get_vision_window_index
 
+from reward import attention
 from reward.batch import Batch
 from reward.config import BackboneConfig
 from reward.images import patchify
@@ -85,15 +88,28 @@ def load_pretrained(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) 
     return backbone
 
 
+class _ProductPatchEmbed(Qwen2_5_VisionPatchEmbed):
+    """The same map as a matrix product: a convolution whose stride is its kernel is one, and slower."""
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        weight = self.proj.weight  # [hidden, 3, 2, patch, patch]
+        return F.linear(hidden_states.to(weight.dtype), weight.flatten(1))
+
+
+def prepare(backbone: Qwen2_5_VLModel) -> Qwen2_5_VLModel:
+    """Let the vision tower work on all images at once; outputs and parameter names stay what they were."""
+    backbone.visual.patch_embed.__class__ = _ProductPatchEmbed
+    backbone.config.vision_config._attn_implementation = attention.NAME
+    return backbone
+
+
 def encode(backbone: Qwen2_5_VLModel, batch: Batch) -> Tensor:
     """Last hidden states [row, token, hidden] of a batch."""
     vision = backbone.config.vision_config
-    pixels = torch.cat(
-        [
-            patchify(stack, patch_size=vision.patch_size, merge_size=vision.spatial_merge_size)
-            for stack in batch.stacks
-        ]
-    )
+    patches = [
+        patchify(stack, patch_size=vision.patch_size, merge_size=vision.spatial_merge_size) for stack in batch.stacks
+    ]
+    pixels = torch.cat(patches) if len(patches) > 1 else patches[0]
     runs = tuple((grid, len(stack)) for grid, stack in zip(batch.grids, batch.stacks, strict=True))
     layout = _vision_layout(runs, vision.spatial_merge_size, vision.window_size, vision.patch_size)
     layout = {name: tensor.to(pixels.device) for name, tensor in layout.items()}

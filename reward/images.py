@@ -60,11 +60,10 @@ def patchify(frames: Tensor, *, patch_size: int, merge_size: int) -> Tensor:
     Patches are ordered by squares of merge_size x merge_size, within a square row by row; one frame is shown twice.
     """
     items, count, height, width, _ = frames.shape
-    mean = frames.new_tensor(CLIP_MEAN, dtype=torch.float32) * 255
-    scale = 1 / (frames.new_tensor(CLIP_STD, dtype=torch.float32) * 255)
-    values = (frames.float() - mean) * scale
     rows, columns = height // patch_size // merge_size, width // patch_size // merge_size
-    values = values.view(items, count, rows, merge_size, patch_size, columns, merge_size, patch_size, 3)
+    values = frames.view(items, count, rows, merge_size, patch_size, columns, merge_size, patch_size, 3)
     values = values.permute(0, 2, 5, 3, 6, 8, 1, 4, 7)  # [item, row, column, m_row, m_column, 3, frame, p_row, p_column]
-    values = values.expand(*values.shape[:6], 2, *values.shape[7:])
-    return values.reshape(items * rows * columns * merge_size**2, 3 * 2 * patch_size**2)
+    values = values.expand(*values.shape[:6], 2, *values.shape[7:]).reshape(-1, 3, 2 * patch_size**2).float()
+    mean = values.new_tensor(CLIP_MEAN)[:, None] * 255
+    scale = 1 / (values.new_tensor(CLIP_STD)[:, None] * 255)
+    return values.sub_(mean).mul_(scale).flatten(1)

@@ -48,7 +48,7 @@ def optimise(
     task_hash = hashlib.sha256(task.encode()).hexdigest()
     device = next(module.parameters()).device
     optimizer = torch.optim.AdamW(
-        parameter_groups, lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay
+        parameter_groups, lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, fused=True
     )
     peaks = [group["lr"] for group in optimizer.param_groups]
     first, history = _resume(module, optimizer, checkpoint_dir, task_hash, world)

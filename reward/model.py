@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase, Qwen2_5_VLConfig, Qwen2_5_VLModel
 
-from reward.backbone import encode, load_pretrained, sized_config
+from reward.backbone import encode, load_pretrained, prepare, sized_config
 from reward.batch import Batch, Presented, collate, present
 from reward.calibration import Calibration
 from reward.card import model_card
@@ -68,7 +68,7 @@ class RewardModel(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        self.backbone = backbone
+        self.backbone = prepare(backbone)
         self.tokenizer = tokenizer
         self.calibration = None
         width = backbone.config.text_config.hidden_size

@@ -1,8 +1,8 @@
 """Annotate: candidates go out to raters, ratings come back into one ledger.
 
-``export`` writes the packet that annotators get, ``simulate`` lets the embedded world's raters fill it in, ``ingest`` validates delivered files and appends
-them to the ledger. Files of people and of simulated raters take the same way. Ingest is additive: a further file is a further batch, a file
-that is in the ledger already adds nothing. Unit of resume: one delivered file.
+``export`` writes the packet that annotators get, ``simulate`` lets the embedded world's raters fill it in, ``ingest`` validates delivered
+files and appends them to the ledger. Files of people and of simulated raters take the same way. Ingest is additive: a further file is a
+further batch, a file that is in the ledger already adds nothing. Unit of resume: one delivered file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stages.config import AnnotateConfig
 from stages.context import Context
 from stages.ratings import imagenhub, ledger, manifest, packet, readers, simulated, slots
 from stages.ratings.delivery import Delivery, Item
-from stages.ratings.ledger import STEP, Batch
+from stages.ratings.ledger import STEP, Addition, Batch
 from stages.ratings.manifest import Manifest
 from stages.ratings.validate import Checked, validate
 from stages.rundir import Index
@@ -58,29 +58,31 @@ def simulate(context: Context) -> list[Path]:
 def ingest(context: Context, files: Sequence[str | Path], format: readers.Format = "auto") -> IngestResult:
     """Validate files and append them to the ledger, one batch per file, all or none.
 
-    With format ``imagenhub`` the files are ImagenHub's rater tables, which need no generate step. Raises ``ValueError`` for a file that is refused
-    as a whole, and where the ledger holds ratings of other candidates.
+    With format ``imagenhub`` the files are ImagenHub's rater tables, which need no generate step. Raises ``ValueError`` for a file that is
+    refused as a whole, and where the ledger holds ratings of other candidates, on another scale or of otherwise simulated raters;
+    ``--force`` then starts a new ledger.
     """
     if not files:
         raise ValueError("no file of ratings was given; name at least one")
     folder = context.run.step(STEP)
     deliveries = [readers.read(file, format) for file in files]
-    if format == imagenhub.DATASET:
-        work = imagenhub.manifest((), context.flow.annotate.rubric_version)
-    else:
-        work = _generated(context)
-    index = ledger.open_ledger(folder, work, force=context.force)
+    brought = [item for delivery in deliveries for item in delivery.items]
+    rubric = context.flow.annotate.rubric_version
+    work = imagenhub.manifest(brought, rubric) if format == imagenhub.DATASET else _generated(context)
+    simulate = context.flow.annotate.simulate
+    settings = work.settings | {"simulate": simulate.model_dump(mode="json") if simulate else None, "seed": context.flow.seed}
+    index = ledger.open_ledger(folder, inputs=work.inputs, settings=settings, force=context.force)
     old_items = ledger.items(folder, index)
     if format == imagenhub.DATASET:
-        items = [*old_items, *(item for delivery in deliveries for item in delivery.items)]
-        work, tasks = imagenhub.manifest(items, work.rubric_version), {item.source_id: item.task for item in items}
+        work = imagenhub.manifest([*old_items, *brought], rubric)
+        tasks = {item.source_id: item.task for item in [*old_items, *brought]}
     else:
         tasks = _tasks(context)
     said = ledger.said(folder, index)
     held = {batch.key: batch for batch in ledger.batches(index)}
     seen = {item.candidate_id for item in old_items}
     known: list[Batch] = []
-    additions: list[tuple[Batch, Checked, dict[str, pa.Table]]] = []
+    additions: list[Addition] = []
     for delivery in deliveries:
         key = ledger.batch_key(delivery, work)
         if key in held:
@@ -88,11 +90,11 @@ def ingest(context: Context, files: Sequence[str | Path], format: readers.Format
             continue
         checked = validate(delivery, work, said, batch=key, now=datetime.now(UTC))
         held[key] = _batch(key, delivery, checked)
-        additions.append((held[key], checked, _item_tables(delivery, seen)))
+        additions.append(Addition(held[key], checked, _item_tables(delivery, seen)))
     if index is None or additions:
-        index = ledger.append(folder, index, work, additions, tasks=tasks, seed=context.flow.seed)
-    warnings = [warning for _, checked, _ in additions for warning in checked.warnings] + slots.warnings(said, work)
-    return IngestResult(index, [batch for batch, _, _ in additions], known, warnings)
+        index = ledger.append(folder, index, work, additions, settings=settings, tasks=tasks)
+    warnings = [warning for addition in additions for warning in addition.checked.warnings] + slots.warnings(said, work)
+    return IngestResult(index, [addition.batch for addition in additions], known, warnings)
 
 
 def _generated(context: Context) -> Manifest:

@@ -158,6 +158,7 @@ SCHEMAS = {
     "sources": SOURCES,
     "candidates": CANDIDATES,
     "edits": EDITS,
+    "examples": EDITS,
     "ratings": RATINGS,
     "pairs": PAIRS,
     "scores": SCORES,

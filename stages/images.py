@@ -21,8 +21,17 @@ def pixels(data: bytes) -> np.ndarray:
     try:
         with Image.open(io.BytesIO(data)) as image:
             return np.asarray(image.convert("RGB"))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"the image does not decode ({error})") from None
+    except Exception as error:  # Pillow's readers raise almost any exception on damaged data
+        raise ValueError(f"the image does not decode ({str(error) or type(error).__name__})") from None
+
+
+def extension(data: bytes) -> str | None:
+    """Name extension of an encoded image by its first bytes: png, jpg or webp; None for anything else."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "jpg"
+    return "webp" if data[:4] == b"RIFF" and data[8:12] == b"WEBP" else None
 
 
 def stored(data: bytes, path: str | None = None) -> dict[str, Any]:

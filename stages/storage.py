@@ -11,10 +11,12 @@ import io
 import json
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import fsspec
 import pyarrow as pa
@@ -51,6 +53,32 @@ def publish_bytes(path: str | Path, data: bytes) -> str:
     finally:
         partial.unlink(missing_ok=True)
     return hashlib.sha256(data).hexdigest()
+
+
+@contextmanager
+def publishing(path: str | Path) -> Iterator[BinaryIO]:
+    """A file to write piece by piece, for what is too large to hold. It gets its name when the block ends without an exception.
+
+    For an object store the content is collected on the local disk and put there at the end.
+    """
+    filesystem, name = fsspec.url_to_fs(str(path))
+    if not isinstance(filesystem, LocalFileSystem):
+        with tempfile.NamedTemporaryFile(prefix=TEMPORARY) as file:
+            yield file  # type: ignore[misc]
+            file.flush()
+            filesystem.put_file(file.name, name)
+        return
+    target = Path(name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{TEMPORARY}{target.name}-{uuid.uuid4().hex}")
+    try:
+        with open(partial, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def publish_json(path: str | Path, value: Any) -> str:

@@ -56,7 +56,7 @@ def run(context: Context) -> Index:
         shutil.rmtree(_checkpoints(folder.path, training_key), ignore_errors=True)
     files = {f"model/{name}": sha256 for name, sha256 in storage.tree_hashes(model).items()}
     files["metrics.jsonl"] = storage.sha256_of(folder.path / "metrics.jsonl")
-    results = {"pairs": preferred.results["pairs"]["train"], "groups": preferred.results["groups"]["train"]}
+    results = {"groups": preferred.results["groups"]["train"], "pairs": sum(preferred.results["pairs"]["train"].values())}
     index = Index(step=STEP, key=key, settings=settings, inputs=inputs, files=files, results=results)
     return folder.publish(index)
 

@@ -51,9 +51,18 @@ class Written:
         folder = self.run.step(step)
         parts = publish_unit(folder.path, content_id("unit", step), tables) if tables else {}
         hashes = {name: storage.publish_bytes(folder.path / name, data) for name, data in (files or {}).items()}
-        index = Index(step=step, key=content_id("key", step), inputs={}, artifacts={name: [part] for name, part in parts.items()}, files=hashes, **fields)
+        index = Index(
+            step=step,
+            key=content_id("key", step),
+            inputs={},
+            artifacts={name: [part] for name, part in parts.items()},
+            files=hashes,
+            **fields,
+        )
         folder.publish(index)
-        self.run.note(step, {"seconds": 12.5 + len(step), "workers": 2})
+        self.run.note(
+            step, {"seconds": 12.5 + len(step), "started": "2026-01-01T00:00:00+00:00", "command": f"pipeline run {step}", **MACHINE}
+        )
 
 
 def make_run(path: Path, *, until: str = "evaluate-editor", hostile: bool = False) -> RunDir:
@@ -64,7 +73,6 @@ def make_run(path: Path, *, until: str = "evaluate-editor", hostile: bool = Fals
         if step == until:
             break
     storage.publish_bytes(path / "config.yaml", b"name: small\nseed: 0\n")
-    storage.publish_json(path / "manifest.json", run.run.manifest() | {"machine": {"cpu": "2 cores", "memory_gib": 24}, "versions": {"torch": "2.13.0"}})
     return run.run
 
 
@@ -177,7 +185,13 @@ def _annotate(run: Written, hostile: bool) -> None:
         for name in DIMENSIONS
     } | {"overall": {"direction": _estimate(0.95, 0.02, 310), "rater_predicts_rater": _estimate(0.83, 0.02, 400)}}
     storage.publish_bytes(run.run.path / "annotate" / "simulated" / "r1.csv", b"candidate_id\n")
-    run.publish("annotate", {"ratings": contracts.table("ratings", rows)}, settings={}, counts={"in": len(rows), "out": len(rows)}, results={"agreement": agreement})
+    run.publish(
+        "annotate",
+        {"ratings": contracts.table("ratings", rows)},
+        settings={},
+        counts={"in": len(rows), "out": len(rows)},
+        results={"agreement": agreement},
+    )
 
 
 def _preferences(run: Written, hostile: bool) -> None:
@@ -195,7 +209,13 @@ def _preferences(run: Written, hostile: bool) -> None:
         "origin": "plain",
         "raters": 1,
     }
-    run.publish("preferences", {"pairs": contracts.table("pairs", [pair] * 21)}, files={"statistics.json": _json(STATISTICS)}, settings={}, counts={"in": 12, "out": 12})
+    run.publish(
+        "preferences",
+        {"pairs": contracts.table("pairs", [pair] * 21)},
+        files={"statistics.json": _json(STATISTICS)},
+        settings={},
+        counts={"in": 12, "out": 12},
+    )
 
 
 def _train_reward(run: Written, hostile: bool) -> None:
@@ -206,22 +226,41 @@ def _train_reward(run: Written, hostile: bool) -> None:
             report["validation_accuracy"] = 0.87 - 0.33 / (1 + step / 60)
         reports.append(report)
     lines_ = "".join(json.dumps(report) + "\n" for report in reports)
-    run.publish("train-reward", {}, files={"metrics.jsonl": lines_.encode()}, settings={"reward": {"pretraining": {"steps": 320}}}, results={"pairs": 21})
+    run.publish(
+        "train-reward",
+        {},
+        files={"metrics.jsonl": lines_.encode()},
+        settings={"reward": {"pretraining": {"steps": 320}}},
+        results={"pairs": 21},
+    )
 
 
 def _evaluate_reward(run: Written, hostile: bool) -> None:
     rng = np.random.default_rng(0)
     rows = [_score(row["candidate_id"], "recolour", rng) for row in _candidates()]
     figures = {
-        "pair_accuracy": {"overall": _estimate(0.866, 0.015, 2400), "instruction_following": _estimate(0.871, 0.02), "visual_quality": _estimate(0.81, 0.02)},
-        "heads": {"instruction_following": dict(zip(DIMENSIONS, (0.871, 0.61), strict=True)), "visual_quality": dict(zip(DIMENSIONS, (0.60, 0.81), strict=True))},
+        "pair_accuracy": {
+            "overall": _estimate(0.866, 0.015, 2400),
+            "instruction_following": _estimate(0.871, 0.02),
+            "visual_quality": _estimate(0.81, 0.02),
+        },
+        "heads": {
+            "instruction_following": dict(zip(DIMENSIONS, (0.871, 0.61), strict=True)),
+            "visual_quality": dict(zip(DIMENSIONS, (0.60, 0.81), strict=True)),
+        },
         "calibration": {
             "ece": 0.021,
-            "bins": [{"confidence": 0.525 + 0.05 * i, "accuracy": 0.51 + 0.052 * i, "count": 150 + 60 * i} for i in range(9)] + [{"confidence": None, "accuracy": None, "count": 0}],
+            "bins": [{"confidence": 0.525 + 0.05 * i, "accuracy": 0.51 + 0.052 * i, "count": 150 + 60 * i} for i in range(9)]
+            + [{"confidence": None, "accuracy": None, "count": 0}],
         },
         "confidence": {"most_confident_half": 0.97, "rest": 0.76},
         "per_task": {kind: _estimate(0.95 - 0.03 * i, 0.02) for i, kind in enumerate(items.KINDS)},
-        "baselines": {"closeness to the source": _estimate(0.683, 0.02), "constant": _estimate(0.5, 0.0), "random": _estimate(0.497, 0.02), "the raters themselves": _estimate(0.92, 0.01)},
+        "baselines": {
+            "closeness to the source": _estimate(0.683, 0.02),
+            "constant": _estimate(0.5, 0.0),
+            "random": _estimate(0.497, 0.02),
+            "the raters themselves": _estimate(0.92, 0.01),
+        },
     }
     rated = figures | {"pair_accuracy": {"overall": _estimate(0.81, 0.02, 2200)}, "baselines": {"constant": _estimate(0.5, 0.0)}}
     evaluation = {
@@ -229,7 +268,13 @@ def _evaluate_reward(run: Written, hostile: bool) -> None:
         "likert": {name: {"mean_absolute_error": 0.61, "ratings": 500} for name in DIMENSIONS},
         "conventions": "strict pairs only; a predicted tie counts half",
     }
-    run.publish("evaluate-reward", {"scores": contracts.table("scores", rows)}, files={"evaluation.json": _json(evaluation)}, settings={}, counts={"in": 144, "out": 144, "quarantined": 0})
+    run.publish(
+        "evaluate-reward",
+        {"scores": contracts.table("scores", rows)},
+        files={"evaluation.json": _json(evaluation)},
+        settings={},
+        counts={"in": 144, "out": 144, "quarantined": 0},
+    )
 
 
 def _filter(run: Written, hostile: bool) -> None:
@@ -241,15 +286,27 @@ def _filter(run: Written, hostile: bool) -> None:
         edits.append((content_id("sample", source, str(number)), source, item, made))
     rows = [_score(name, item.kind, rng, made.instruction_following_level + made.visual_quality_level) for name, _, item, made in edits]
     ranked = sorted(rows, key=lambda row: -row["overall_mean"])
-    chosen = {"full": ("all", ranked), "selected": ("top", ranked[:69]), "random": ("random", [ranked[i] for i in rng.permutation(160)[:69]])}
+    chosen = {
+        "full": ("all", ranked),
+        "selected": ("top", ranked[:69]),
+        "random": ("random", [ranked[i] for i in rng.permutation(160)[:69]]),
+    }
     tables = {
-        name: contracts.table("selection", [{"sample_id": r["sample_id"], "rank": i, "stratum": "", "score": r["overall_mean"], "rule": rule} for i, r in enumerate(kept)])
+        name: contracts.table(
+            "selection",
+            [{"sample_id": r["sample_id"], "rank": i, "stratum": "", "score": r["overall_mean"], "rule": rule} for i, r in enumerate(kept)],
+        )
         for name, (rule, kept) in chosen.items()
     }
     files = {f"selections/{name}.parquet": storage.table_bytes(table) for name, table in tables.items()}
-    files["shards/full/000000.tar"] = _shard([(name, source, images.png(made.image), HOSTILE if hostile else item.instruction, item.kind) for name, source, item, made in edits])
-    lost = [{"row_id": "", "position": f"records.json[{i}]", "reason": "missing-image", "message": f"v2v_{i}.png is in no tar"} for i in range(7)]
-    good = {name: {"rows": len(kept), "rule": rule, "good_share": share} for (name, (rule, kept)), share in zip(chosen.items(), (0.51, 0.81, 0.52), strict=True)}
+    files["shards/full/000000.tar"] = _shard(
+        [(name, source, images.png(made.image), HOSTILE if hostile else item.instruction, item.kind) for name, source, item, made in edits]
+    )
+    lost = [
+        {"row_id": "", "position": f"records.json[{i}]", "reason": "missing-image", "message": f"v2v_{i}.png is in no tar"}
+        for i in range(7)
+    ]
+    good = dict(zip(chosen, (0.51, 0.81, 0.52), strict=True))
     run.publish(
         "filter",
         {"scores": contracts.table("scores", rows), "quarantine": contracts.table("quarantine", lost)},
@@ -257,7 +314,7 @@ def _filter(run: Written, hostile: bool) -> None:
         settings={"filter": {"input": {"dataset": "world-edits", "count": 167}, "note": "Scores of a model trained on shapes."}},
         counts={"in": 167, "out": 160, "quarantined": 7},
         quarantined={"missing-image": 7},
-        results={"selections": good},
+        results={"selections": {name: len(kept) for name, (_, kept) in chosen.items()}, "good_share": good},
     )
 
 
@@ -276,23 +333,52 @@ def _evaluate_editor(run: Written, hostile: bool) -> None:
             pixels = render(item.target if arm == "exact-edit" else item.scene, SIZE)
             facts = {"item_id": f"item-{number}", "task": item.kind, "arm": arm}
             shown.append(facts | {"instruction": HOSTILE if hostile else item.instruction, "image": images.stored(images.png(pixels))})
-            verdict = {"language": "en", "judge": "world", "judge_revision": "1", "semantic_consistency": mean, "perceptual_quality": mean, "overall": mean, "status": "ok", "raw": ""}
+            verdict = {
+                "language": "en",
+                "judge": "world",
+                "judge_revision": "1",
+                "semantic_consistency": mean,
+                "perceptual_quality": mean,
+                "overall": mean,
+                "status": "ok",
+                "raw": "",
+            }
             verdicts.append(facts | verdict)
     arms = {
-        arm: {"semantic_consistency": mean, "perceptual_quality": mean, "overall": mean, "low": mean - 0.2, "high": mean + 0.2, "n": 160, "failed": 0, "per_task": {"move": mean}}
+        arm: {
+            "semantic_consistency": mean,
+            "perceptual_quality": mean,
+            "overall": mean,
+            "low": mean - 0.2,
+            "high": mean + 0.2,
+            "n": 160,
+            "failed": 0,
+            "per_task": {"move": mean},
+        }
         for arm, mean in overall.items()
     }
     evaluation = {
         "arms": arms,
-        "differences": {arm: {"value": mean - ARMS["full"], "low": mean - ARMS["full"] - 0.3, "high": mean - ARMS["full"] + 0.3, "n": 160} for arm, mean in ARMS.items() if arm != "full"},
+        "differences": {
+            arm: {"value": mean - ARMS["full"], "low": mean - ARMS["full"] - 0.3, "high": mean - ARMS["full"] + 0.3, "n": 160}
+            for arm, mean in ARMS.items()
+            if arm != "full"
+        },
         "reference_arm": "full",
         "judge": {"name": "world", "revision": "1"},
         "caveats": ["Synthetic scenes and a programmatic judge."],
     }
     tables = {"verdicts": contracts.table("verdicts", verdicts), "samples": contracts.table("samples", shown)}
-    run.publish("evaluate-editor", tables, files={"evaluation.json": _json(evaluation)}, settings={}, counts={"in": len(verdicts), "out": len(verdicts), "quarantined": 0})
+    run.publish(
+        "evaluate-editor",
+        tables,
+        files={"evaluation.json": _json(evaluation)},
+        settings={},
+        counts={"in": len(verdicts), "out": len(verdicts), "quarantined": 0},
+    )
 
 
+MACHINE = {"machine": {"system": "Linux", "cores": 2, "gpus": []}, "python": "3.11.9", "packages": {"torch": "2.13.0"}, "seed": 0}
 ARMS = {"base": 2.2, "full": 2.5, "selected": 4.52, "random": 2.55, "naive": 3.2}
 WRITERS = {
     "generate": _generate,
@@ -311,8 +397,17 @@ def _estimate(value: float, half: float, n: int | None = None) -> dict:
 
 
 STATISTICS = {
-    "tie_shares": {"instruction_following": 0.36, "visual_quality": 0.34, "overall": _estimate(0.17, 0.01)},
-    "win_rates": {name: _estimate(0.4 + 0.04 * i, 0.03) for i, name in enumerate(editors.EDITORS)},
+    "groups": {"train": 2, "validation": 10},
+    "pairs": {"train": {"strict": 30, "tie": 8, "tie-disentangled": 4}, "validation": {"strict": 150, "tie": 40, "tie-disentangled": 20}},
+    "tie_shares": {"instruction_following": 0.36, "visual_quality": 0.34, "overall": 0.17, "opposed": 0.09},
+    "paper_tie_shares": {"instruction_following": 0.3828, "visual_quality": 0.3283, "overall": 0.2068},
+    "win_rates": {
+        f"world/{name}": {"overall": _estimate(0.4 + 0.04 * i, 0.03), DIMENSIONS[0]: _estimate(0.5, 0.1)}
+        for i, name in enumerate(editors.EDITORS)
+    },
+    "score_shares": {
+        "by_editor": {f"world/{name}": {DIMENSIONS[0]: {"ratings": 40, "mean": 2.9, "levels": {}}} for name in editors.EDITORS}
+    },
 }
 
 
@@ -322,7 +417,9 @@ def _score(sample_id: str, task: str, rng: np.random.Generator, level: float = 5
     return {
         "sample_id": sample_id,
         "scorer_revision": "r",
-        "dimensions": [{"dimension": name, "mean": float(mean), "sigma": sigma, "likert": 2.5} for name, mean in zip(DIMENSIONS, means, strict=True)],
+        "dimensions": [
+            {"dimension": name, "mean": float(mean), "sigma": sigma, "likert": 2.5} for name, mean in zip(DIMENSIONS, means, strict=True)
+        ],
         "overall_mean": float(means.mean()),
         "overall_sigma": sigma,
         "change_from_source": 9.0,
@@ -345,4 +442,4 @@ def _shard(samples: list[tuple[str, bytes, bytes, str, str]]) -> bytes:
 
 
 def _json(value: dict) -> bytes:
-    return json.dumps(value).encode()
+    return json.dumps(value, sort_keys=True).encode()

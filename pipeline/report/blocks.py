@@ -88,23 +88,24 @@ class Columns(Block):
 
 @dataclass(frozen=True)
 class Picture:
-    """An image for the page. ``uri`` is None where there is nothing to show; then ``lines`` say why. ``large`` sets it apart."""
+    """An image for the page, ``width`` x ``height`` pixels. ``uri`` is None where there is nothing to show; then ``lines`` say why."""
 
     uri: str | None
     alt: str
     lines: Sequence[str] = ()
     pixelated: bool = False
-    badge: str = ""
-    large: bool = False
+    width: int = 0
+    height: int = 0
 
 
 @dataclass(frozen=True)
 class Strip(Block):
-    """Pictures that belong together under the instruction that they answer to."""
+    """Pictures that belong together under the instruction that they answer to; ``lead`` stands apart, e.g. the source of many edits."""
 
     instruction: str
     pictures: Sequence[Picture]
     note: str = ""
+    lead: Picture | None = None
 
 
 @dataclass(frozen=True)

@@ -16,30 +16,24 @@ PREVIEW = 256
 """Longest side of the preview of a larger image."""
 
 
-def picture(data: bytes | None, *, alt: str, lines: Sequence[str] = (), badge: str = "", large: bool = False) -> Picture:
+def picture(data: bytes | None, *, alt: str, lines: Sequence[str] = ()) -> Picture:
     """A picture of encoded image bytes; without bytes, or with bytes that do not decode, a picture that says so."""
     if not data:
-        return Picture(None, alt, (*lines, "no image"), badge=badge, large=large)
+        return Picture(None, alt, (*lines, "no image"))
     try:
         with Image.open(io.BytesIO(data)) as image:
             small = max(image.size) <= SMALL
-            if small and image.format == "PNG":
-                encoded = data
-            else:
-                encoded = _encoded(image, small)
+            original = small and image.format == "PNG"
+            shown = image.convert("RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
-        return Picture(None, alt, (*lines, "the image does not decode"), badge=badge, large=large)
-    kind = "png" if small else "jpeg"
-    uri = f"data:image/{kind};base64,{base64.b64encode(encoded).decode()}"
-    return Picture(uri, alt, tuple(lines), pixelated=small, badge=badge, large=large)
+        return Picture(None, alt, (*lines, "the image does not decode"))
+    shown.thumbnail((PREVIEW, PREVIEW), Image.Resampling.LANCZOS)
+    encoded = data if original else _encoded(shown, "PNG" if small else "JPEG")
+    uri = f"data:image/{'png' if small else 'jpeg'};base64,{base64.b64encode(encoded).decode()}"
+    return Picture(uri, alt, tuple(lines), pixelated=small, width=shown.width, height=shown.height)
 
 
-def _encoded(image: Image.Image, small: bool) -> bytes:
+def _encoded(image: Image.Image, kind: str) -> bytes:
     buffer = io.BytesIO()
-    colours = image.convert("RGB")
-    if small:
-        colours.save(buffer, "PNG")
-    else:
-        colours.thumbnail((PREVIEW, PREVIEW), Image.Resampling.LANCZOS)
-        colours.save(buffer, "JPEG", quality=80)
+    image.save(buffer, kind, quality=80)
     return buffer.getvalue()

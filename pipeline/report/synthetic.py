@@ -31,7 +31,7 @@ def synthetic_parts(published: Published) -> list[Synthetic]:
         parts.append(
             Synthetic(
                 "the candidates come from simulated editors with known flaws",
-                "Each simulated editor draws the exact edit and then damages it with known odds; the league below ranks those odds, not real editors.",
+                "Each draws the exact edit and damages it with known odds; the editor league ranks those odds, not real editors.",
             )
         )
     if _simulated_raters(published):
@@ -52,7 +52,7 @@ def synthetic_parts(published: Published) -> list[Synthetic]:
         parts.append(
             Synthetic(
                 "the noisy edits are drawn too, about half of them flawed by design",
-                "The effect of filtering is therefore much larger than on a delivered data set: what carries over is its direction and the code path.",
+                "Filtering therefore has a much larger effect than on a delivered data set: its direction carries over, its size does not.",
             )
         )
     if published.json("evaluate-editor", "evaluation.json").get("judge", {}).get("name") == "world":

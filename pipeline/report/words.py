@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 
 def count(value: int) -> str:
     """12,345."""
@@ -10,7 +12,7 @@ def count(value: int) -> str:
 
 def share(value: float) -> str:
     """A share as a percentage with one decimal."""
-    return f"{100 * value:.1f} %"
+    return f"{100 * value:.1f}\u202f%"
 
 
 def score(value: float) -> str:
@@ -38,6 +40,18 @@ def name(key: str) -> str:
     return key.replace("_", " ").replace("-", " ")
 
 
+def ordered(names: Iterable[str], first: Sequence[str] = (), last: Sequence[str] = ("overall", "opposed")) -> list[str]:
+    """Names in their order, but ``first`` before and ``last`` behind all others (published JSON is sorted by key)."""
+    given = list(names)
+    middle = [name for name in given if name not in first and name not in last]
+    return [name for name in first if name in given] + middle + [name for name in last if name in given]
+
+
 def listing(parts: list[str]) -> str:
     """``a, b and c``."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
+
+
+def abbreviation(dimension: str) -> str:
+    """``instruction_following`` as IF; initials of any other dimension likewise."""
+    return "".join(part[0] for part in dimension.split("_") if part).upper()

@@ -1,7 +1,8 @@
 """How far raters agree, per dimension, with intervals that resample whole groups.
 
-In: the ledger's ratings and the levels of the scale. Out: Krippendorff's alpha (nominal, ordinal, interval), exact agreement, agreement within
-one level, quadratic weighted kappa, and agreement on the direction of pairs. Ratings are compared within one item, dimension and round.
+In: the ledger's ratings and the levels of the scale. Out: Krippendorff's alpha (nominal, ordinal, interval), exact agreement, agreement
+within one level, quadratic weighted kappa, and agreement on the direction of pairs. Ratings are compared within an item, dimension and
+round.
 
 Alpha and kappa are undefined when nothing varies (neither 1 nor 0), so then there is no number. Read alpha together with the shares of the
 levels: where one level is rare, alpha is low although raters nearly always agree.
@@ -18,9 +19,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from stages.ratings.bootstrap import Estimate, estimate, ratio, resampled_sums, share
+from stages.ratings.bootstrap import DIGITS, Estimate, estimate, ratio, resampled_sums, share
 
 NO_VARIATION = "no variation"
 NO_OVERLAP = "no item was rated twice"
@@ -75,13 +75,13 @@ def agreement(panel: Panel, levels: Sequence[float], *, seed: int) -> dict[str, 
         "within_one_level": share_within(1),
         "quadratic_weighted_kappa": kappa,
     }
-    counts = np.bincount(np.searchsorted(numbers, panel.value), minlength=len(levels))
+    level_shares = np.bincount(np.searchsorted(numbers, panel.value), minlength=len(levels)) / max(1, len(panel.value))
     return {
         "ratings": len(panel.value),
         "raters": len(set(panel.rater.tolist())),
         "items_rated_twice": n,
         "groups_rated_twice": len(coincidences),
-        "level_shares": {f"{level:g}": round(float(count) / max(1, len(panel.value)), 6) for level, count in zip(levels, counts, strict=True)},
+        "level_shares": {f"{level:g}": round(float(part), DIGITS) for level, part in zip(levels, level_shares, strict=True)},
         **{name: value.to_json() for name, value in estimates.items()},
         **directions(panel, seed=seed),
     }
@@ -90,14 +90,15 @@ def agreement(panel: Panel, levels: Sequence[float], *, seed: int) -> dict[str, 
 def directions(panel: Panel, *, seed: int) -> dict[str, Any]:
     """Agreement of two raters on which of two candidates of a group is better.
 
-    ``direction``: share of the pairs that both order strictly which they order alike. ``rater_predicts_rater``: share of the pairs one rater
-    orders strictly that the other orders alike, a tie of the other counting one half; this is what a reward model is compared with.
+    ``direction``: share of the pairs that both order strictly which they order alike. ``rater_predicts_rater``: share of the pairs that one
+    rater orders strictly which the other orders alike, a tie of the other counting one half, as if it were broken by chance: a reward
+    model, which never ties, is compared with this. ``rater_predicts_rater_ties_wrong``: the same, a tie of the other counting nothing.
     """
-    tables = direction_tables(panel)  # [groups, 2, 2]
+    tables = direction_tables(panel)  # [groups, 3, 2]
     sums = resampled_sums(tables, seed=seed)
     return {
         name: estimate(tables[:, i], sums[:, i], share, n=int(tables[:, i, 1].sum()), undefined=NO_PAIRS).to_json()
-        for i, name in enumerate(("direction", "rater_predicts_rater"))
+        for i, name in enumerate(("direction", "rater_predicts_rater", "rater_predicts_rater_ties_wrong"))
     }
 
 
@@ -142,9 +143,9 @@ def weighted_kappa(tables: np.ndarray, disagreement: np.ndarray) -> np.ndarray:
 
 
 def rater_tables(panel: Panel, levels: Sequence[float]) -> tuple[np.ndarray, np.ndarray, int]:
-    """Per group with an item rated twice: coincidences and plain counts of ordered rater pairs, each [groups, levels, levels]; and those items.
+    """Per group with an item rated twice: coincidences and plain counts of ordered rater pairs, each [groups, levels, levels].
 
-    In the coincidences an item with m raters weighs m, in the plain counts m (m - 1).
+    Also the number of such items. In the coincidences an item with m raters weighs m, in the plain counts m (m - 1).
     """
     items, item = np.unique(panel.item, return_inverse=True)
     counts = np.zeros((len(items), len(levels)))
@@ -160,7 +161,7 @@ def rater_tables(panel: Panel, levels: Sequence[float]) -> tuple[np.ndarray, np.
 
 
 def direction_tables(panel: Panel) -> np.ndarray:
-    """Per group with two raters: (hits, trials) of ``direction`` and of ``rater_predicts_rater``: [groups, 2, 2]."""
+    """Per group with two raters: (hits, trials) of the three statistics of :func:`directions`: [groups, 3, 2]."""
     order = np.argsort(panel.group, kind="stable")
     borders = np.flatnonzero(np.diff(panel.group[order])) + 1
     tables = []
@@ -175,8 +176,8 @@ def direction_tables(panel: Panel) -> np.ndarray:
         round_of[item] = panel.round[rows]
         first, second = np.nonzero(np.triu(round_of[:, None] == round_of[None, :], 1))
         signs = np.sign(np.round(scores[:, first] - scores[:, second], 9))  # [raters, pairs], NaN where not rated
-        tables.append(sum((_compare(signs[a], signs[b]) for a, b in combinations(range(len(raters)), 2)), np.zeros((2, 2))))
-    return np.array(tables).reshape(-1, 2, 2)
+        tables.append(sum((_compare(signs[a], signs[b]) for a, b in combinations(range(len(raters)), 2)), np.zeros((3, 2))))
+    return np.array(tables).reshape(-1, 3, 2)
 
 
 def _compare(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -184,8 +185,9 @@ def _compare(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     a, b = a[both], b[both]
     strict = (a != 0) & (b != 0)
     alike = int((a[strict] == b[strict]).sum())
-    halves = int(((a == 0) ^ (b == 0)).sum())  # one of the two is a label, which the other half predicts
-    return np.array([[alike, strict.sum()], [2 * alike + 0.5 * halves, 2 * strict.sum() + halves]], dtype=np.float64)
+    undecided = int(((a == 0) ^ (b == 0)).sum())  # one orders the pair, the other ties it
+    labels = 2 * int(strict.sum()) + undecided  # each of the two predicts what the other orders
+    return np.array([[alike, strict.sum()], [2 * alike + 0.5 * undecided, labels], [2 * alike, labels]], dtype=np.float64)
 
 
 def _overall(panel: Panel, dimensions: int) -> Panel:
@@ -210,8 +212,10 @@ def _add_up(tables: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
 
 def _codes(column: pa.ChunkedArray) -> np.ndarray:
     """Numbers of the values in sorted order, so that results do not depend on the order of the rows."""
-    names = pc.unique(column).sort()
-    return pc.index_in(column, value_set=names).to_numpy().astype(np.int64)
+    encoded = column.combine_chunks().dictionary_encode()
+    rank = np.empty(len(encoded.dictionary), dtype=np.int64)
+    rank[np.argsort(encoded.dictionary.to_pylist())] = np.arange(len(rank))
+    return rank[encoded.indices.to_numpy()]
 
 
 def _joint(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -81,11 +81,8 @@ def manifest(items: Iterable[Item], rubric_version: str) -> Manifest:
 
 def items_of(sources: pa.Table, candidates: pa.Table) -> list[Item]:
     """The items that :func:`tables` wrote."""
-    source = {row["source_id"]: row for row in sources.select(["source_id", "task", "metadata"]).to_pylist()}
-    return [
-        Item(row["candidate_id"], row["source_id"], source[row["source_id"]]["task"], json.loads(source[row["source_id"]]["metadata"])["uid"], row["editor"])
-        for row in candidates.select(["candidate_id", "source_id", "editor"]).to_pylist()
-    ]
+    of_source = {row["source_id"]: (row["task"], json.loads(row["metadata"])["uid"]) for row in sources.to_pylist()}
+    return [Item(row["candidate_id"], row["source_id"], *of_source[row["source_id"]], row["editor"]) for row in candidates.to_pylist()]
 
 
 def tables(items: Iterable[Item]) -> dict[str, pa.Table]:
@@ -120,4 +117,5 @@ def tables(items: Iterable[Item]) -> dict[str, pa.Table]:
         }
         for item in items
     }
-    return {"sources": contracts.table("sources", list(sources.values())), "candidates": contracts.table("candidates", list(candidates.values()))}
+    rows = {"sources": sources, "candidates": candidates}
+    return {name: contracts.table(name, list(by_id.values())) for name, by_id in rows.items()}

@@ -8,7 +8,7 @@ already adds nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -41,35 +41,47 @@ class Batch:
     quarantined: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Addition:
+    """A new batch: what became of its rows, and tables of the items that it brings."""
+
+    batch: Batch
+    checked: Checked
+    items: Mapping[str, pa.Table]
+
+
 def batch_key(delivery: Delivery, manifest: Manifest) -> str:
     """Name of a delivery by its content. An ImagenHub file's name says who rated what, so it is part of the content."""
     name = delivery.file if delivery.format == imagenhub.DATASET else ""
     return settings_hash(delivery.sha256, delivery.format, name, manifest.inputs, manifest.settings)
 
 
-def open_ledger(folder: StepFolder, manifest: Manifest, *, force: bool) -> Index | None:
+def open_ledger(folder: StepFolder, *, inputs: Mapping[str, str], settings: Mapping[str, Any], force: bool) -> Index | None:
     """The ledger's index, or None for a new one.
 
-    Raises ``ValueError`` when it holds ratings of other candidates or of another scale, or when a file of it is damaged; ``force``
-    then starts a new ledger.
+    Raises ``ValueError`` when it was made with other inputs or settings, or when a file of it is damaged; ``force`` then starts a new one.
     """
     index = folder.index()
-    if index is None:
-        return None
-    new = "with --force a new ledger is started from the files given"
-    if index.inputs != dict(manifest.inputs):
-        held = " and ".join(index.inputs)
-        problem = "was made for other candidates" if index.inputs.keys() == manifest.inputs.keys() else f"holds ratings of {held}, not of {' and '.join(manifest.inputs)}"
-        problem = f"the ledger in {folder.path} {problem}; use another --run, or {new}"
-    elif any(index.settings[name] != value for name, value in manifest.settings.items()):
-        problem = f"the ledger in {folder.path} has the dimensions {index.settings['dimensions']} on the scale {index.settings['scale']}, the configuration other ones; restore those, or {new}"
-    elif (damaged := folder.damage(index)) is not None:
-        problem = f"{folder.path / damaged} of the ledger is missing or changed; restore it from a backup, or {new}"
-    else:
+    problem = None if index is None else _problem(folder, index, inputs, settings)
+    if problem is None:
         return index
-    if not force:
-        raise ValueError(problem)
-    return None
+    if force:
+        return None
+    raise ValueError(f"the ledger in {folder.path} {problem}, or start a new ledger from the files given with --force")
+
+
+def _problem(folder: StepFolder, index: Index, inputs: Mapping[str, str], settings: Mapping[str, Any]) -> str | None:
+    """Why nothing can be appended, and what to do."""
+    if index.inputs.keys() != inputs.keys():
+        return f"holds ratings of {' and '.join(index.inputs)}, not of {' and '.join(inputs)}; use another --run"
+    if index.inputs != dict(inputs):
+        return "was made for other candidates; use another --run"
+    changed = [name for name, value in settings.items() if index.settings[name] != value]
+    if changed:
+        name = changed[0]
+        return f"was made with {name} {index.settings[name]}, not with {settings[name]}; restore that setting or use another --run"
+    damaged = folder.damage(index)
+    return f"is damaged: {damaged} is missing or changed; restore that file from a backup" if damaged else None
 
 
 def batches(index: Index | None) -> list[Batch]:
@@ -95,40 +107,46 @@ def append(
     folder: StepFolder,
     index: Index | None,
     manifest: Manifest,
-    additions: Sequence[tuple[Batch, Checked, dict[str, pa.Table]]],
+    additions: Sequence[Addition],
     *,
-    tasks: dict[str, str],
-    seed: int,
+    settings: Mapping[str, Any],
+    tasks: Mapping[str, str],
 ) -> Index:
-    """Publish new batches (with tables that belong to them) and then the index. ``tasks``: task of every group, for the statistics."""
-    all_batches = batches(index) + [batch for batch, _, _ in additions]
-    settings = dict(manifest.settings) | {"batches": [batch.key for batch in all_batches], "seed": seed}
-    key, _ = folder.begin(settings=settings, inputs=manifest.inputs, force=True)
+    """Publish new batches and then the index. ``tasks``: task of every group, for the statistics."""
+    all_batches = batches(index) + [addition.batch for addition in additions]
+    all_settings = {**settings, "batches": [batch.key for batch in all_batches]}
+    key, _ = folder.begin(settings=all_settings, inputs=manifest.inputs, force=True)
     artifacts = {name: list(parts) for name, parts in index.artifacts.items()} if index else {}
-    for batch, checked, others in additions:
-        ratings = contracts.table("ratings", checked.accepted)
-        quarantine = contracts.table("quarantine", [asdict(row) for row in checked.quarantine])
-        for name, part in publish_unit(folder.path, batch.key, {"ratings": ratings, "quarantine": quarantine, **others}).items():
+    for addition in additions:
+        ratings = contracts.table("ratings", addition.checked.accepted)
+        quarantine = contracts.table("quarantine", [asdict(row) for row in addition.checked.quarantine])
+        parts = publish_unit(folder.path, addition.batch.key, {"ratings": ratings, "quarantine": quarantine, **addition.items})
+        for name, part in parts.items():
             artifacts.setdefault(name, []).append(part)
-    counts = Counter[str]()
-    for batch in all_batches:
-        counts.update({"in": batch.ratings, "out": batch.accepted, "duplicates": batch.duplicates, "quarantined": sum(batch.quarantined.values())})
-    ledger = _ratings(folder, artifacts)
+    quarantined = _total(batch.quarantined for batch in all_batches)
+    counts = {
+        "in": sum(batch.ratings for batch in all_batches),
+        "out": sum(batch.accepted for batch in all_batches),
+        "duplicates": sum(batch.duplicates for batch in all_batches),
+        "quarantined": sum(quarantined.values()),
+    }
+    assert counts["in"] == counts["out"] + counts["duplicates"] + counts["quarantined"], f"the ledger does not balance: {counts}"
+    ledger, levels, seed = _ratings(folder, artifacts), manifest.scale.levels, settings["seed"]
     results: dict[str, Any] = {
         "batches": [asdict(batch) for batch in all_batches],
         "annotators": len(set(ledger["annotator"].to_pylist())),
-        "agreement": agreement.summary(ledger, manifest.scale.levels, seed=seed),
-        "agreement_by_task": agreement.by_task(ledger, tasks, manifest.scale.levels, seed=seed),
+        "agreement": agreement.summary(ledger, levels, seed=seed),
+        "agreement_by_task": agreement.by_task(ledger, tasks, levels, seed=seed),
     }
     return folder.publish(
         Index(
             step=STEP,
             key=key,
-            settings=settings,
+            settings=all_settings,
             inputs=dict(manifest.inputs),
             artifacts=artifacts,
-            counts=dict(counts),
-            quarantined=_total(batch.quarantined for batch in all_batches),
+            counts=counts,
+            quarantined=quarantined,
             results=results,
         )
     )

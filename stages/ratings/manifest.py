@@ -36,7 +36,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Manifest:
-    """group_of: group of every candidate; sampled: the candidates of each group that are to be rated, in the order in which they are shown."""
+    """group_of: group of every candidate; sampled: the candidates of each group that are to be rated, in the order they are shown in."""
 
     inputs: Mapping[str, str]
     dimensions: tuple[str, ...]

@@ -1,8 +1,8 @@
 """The packet that annotators get: groups, images, a table to fill in, the rubric.
 
 In: the manifest and the generate step's images. Out: a folder ``export/``, published as a whole, with the same bytes every time. It is
-blind: images are named by their content, groups and candidates are in a seeded order, and neither editors nor seeds appear anywhere. Images are copied as they
-are and one by one, so that memory does not grow with their number.
+blind: images are named by their content, groups and candidates are in a seeded order, and neither editors nor seeds appear anywhere.
+Images are copied as they are and a few at a time, so that memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from stages import storage
+from stages import images, storage
 from stages.ids import ID_DIGITS
 from stages.ratings.delivery import REQUIRED
 from stages.ratings.manifest import Manifest, Scale
@@ -28,13 +28,23 @@ TEMPLATE = (*REQUIRED, "rated_at", "round", "seconds", "comment", "rubric_versio
 
 _RUBRICS = Path(__file__).with_name("rubrics")
 _RUBRIC_SCALE = Scale(1, 4)
-_MAGIC = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpg"), (b"GIF8", "gif"), (b"BM", "bmp"))
 
 
 def write(target: Path, generate: StepFolder, manifest: Manifest, *, limit: int | None) -> Path:
-    """Write the packet of the first ``limit`` groups (all without it) and return its folder; what was there is replaced."""
+    """Write the packet of the first ``limit`` groups (all without it) and return its folder; another packet there is replaced."""
     rubric = _rubric(manifest)
     chosen = list(manifest.sampled)[:limit]
+    content = {
+        "project": manifest.project,
+        "made_from": dict(manifest.inputs),
+        "dimensions": list(manifest.dimensions),
+        "scale": {"min": manifest.scale.minimum, "max": manifest.scale.maximum, "step": manifest.scale.step},
+        "rubric_version": manifest.rubric_version,
+        "rubric_sha256": hashlib.sha256(rubric.encode()).hexdigest(),
+        "groups": {group: list(manifest.sampled[group]) for group in chosen},
+    }
+    if _is_there(target, content):
+        return target
     partial = storage.partial_folder(target)
     (partial / "images").mkdir()
     sources = _copy_images(generate, "sources", "source_id", set(chosen), partial)
@@ -48,20 +58,19 @@ def write(target: Path, generate: StepFolder, manifest: Manifest, *, limit: int 
         }
         for group, instruction in zip(chosen, _instructions(generate, chosen), strict=True)
     ]
-    content = {
-        "project": manifest.project,
-        "dimensions": list(manifest.dimensions),
-        "scale": {"min": manifest.scale.minimum, "max": manifest.scale.maximum, "step": manifest.scale.step},
-        "rubric_version": manifest.rubric_version,
-        "groups": {group: list(manifest.sampled[group]) for group in chosen},
-        "images": dict([*sources.values(), *candidates.values()]),
-    }
     (partial / "groups.jsonl").write_text("".join(json.dumps(group, ensure_ascii=False) + "\n" for group in groups), encoding="utf-8")
     (partial / "ratings-template.csv").write_bytes(table(_blank_rows(chosen, manifest)))
     (partial / "RUBRIC.md").write_text(rubric, encoding="utf-8")
-    storage.publish_json(partial / "manifest.json", content)
+    storage.publish_json(partial / "manifest.json", content | {"images": dict([*sources.values(), *candidates.values()])})
     storage.replace_folder(partial, target)
     return target
+
+
+def _is_there(target: Path, content: Mapping[str, Any]) -> bool:
+    """Whether the folder is the packet of this content and nobody has removed an image; it was published as a whole, with its manifest."""
+    path = target / "manifest.json"
+    there = storage.read_json(path) if path.exists() else {}
+    return all(there.get(name) == value for name, value in content.items()) and all((target / name).exists() for name in there["images"])
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> bytes:
@@ -74,8 +83,9 @@ def table(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _blank_rows(groups: Sequence[str], manifest: Manifest) -> list[dict[str, Any]]:
+    same = {"rubric_version": manifest.rubric_version, "project": manifest.project}
     return [
-        {"group_id": group, "candidate_id": candidate, "dimension": dimension, "rubric_version": manifest.rubric_version, "project": manifest.project}
+        {"group_id": group, "candidate_id": candidate, "dimension": dimension, **same}
         for group in groups
         for candidate in manifest.sampled[group]
         for dimension in manifest.dimensions
@@ -88,7 +98,7 @@ def _rubric(manifest: Manifest) -> str:
         have = ", ".join(sorted(p.stem for p in _RUBRICS.glob("*.md")))
         raise ValueError(f"annotate.rubric_version: there is no rubric {manifest.rubric_version!r} to export (there is {have})")
     if manifest.scale != _RUBRIC_SCALE:
-        raise ValueError(f"annotate.scale_min and scale_max: rubric {manifest.rubric_version} describes the levels {_RUBRIC_SCALE}, not {manifest.scale}")
+        raise ValueError(f"annotate.scale_min, scale_max: rubric {path.stem} describes the levels {_RUBRIC_SCALE}, not {manifest.scale}")
     return path.read_text(encoding="utf-8")
 
 
@@ -107,19 +117,12 @@ def _copy_images(generate: StepFolder, artifact: str, key: str, wanted: Collecti
                 if row[key] not in wanted:
                     continue
                 data = row["image"]["bytes"]
+                extension = images.extension(data)
+                if extension is None:
+                    raise ValueError(f"the image of {artifact} row {row[key]} is neither PNG, JPEG nor WebP; raters could not be shown it")
                 sha256 = hashlib.sha256(data).hexdigest()
-                name = f"images/{sha256[:ID_DIGITS]}.{_suffix(data, row[key])}"
+                name = f"images/{sha256[:ID_DIGITS]}.{extension}"
                 (folder / name).write_bytes(data)
                 copied[row[key]] = (name, sha256)
     assert copied.keys() == set(wanted), f"{artifact} without an image"
     return copied
-
-
-def _suffix(data: bytes, name: str) -> str:
-    """File suffix by the first bytes of an encoded image."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "webp"
-    for magic, suffix in _MAGIC:
-        if data.startswith(magic):
-            return suffix
-    raise ValueError(f"the image of {name} is neither PNG, JPEG, WebP, GIF nor BMP; a browser could not show it")

@@ -1,8 +1,8 @@
 """Readers of rating files: CSV (comma, semicolon or tab), JSON Lines, a JSON list, Parquet; long or wide.
 
-In: a file. Out: a :class:`Delivery` of texts. A file that cannot be read as a whole is refused with ``ValueError`` before anything is written:
-not UTF-8, unknown format, no rows, a required column missing or doubled, truncated JSON, damaged Parquet. A single line that is no row
-becomes a broken row.
+In: a file. Out: a :class:`Delivery` of texts. A file that cannot be read as a whole is refused with ``ValueError`` before anything is
+written: not UTF-8, unknown format, no rows, a required column missing or doubled, truncated JSON, damaged Parquet. A single line that is
+no row becomes a broken row.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read(path: str | Path, format: Format = "auto") -> Delivery:
         header, rows, broken = _parquet(data, name)
         counts_in = "row"
     else:
-        raise ValueError(f"{name}: ratings are read from .csv, .tsv, .jsonl, .ndjson, .json or .parquet files, not from {suffix or 'a file without a suffix'!r}")
+        raise ValueError(f"{name}: ratings are read from .csv, .tsv, .jsonl, .ndjson, .json, .parquet or .pq files, not from {suffix!r}")
     if not rows and not broken:
         raise ValueError(f"{name} has no ratings: it holds only column names; fill it in or leave it out")
     shape, columns, warnings = _shape(header, name, format)
@@ -100,7 +100,7 @@ def _delimited(text: str, name: str) -> tuple[list[str], list[Row], list[Broken]
             elif len(cells) == len(header):
                 rows.append((number, cells))
             else:
-                message = f"the row has {len(cells)} fields where the column names have {len(header)}; quote fields that contain the delimiter"
+                message = f"the row has {len(cells)} fields, there are {len(header)} column names; quote fields that contain the delimiter"
                 broken.append(Broken(number, "field-count", message))
     except csv.Error as error:
         raise ValueError(f"{name} line {start} is not CSV ({error}); quote fields that contain quotes or line ends") from None
@@ -124,7 +124,8 @@ def _json_lines(text: str, name: str) -> tuple[list[str], list[Row], list[Broken
         else:
             broken.append(Broken(number, "not-json", f"the line is JSON but not an object: {line.strip()[:60]!r}"))
     if not records:
-        raise ValueError(f"{name} line {broken[0].number}: {broken[0].message}, and no other line is a JSON object; write one object per rating and line")
+        number, _, message = broken[0]
+        raise ValueError(f"{name} line {number}: {message}, nor is any other; write one JSON object per rating and line")
     return *_columns_of(records), broken
 
 
@@ -187,7 +188,8 @@ def _shape(header: Sequence[str], name: str, format: Format) -> tuple[str, list[
         hint = f"; is {close[0]!r} meant?" if close else ""
         if columns[:1] == ["uid"]:
             hint = "; a table of uid by editors is read with the format imagenhub"
-        raise ValueError(f"{name} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)} (it has {', '.join(columns) or 'none'}){hint}")
+        plural = "s" if len(missing) > 1 else ""
+        raise ValueError(f"{name} lacks the column{plural} {', '.join(missing)} (it has {', '.join(columns) or 'none'}){hint}")
     if shape == "wide" and not dimensions:
         raise ValueError(f"{name} has no column of scores: a wide file has one or more of {', '.join(DIMENSIONS)}")
     known = set(required) | set(OPTIONAL) | (set(dimensions) if shape == "wide" else set())

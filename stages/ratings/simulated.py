@@ -1,8 +1,8 @@
 """Simulated raters of the embedded world: they rate the sampled candidates of a run and deliver files just as people do.
 
-In: the manifest and the true levels that the world's editors left in the candidates' metadata. Out: one table per rater in the canonical long format.
-Every group is rated as a whole by one rater, and an ``overlap`` share of the groups by a second one, both chosen by a seeded hash. The clock of a rater
-starts at a fixed morning and advances by the seconds that each rating took.
+In: the manifest and the true levels that the world's editors left in the candidates' metadata. Out: one table per rater in the canonical
+long format. Every group is rated as a whole by one rater, and an ``overlap`` share of the groups by a second one, both chosen by a seeded
+hash. The clock of a rater starts at a fixed morning and advances by the seconds that each rating took.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from stages.rundir import StepFolder
 from stages.world import raters
 
 START = datetime(2025, 1, 6, 9, 0, tzinfo=UTC)
+
+Levels = Mapping[str, Any]
+"""True level of a candidate by dimension."""
 
 
 def write(target: Path, generate: StepFolder, manifest: Manifest, *, overlap: float, seed: int) -> list[Path]:
@@ -45,7 +48,7 @@ def raters_of(group: str, overlap: float, seed: int) -> list[str]:
     return [raters.RATERS[first], raters.RATERS[second]]
 
 
-def _ratings(rater: str, manifest: Manifest, levels: Mapping[str, Mapping[str, Any]], overlap: float, seed: int) -> Iterator[dict[str, Any]]:
+def _ratings(rater: str, manifest: Manifest, levels: Mapping[str, Levels], overlap: float, seed: int) -> Iterator[dict[str, Any]]:
     clock = START
     for group, candidates in manifest.sampled.items():
         if rater not in raters_of(group, overlap, seed):
@@ -68,10 +71,11 @@ def _ratings(rater: str, manifest: Manifest, levels: Mapping[str, Mapping[str, A
                 }
 
 
-def _true_levels(generate: StepFolder, manifest: Manifest) -> dict[str, dict[str, Any]]:
+def _true_levels(generate: StepFolder, manifest: Manifest) -> dict[str, Levels]:
     columns = generate.read("candidates", ["candidate_id", "metadata"]).columns
-    levels = {candidate: json.loads(text) for candidate, text in zip(*(c.to_pylist() for c in columns), strict=True) if candidate in manifest.chosen}
+    metadata = dict(zip(*(column.to_pylist() for column in columns), strict=True))
+    levels = {candidate: json.loads(metadata[candidate]) for candidate in sorted(manifest.chosen)}
     for candidate, truth in levels.items():
         if not all(dimension in truth for dimension in manifest.dimensions):
-            raise ValueError(f"candidate {candidate} has no true levels: simulated raters rate only what the world's editors made; let people rate it")
+            raise ValueError(f"candidate {candidate} has no true levels: simulated raters rate only what the world's editors made")
     return levels

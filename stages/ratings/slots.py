@@ -1,6 +1,7 @@
 """Slots: a group rated by one person in one round. Only a slot with every sampled candidate in every dimension counts.
 
-The severity of a rater cancels inside a pair only if both candidates were rated by the same people, so ratings of half a group give no pairs.
+The severity of a rater cancels inside a pair only if both candidates were rated by the same people, so ratings of half a group give no
+pairs.
 """
 
 from __future__ import annotations

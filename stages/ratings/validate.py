@@ -1,8 +1,8 @@
-"""The one validator: every delivered rating, whatever wrote it, becomes an accepted rating, a duplicate or a quarantined row with its reason.
+"""The one validator: every delivered rating, whatever wrote it, is accepted, a duplicate, or quarantined with its reason.
 
-In: a :class:`Delivery`, the manifest, and what the ledger holds. Out: rows of the ``ratings`` contract and of the quarantine; together with the
-duplicates they balance. ``ValueError`` refuses a file as a whole: it belongs to another project, declares another scale, or all its raters
-used another scale (in ratings from 0, the scores 1 to 3 look sound and are wrong, so checking row by row is not enough).
+In: a :class:`Delivery`, the manifest, and what the ledger holds. Out: rows of the ``ratings`` contract and of the quarantine; together with
+the duplicates they balance. ``ValueError`` refuses a file as a whole: it belongs to another project, declares another scale, or all its
+raters used another scale (in ratings from 0, the scores 1 to 3 look sound and are wrong, so checking row by row is not enough).
 
 Reasons of single rows: annotator-empty, annotator-on-another-scale, dimension-unknown, group-unknown, candidate-unknown,
 candidate-of-another-group, candidate-not-sampled, score-empty, score-not-a-number, score-not-whole, score-out-of-scale, time-unreadable,
@@ -63,7 +63,7 @@ def validate(delivery: Delivery, manifest: Manifest, known: MutableMapping[Cell,
     elsewhere = _on_another_scale(delivery, manifest.scale)
     closest = _Closest(manifest)
     accepted: list[dict[str, Any]] = []
-    quarantine = [Quarantined(_row_id(delivery, line.number), delivery.at(line.number), line.reason, line.message) for line in delivery.broken]
+    quarantine = [Quarantined(_row_id(delivery, number), delivery.at(number), *problem) for number, *problem in delivery.broken]
     duplicates = 0
     for row in delivery.rows:
         problem = _problem(row, manifest, elsewhere, closest, now)
@@ -216,10 +216,15 @@ def _refuse_other_work(delivery: Delivery, manifest: Manifest) -> None:
     """A file of another project or with another declared scale is refused."""
     for row in delivery.rows:
         if row.project and row.project != manifest.project:
-            raise ValueError(f"{delivery.at(row.number)}: the ratings are of project {row.project}, this run's is {manifest.project}; use the run they were exported from")
-        for text, bound, name in ((row.scale_min, manifest.scale.minimum, "scale_min"), (row.scale_max, manifest.scale.maximum, "scale_max")):
+            raise ValueError(
+                f"{delivery.at(row.number)}: the ratings are of project {row.project}, this run's is {manifest.project}; "
+                "ingest them into the run they were exported from"
+            )
+        bounds = {"scale_min": (row.scale_min, manifest.scale.minimum), "scale_max": (row.scale_max, manifest.scale.maximum)}
+        for name, (text, bound) in bounds.items():
             if text and number(text) != bound:
-                raise ValueError(f"{delivery.at(row.number)}: {name} is {text}, this project's scale is {manifest.scale}; convert the scores or ingest into a run of its own")
+                place = delivery.at(row.number)
+                raise ValueError(f"{place}: {name} is {text}, the project's scale is {manifest.scale}; convert the scores")
 
 
 def _on_another_scale(delivery: Delivery, scale: Scale) -> dict[str, str]:
@@ -234,8 +239,8 @@ def _on_another_scale(delivery: Delivery, scale: Scale) -> dict[str, str]:
         outside = sum(count for score, count in counts.items() if not scale.minimum <= score <= scale.maximum)
         if outside >= 3 and outside > 0.02 * counts.total():
             messages[annotator] = (
-                f"{outside} of {counts.total()} scores of {annotator} are outside the scale {scale} (they go from {min(counts):g} to {max(counts):g}): "
-                "another scale was used, so that none of them can be trusted; convert them and deliver again"
+                f"{outside} of {counts.total()} scores of {annotator} are outside the scale {scale} (they go from {min(counts):g} to "
+                f"{max(counts):g}): another scale was used, so that none of them can be trusted; convert them and deliver again"
             )
     if messages and messages.keys() == scores.keys():
         raise ValueError(f"{delivery.file}: {next(iter(messages.values()))}")
@@ -247,7 +252,11 @@ def _similar_annotators(delivery: Delivery) -> list[str]:
     names: defaultdict[str, set[str]] = defaultdict(set)
     for name in {row.annotator_id for row in delivery.rows}:
         names["".join(name.lower().split())].add(name)
-    return [f"{delivery.file}: annotators {', '.join(map(repr, sorted(same)))} differ only in case or spaces; are they one person?" for same in names.values() if len(same) > 1]
+    return [
+        f"{delivery.file}: annotators {', '.join(map(repr, sorted(same)))} differ only in case or spaces; are they one person?"
+        for _, same in sorted(names.items())
+        if len(same) > 1
+    ]
 
 
 def _did_you_mean(text: str, known: Sequence[str]) -> str:

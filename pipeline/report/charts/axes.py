@@ -71,7 +71,7 @@ def plain(value: float) -> str:
 
 def percent(value: float) -> str:
     """A share as a whole percentage."""
-    return f"{100 * value:.0f} %"
+    return f"{100 * value:.0f}\u202f%"
 
 
 def legend(names: Sequence[str], *, y: float, lines: bool = False) -> list[Markup]:
@@ -84,5 +84,5 @@ def legend(names: Sequence[str], *, y: float, lines: bool = False) -> list[Marku
         else:
             parts.append(svg.marker(series, x + 8, y - 4, 4.5))
         parts.append(svg.text(name, x + (28 if lines else 20), y))
-        x += (44 if lines else 36) + 6.6 * len(name)
+        x += (44 if lines else 36) + 7.2 * len(name)
     return parts

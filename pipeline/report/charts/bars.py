@@ -22,10 +22,13 @@ class Bar:
     series: int = 0
 
 
-def bars(rows: Sequence[Bar], *, title: str, form: axes.Format = axes.plain) -> Markup:
-    """Bars with labels above them, so that long labels need no room at the side."""
+def bars(rows: Sequence[Bar], *, title: str, form: axes.Format = axes.plain, full: float | None = None) -> Markup:
+    """Bars with labels above them, so that long labels need no room at the side.
+
+    ``full`` is the value of a whole track; default: the largest value.
+    """
     row = ROW + 8
-    most = max((entry.value for entry in rows), default=0) or 1
+    most = full or max((entry.value for entry in rows), default=0) or 1
     room = svg.WIDTH - 4.0
     parts: list[Markup] = []
     for index, entry in enumerate(rows):

@@ -33,7 +33,9 @@ def columns(
             tip = f"{name}, {category}: {form(values[position])}"
             parts.append(svg.rectangle(x + 1, y, width - 2, plot.box[3] - y, f"fill s{index}", tip, 2))
             if width >= 26:
-                parts.append(svg.text(form(values[position]).replace(" ", ""), x + width / 2, y - 4, anchor="middle", class_="small"))
+                parts.append(
+                    svg.text(form(values[position]).removesuffix("\u202f%"), x + width / 2, y - 4, anchor="middle", class_="small")
+                )
     described = "; ".join(
         f"{name}: " + ", ".join(f"{c} {form(v)}" for c, v in zip(categories, values, strict=True)) for name, values in series.items()
     )

@@ -82,7 +82,7 @@ def _box(node: Node, x: float, y: float, width: float, height: float) -> list[Ma
 
 def _arrow(points: list[tuple[float, float]]) -> Markup:
     """A line with a head in the direction of its last piece (right or down)."""
-    (x0, y0), (x, y) = points[-2:]
+    (x0, _), (x, y) = points[-2:]
     back, side = 7.0, 4.0
     corners = ((x, y), (x - back, y - side), (x - back, y + side)) if x != x0 else ((x, y), (x - side, y - back), (x + side, y - back))
     head = svg.element("polygon", points=" ".join(f"{svg.number(a)},{svg.number(b)}" for a, b in corners), class_="head")

@@ -18,17 +18,19 @@ def intervals(
     title: str,
     x_label: str,
     form: axes.Format = axes.percent,
+    tick_form: axes.Format = axes.percent,
     reference: tuple[str, float] | None = None,
     emphasised: Sequence[str] = (),
 ) -> Markup:
     """Rows of (label, estimate) on one axis. ``reference`` is a named level, e.g. chance; rows in ``emphasised`` get the accent."""
     ends = [value for _, e in rows for value in (e.value, e.low, e.high) if value is not None] + ([reference[1]] if reference else [])
-    top, left = 34, min(200.0, max(7.0 * max(len(label) for label, _ in rows) + 14, 70))
+    top, left = 34, min(210.0, max(7.7 * max(len(label) for label, _ in rows) + 14, 70))
     height = top + ROW * len(rows) + 44
     plot = axes.Axes(x=axes.padded(ends, 0.08), y=(0, 1), box=(left, top, svg.WIDTH - 64, height - 44))
     ticks = axes.ticks(*plot.x, about=4)
     parts = [svg.line(plot.at_x(tick), top, plot.at_x(tick), plot.box[3], "grid") for tick in ticks]
-    parts += plot.x_ticks(ticks, form) + [svg.text(x_label, (plot.box[0] + plot.box[2]) / 2, height - 8, anchor="middle", class_="axis")]
+    parts += plot.x_ticks(ticks, tick_form)
+    parts.append(svg.text(x_label, (plot.box[0] + plot.box[2]) / 2, height - 8, anchor="middle", class_="axis"))
     if reference:
         at = plot.at_x(reference[1])
         parts += [svg.line(at, top - 8, at, plot.box[3], "reference"), svg.text(reference[0], at, top - 13, anchor="middle", class_="tick")]
@@ -48,5 +50,5 @@ def intervals(
 
 
 def _short(label: str, room: float) -> str:
-    most = int((room - 10) / 6.6)
+    most = int((room - 10) / 7.4)
     return label if len(label) <= most else label[: most - 1] + "…"

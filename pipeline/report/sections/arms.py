@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from finetune.published import TABLE_3
 from pipeline.report import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Section, Strip, Table
+from pipeline.report.charts import axes
 from pipeline.report.charts.intervals import intervals
 from pipeline.report.charts.lines import Series, lines
 from pipeline.report.estimates import Estimate
@@ -15,7 +16,7 @@ from pipeline.report.published import Published
 from pipeline.report.steps import missing
 
 STEP = "evaluate-editor"
-LIMITS = ("copy-of-source", "exact-edit")
+COPY, EXACT = "copy-of-source", "exact-edit"
 """Floor and ceiling that stand in the table with the arms."""
 SHOWN_OPEN = 4
 
@@ -25,15 +26,17 @@ def section(published: Published) -> Section:
     blocks: list[Block] = [*missing(published, "finetune"), *missing(published, STEP)]
     evaluation = published.json(STEP, "evaluation.json")
     if evaluation.get("arms"):
-        blocks += _scores(evaluation)
+        blocks += _scores(evaluation, published.results("finetune").get("arms", ()))
     blocks += _samples(published)
     blocks += _curves(published)
-    lead = "Every arm fine-tunes a copy of the same base editor for the same number of steps on one selection; one judge scores all of them in one go."
+    lead = "Every arm fine-tunes a copy of one base editor on one selection, with the same steps; one judge scores all of them in one go."
     return Section("arms", "Editor", lead, blocks)
 
 
-def _scores(evaluation: dict) -> list[Block]:
-    arms, differences = evaluation["arms"], evaluation.get("differences", {})
+def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
+    names = words.ordered(evaluation["arms"], first=(COPY, *trained), last=(EXACT,))
+    arms = {name: evaluation["arms"][name] for name in names}
+    differences = {name: evaluation["differences"][name] for name in names if name in evaluation.get("differences", {})}
     reference = evaluation.get("reference_arm", "")
     rows = [(name, *_cells(arm), _difference(name, differences, reference)) for name, arm in arms.items()]
     paper = [(name, *(words.score(value) for value in scores["EN full"]), "", "–", "–", "") for name, scores in TABLE_3.items()]
@@ -43,13 +46,20 @@ def _scores(evaluation: dict) -> list[Block]:
         rows + paper,
         caption="Mean scores, 0 to 10: semantic consistency (SC), perceptual quality (PQ), overall = mean over items of √(SC·PQ).",
         muted=len(paper),
-        muted_title="For orientation only, EditReward paper, Table 3 (GEdit-Bench-EN full): another scale, another judge, other data, another editor",
+        muted_title="EditReward paper, Table 3 (GEdit-Bench-EN full), for orientation only: another scale, other judge, other data",
         emphasised="selected",
     )
     figures = [
         Figure(
             "Overall score",
-            intervals(_overall(arms), title="Overall score by arm", x_label="overall, 0 to 10", form=words.score, emphasised=("selected",)),
+            intervals(
+                _overall(arms),
+                title="Overall score by arm",
+                x_label="overall, 0 to 10",
+                form=words.score,
+                tick_form=axes.plain,
+                emphasised=("selected",),
+            ),
         ),
     ]
     paired = [(name, estimate) for name in differences if (estimate := Estimate.read(differences[name]))]
@@ -60,6 +70,7 @@ def _scores(evaluation: dict) -> list[Block]:
             title=title,
             x_label="difference in overall",
             form=words.difference,
+            tick_form=axes.plain,
             reference=("no difference", 0.0),
             emphasised=("selected",),
         )
@@ -130,8 +141,8 @@ def _strip(rows: Sequence[dict], judged: dict) -> Strip:
             if verdict["overall"] is not None
             else verdict["status"]
         )
-        name = {"copy-of-source": "source", "exact-edit": "exact edit"}.get(row["arm"], row["arm"])
-        lines = [name] if row["arm"] in LIMITS or overall is None else [name, overall]
+        name = {COPY: "source", EXACT: "exact edit"}.get(row["arm"], row["arm"])
+        lines = [name] if row["arm"] in (COPY, EXACT) or overall is None else [name, overall]
         pictures.append(picture(row["image"]["bytes"], alt=f"{name}: {row['instruction']}", lines=lines))
     return Strip(rows[0]["instruction"], pictures)
 

@@ -35,8 +35,8 @@ def section(published: Published) -> Section:
     selections = _selections(published)
     index = published.index(STEP)
     if index:
-        blocks += _funnel(index.counts, index.quarantined, published.rows(STEP, "scores"), selections)
-        blocks += _good(published)
+        funnel = _funnel(index.counts, index.quarantined, published.rows(STEP, "scores"), selections)
+        blocks.append(Columns([*funnel, *_good(published)]))
     scores = published.table(STEP, "scores", ["sample_id", "dimensions", "overall_mean", "overall_sigma", "change_from_source", "task"])
     if scores is not None:
         blocks += _distributions(scores, selections)
@@ -53,14 +53,7 @@ def note(published: Published) -> str:
 def good_shares(published: Published) -> dict[str, float]:
     """Share of edits good in both dimensions by selection, where the true levels are known; ``full`` is everything scored."""
     results = published.results(STEP)
-    found = {name: Estimate.read(entry.get("good_share")) for name, entry in _described(results).items()}
-    whole = Estimate.read(results.get("good_share"))
-    return ({EVERYTHING: whole.value} if whole else {}) | {name: estimate.value for name, estimate in found.items() if estimate}
-
-
-def _described(results: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    selections = results.get("selections", {})
-    return {name: entry for name, entry in selections.items() if isinstance(entry, dict)} if isinstance(selections, dict) else {}
+    return {name: estimate.value for name, value in results.get("good_share", {}).items() if (estimate := Estimate.read(value))}
 
 
 def _note(published: Published) -> list[Callout]:
@@ -99,7 +92,7 @@ def _good(published: Published) -> list[Block]:
     ]
     title = "Good edits in each selection"
     caption = "Share of edits that are good in both dimensions by the true levels, which the filter never sees."
-    return [Figure(title, bars(rows, title=title, form=words.share), caption)]
+    return [Figure(title, bars(rows, title=title, form=words.share, full=1.0), caption)]
 
 
 def _distributions(scores: pa.Table, selections: Mapping[str, pa.Table]) -> list[Block]:
@@ -149,7 +142,7 @@ def _galleries(published: Published, scores: pa.Table) -> list[Block]:
         strips = [_strip(row, images[row["sample_id"]]) for row in chosen if row["sample_id"] in images]
         blocks.append(Heading(f"{title} by score" if title != "Most uncertain" else "Most uncertain, largest σ"))
         if remark:
-            blocks.append(Paragraph(remark))
+            blocks.append(Callout(remark, ""))
         if strips:
             blocks.append(Gallery(strips[:SHOWN_OPEN]))
         if strips[SHOWN_OPEN:]:
@@ -163,7 +156,7 @@ def _galleries(published: Published, scores: pa.Table) -> list[Block]:
 
 
 def _strip(row: dict[str, Any], images: EditedImages) -> Strip:
-    means = " · ".join(f"{words.name(entry['dimension'])} {words.score(entry['mean'])}" for entry in row["dimensions"])
+    means = " · ".join(f"{words.abbreviation(entry['dimension'])} {words.score(entry['mean'])}" for entry in row["dimensions"])
     facts = f"score {words.score(row['overall_mean'])} ± {words.score(row['overall_sigma'])} · {means}"
     pictures = [
         picture(images.source, alt=f"source of: {images.instruction}", lines=("source",)),

@@ -50,11 +50,13 @@ def section(published: Published) -> Section:
         blocks.append(Facts(facts))
     synthetic = synthetic_parts(published)
     if synthetic:
-        text = f"{words.listing([part.what for part in synthetic]).capitalize()}. What that means for the numbers is said at the end of the page."
+        text = f"{words.listing([part.what for part in synthetic]).capitalize()}. The end of the page says what that means for the numbers."
         blocks.append(Callout("Parts of this run are synthetic", text))
     blocks += [Heading("Steps"), _steps(published)]
     if any(published.index(step) and published.index(step).counts for step in STEPS):
-        blocks.append(Paragraph("In every step rows in = rows out + quarantined; a quarantined row keeps its reason (see Quarantine)."))
+        blocks.append(
+            Paragraph("Rows in = rows out + quarantined (+ duplicates, of ratings that came twice). Quarantine below gives the reasons.")
+        )
     return Section("result", "Result", "", blocks)
 
 

@@ -11,20 +11,17 @@ from pipeline.report.charts.bars import Bar, bars
 from pipeline.report.published import STEPS, Published
 from pipeline.report.synthetic import synthetic_parts
 
+OWN_FACTS = ("seconds", "started", "command")
+"""What the manifest notes of a step that differs from step to step."""
+
 
 def section(published: Published) -> Section:
     """Synthetic parts, timing, machine and versions, commands, settings."""
     blocks: list[Block] = [*_synthetic(published), *_timing(published)]
-    facts = {key: value for key, value in published.manifest.items() if key != "steps"}
-    if facts:
-        blocks += [Heading("Machine, versions, commands"), _facts(facts)]
+    blocks += _commands(published) + _machines(published)
     seeds = sorted({(step, path, value) for step in STEPS for path, value in _seeds(published.settings(step))})
     if seeds:
         blocks.append(Fold("Seeds", [Table(("Step", "Setting", "Seed"), seeds, text_columns=2)]))
-    for step, noted in published.manifest.get("steps", {}).items():
-        rest = {key: value for key, value in noted.items() if key != "seconds"}
-        if rest:
-            blocks.append(Fold(f"Notes of step {step}", [_facts(rest)]))
     frozen = published.path / "config.yaml"
     if frozen.exists():
         blocks.append(Fold("Configuration", [Code(frozen.read_text(encoding="utf-8"))]))
@@ -51,8 +48,26 @@ def _timing(published: Published) -> list[Block]:
     return [Figure("Time per step", bars(rows, title="Time per step", form=words.duration), caption)]
 
 
-def _facts(facts: dict[str, Any]) -> Table:
-    return Table(("", ""), [(words.name(key), text) for key, text in _flat(facts)], text_columns=2)
+def _commands(published: Published) -> list[Block]:
+    noted = published.manifest.get("steps", {})
+    rows = [(step, noted[step].get("command", "–"), noted[step].get("started", "–")) for step in STEPS if step in noted]
+    return [Heading("Commands"), Table(("Step", "Command that did it", "Begun"), rows, text_columns=3)] if rows else []
+
+
+def _machines(published: Published) -> list[Block]:
+    """Machine and versions, once for all steps that share them."""
+    noted = published.manifest.get("steps", {})
+    shared: dict[str, list[str]] = {}
+    for step in STEPS:
+        facts = {key: value for key, value in noted.get(step, {}).items() if key not in OWN_FACTS}
+        if facts:
+            shared.setdefault(json.dumps(facts), []).append(step)
+    blocks: list[Block] = []
+    for text, steps in shared.items():
+        title = "Machine and versions" if len(shared) == 1 else f"Machine and versions of {words.listing(steps)}"
+        rows = [(words.name(key), value) for key, value in _flat(json.loads(text)) if value]
+        blocks.append(Fold(title, [Table(("", ""), rows, text_columns=2)]))
+    return blocks
 
 
 def _flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:

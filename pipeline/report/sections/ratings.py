@@ -9,15 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.report import words
-from pipeline.report.blocks import Block, Columns, Figure, Section, Table
+from pipeline.report.blocks import Block, Columns, Figure, Fold, Section, Table
 from pipeline.report.charts.columns import columns
 from pipeline.report.charts.intervals import intervals
 from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
 from pipeline.report.steps import missing
+from stages import contracts
+from stages.ratings.agreement import OVERALL
+from stages.ratings.statistics import severity
 
-PAPER_TIES = {"instruction_following": 0.3828, "visual_quality": 0.3283, "overall": 0.2068}
-"""Shares of tied pairs in EditReward-Data (paper, section 2.2)."""
 STATISTICS = {
     "alpha_ordinal": "Krippendorff's α, ordinal",
     "alpha_interval": "Krippendorff's α, interval",
@@ -32,20 +33,29 @@ STATISTICS = {
 
 def section(published: Published) -> Section:
     """Agreement, distributions, severity, ties, editor league."""
-    blocks: list[Block] = [*missing(published, "annotate"), *_agreement(published.results("annotate").get("agreement", {}))]
-    ratings = published.table("annotate", "ratings", ["dimension", "score", "annotator"])
+    blocks: list[Block] = [*missing(published, "annotate")]
+    annotated = published.results("annotate")
+    blocks += _agreement(annotated.get("agreement", {})) + _by_task(annotated.get("agreement_by_task", {}))
+    ratings = published.table("annotate", "ratings", contracts.RATINGS.names)
     if ratings is not None:
-        blocks += [Columns([_distribution(ratings), _severity(ratings)])]
+        blocks.append(Columns([_distribution(ratings), _severity(ratings)]))
     blocks += missing(published, "preferences")
     statistics = published.json("preferences", "statistics.json")
-    blocks += _pairs(statistics) + _league(statistics)
-    return Section("ratings", "Ratings", "Intervals are 95 %, resampled by group.", blocks)
+    league = [*_league(statistics), *_ties(statistics)]
+    blocks += [Columns(league)] if league else []
+    blocks += _pairs(statistics) + _means(statistics)
+    return Section(
+        "ratings",
+        "Ratings",
+        "What the raters said, how far they agree, and the pairs that came of it. Intervals are 95 %, resampled by group.",
+        blocks,
+    )
 
 
 def _agreement(agreement: Mapping[str, Any]) -> list[Block]:
     if not agreement:
         return []
-    dimensions = list(agreement)
+    dimensions = words.ordered(agreement)
     rows = []
     for key, label in STATISTICS.items():
         if any(key in agreement[dimension] for dimension in dimensions):
@@ -79,43 +89,76 @@ def _distribution(ratings: pa.Table) -> Figure:
 
 
 def _severity(ratings: pa.Table) -> Table:
-    """Mean score of each rater less that of all, per dimension; raters are compared on different groups, so small gaps mean little."""
-    annotator, dimension = np.array(ratings["annotator"].to_pylist()), np.array(ratings["dimension"].to_pylist())
-    score = ratings["score"].to_numpy()
-    names = sorted(set(dimension))
+    """How much higher each rater scores than the others on the same candidates."""
+    by_rater = severity(ratings)
+    names = sorted({dimension for entry in by_rater.values() for dimension in entry} - {OVERALL})
     rows = []
-    for rater in sorted(set(annotator)):
-        own = annotator == rater
-        gaps = [
-            words.difference(float(score[own & (dimension == name)].mean() - score[dimension == name].mean()))
-            if (own & (dimension == name)).any()
-            else "–"
-            for name in names
-        ]
-        rows.append((rater, words.count(int(own.sum())), *gaps))
-    caption = "Severity: a rater's mean score less that of all raters. They rated different groups, so small gaps mean little."
-    return Table(("Rater", "Ratings", *map(words.name, names)), rows, caption=caption)
+    for rater, entry in by_rater.items():
+        gaps = [entry.get(name, {}).get("difference") for name in names]
+        compared = max((entry[name]["compared"] for name in names if name in entry), default=0)
+        rows.append((rater, words.count(compared), *("–" if gap is None else words.difference(gap) for gap in gaps)))
+    caption = "Severity: how much higher (+, lenient) or lower (−, strict) a rater scores than the others on the same candidates."
+    return Table(("Rater", "Compared", *map(words.name, names)), rows, caption=caption)
 
 
-def _pairs(statistics: Mapping[str, Any]) -> list[Block]:
-    ties = statistics.get("tie_shares", {})
-    rows = []
-    for name, value in ties.items():
-        estimate = Estimate.read(value)
-        if estimate:
-            paper = PAPER_TIES.get(name)
-            rows.append((words.name(name), words.share(estimate.value), words.share(paper) if paper else "–"))
+def _by_task(agreement: Mapping[str, Any]) -> list[Block]:
+    key = "alpha_ordinal"
+    dimensions = sorted({name for entry in agreement.values() for name, values in entry.items() if key in values})
+    rows = [(words.name(task), *(_cell(entry.get(name, {}).get(key)) for name in dimensions)) for task, entry in agreement.items()]
     if not rows:
         return []
-    return [Table(("Tied pairs", "This run", "EditReward-Data (paper)"), rows, caption="Share of candidate pairs with equal scores.")]
+    return [Fold(f"Agreement by task ({STATISTICS[key]})", [Table(("Task", *map(words.name, dimensions)), rows)])]
+
+
+def _ties(statistics: Mapping[str, Any]) -> list[Block]:
+    paper = statistics.get("paper_tie_shares", {})
+    labels = {"opposed": "overall, while the dimensions disagree"}
+    rows = [
+        (labels.get(name, words.name(name)), words.share(estimate.value), words.share(paper[name]) if name in paper else "–")
+        for name in words.ordered(statistics.get("tie_shares", {}))
+        if (estimate := Estimate.read(statistics["tie_shares"][name]))
+    ]
+    caption = "Share of candidate pairs with equal scores, beside the paper's EditReward-Data."
+    return [Table(("Tied in", "This run", "Paper"), rows, caption=caption)] if rows else []
 
 
 def _league(statistics: Mapping[str, Any]) -> list[Block]:
-    rates = statistics.get("win_rates", statistics.get("editors", {}))
-    rows = [(name, estimate) for name, value in rates.items() if (estimate := Estimate.read(value))]
+    rates = statistics.get("win_rates", {})
+    rows = [(name, estimate) for name, value in rates.items() if (estimate := Estimate.read(value.get(OVERALL)))]
     if not rows:
         return []
     rows.sort(key=lambda row: -row[1].value)
     title = "Editor league"
-    drawn = intervals(rows, title=title, x_label="share of pairs won", reference=("even", 0.5))
-    return [Figure(title, drawn, "How often the raters prefer an editor's candidate to another editor's; ties count half.")]
+    drawn = intervals(rows, title=title, x_label="share of pairs won, overall", reference=("even", 0.5))
+    return [Figure(title, drawn, "How often an editor's candidate is rated above another editor's; a tie counts half.")]
+
+
+def _pairs(statistics: Mapping[str, Any]) -> list[Block]:
+    pairs, groups = statistics.get("pairs", {}), statistics.get("groups", {})
+    kinds = list(dict.fromkeys(kind for counts in pairs.values() for kind in counts))
+    rows = [
+        (split, words.count(groups[split]) if split in groups else "–", *(words.count(counts.get(kind, 0)) for kind in kinds))
+        for split, counts in pairs.items()
+    ]
+    caption = (
+        "Preference pairs by split and kind. A tie whose dimensions disagree becomes two pairs with opposite labels (tie-disentangled)."
+    )
+    return [Table(("Split", "Complete groups", *map(words.name, kinds)), rows, caption=caption)] if rows else []
+
+
+def _means(statistics: Mapping[str, Any]) -> list[Block]:
+    """Mean score and win rate by editor, mean score by task."""
+    shares, rates = statistics.get("score_shares", {}), statistics.get("win_rates", {})
+    tables = []
+    for key, label in (("by_editor", "Editor"), ("by_task", "Task")):
+        entries = shares.get(key, {})
+        dimensions = sorted({name for entry in entries.values() for name in entry})
+        rows = []
+        for name, entry in entries.items():
+            cells = [words.score(entry[d]["mean"]) if d in entry else "–" for d in dimensions]
+            won = [_cell(rates.get(name, {}).get(d)) for d in dimensions] if key == "by_editor" else []
+            rows.append((name, *cells, *won))
+        if rows:
+            won_columns = [f"{words.name(d)}, pairs won" for d in dimensions] if key == "by_editor" else []
+            tables.append(Table((label, *(f"{words.name(d)}, mean" for d in dimensions), *won_columns), rows))
+    return [Fold("Mean scores by editor and by task", tables)] if tables else []

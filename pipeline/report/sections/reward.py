@@ -39,7 +39,8 @@ def section(published: Published) -> Section:
     if evaluation.get("groups_left_out"):
         count = words.count(evaluation["groups_left_out"])
         blocks.append(Paragraph(f"{count} held-out groups are left out because one of their candidates could not be scored."))
-    lead = f"Accuracy is the share of held-out pairs that the model puts in the right order ({evaluation.get('conventions', 'strict pairs only')})."
+    conventions = evaluation.get("conventions", "strict pairs only")
+    lead = f"Accuracy is the share of held-out pairs that the model puts in the right order ({conventions})."
     return Section("reward", "Reward model", lead, blocks)
 
 
@@ -87,7 +88,8 @@ def _accuracy(evaluation: dict[str, Any], published: Published) -> list[Block]:
     references = {name: evaluation["against"][name] for name in REFERENCES if name in evaluation["against"]}
     for position, (name, against) in enumerate(references.items()):
         label = REFERENCES[name]
-        measured = _estimates(against.get("pair_accuracy", {}))
+        accuracies = against.get("pair_accuracy", {})
+        measured = _estimates({name: accuracies[name] for name in words.ordered(accuracies, first=("overall",), last=())})
         baselines = _estimates(against.get("baselines", {}))
         if name == "ratings":
             baselines += _rater_against_rater(published)

@@ -14,7 +14,6 @@ from pipeline.report.steps import missing
 
 SHEETS = 8
 SHOWN_OPEN = 3
-ABBREVIATIONS = {"instruction_following": "IF", "visual_quality": "VQ"}
 
 Ratings = Mapping[str, Mapping[str, Sequence[float]]]
 
@@ -30,8 +29,8 @@ def section(published: Published) -> Section:
             blocks.append(Fold(f"{len(sheets) - SHOWN_OPEN} more sheets", sheets[SHOWN_OPEN:]))
     lead = (
         "One group per task, the first by id: source and instruction, then every candidate with its editor. "
-        "Rated candidates carry the mean human score per dimension (IF instruction following, VQ visual quality) and come first, best first; "
-        "“reward” is the reward model's overall score where the group is held out."
+        "Rated candidates come first, best first, with their mean score per dimension (IF instruction following, VQ visual quality); "
+        "“reward” is the reward model's overall score, given for held-out groups."
     )
     return Section("samples", "Samples", lead, blocks)
 
@@ -88,26 +87,23 @@ def _sheet(
         return not rated, not row["annotate"], -mean, row["editor"], row["seed"]
 
     instruction = source["instruction"]
-    pictures = [picture(image, alt=f"source: {instruction}", lines=("source", words.name(source["task"])), large=True)]
-    pictures += [
+    lead = picture(image, alt=f"source: {instruction}", lines=("source",))
+    pictures = [
         _candidate(row, instruction, ratings.get(row["candidate_id"], {}), scores.get(row["candidate_id"]))
         for row in sorted(candidates, key=order)
     ]
     held_out = "held out" if source["split"] == "validation" else "training"
-    return Strip(instruction, pictures, f"{words.name(source['task'])}, {held_out} group {source['source_id'][:8]}")
+    return Strip(instruction, pictures, f"{words.name(source['task'])}, {held_out} group {source['source_id'][:8]}", lead)
 
 
 def _candidate(row: dict[str, Any], instruction: str, rated: Mapping[str, Sequence[float]], score: float | None) -> Picture:
-    lines = [f"{row['editor']} #{row['seed']}"]
+    lines = [f"{row['editor'].rpartition('/')[2]} #{row['seed']}"]
     if row["status"] != "ok":
         return picture(None, alt=f"failed edit by {row['editor']}: {instruction}", lines=[*lines, f"failed: {row['error']}"])
     if rated:
-        lines.append(
-            " · ".join(f"{ABBREVIATIONS.get(name, words.name(name))} {fmean(values):.3g}" for name, values in sorted(rated.items()))
-        )
+        lines.append(" · ".join(f"{words.abbreviation(name)} {fmean(values):.3g}" for name, values in sorted(rated.items())))
     if score is not None:
         lines.append(f"reward {words.score(score)}")
-    badge = "rated" if rated else "to rate" if row["annotate"] else ""
-    return picture(
-        (row["image"] or {}).get("bytes"), alt=f"edit by {row['editor']}, seed {row['seed']}: {instruction}", lines=lines, badge=badge
-    )
+    if row["annotate"] and not rated:
+        lines.append("to be rated")
+    return picture((row["image"] or {}).get("bytes"), alt=f"edit by {row['editor']}, seed {row['seed']}: {instruction}", lines=lines)

@@ -1,0 +1,69 @@
+"""Edits that somebody delivers: source, instruction, edited image. One file per kind of data set.
+
+Each reader has ``plan`` (runs on the driver; memory grows with the number of rows, never with images) and ``fetch`` (runs in a worker: the rows
+of a slice in their order, as encoded bytes, or the reason why a row cannot be one). Here is what holds for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from stages import images
+from stages.config import EditsInput, WorldConfig
+from stages.edits import sharegpt4o, triplets, world_edits
+from stages.edits.memory import samples
+from stages.edits.slices import Edit, Slice, numbers_of, pick, position
+from stages.units import Quarantined
+
+__all__ = ["READERS", "Edit", "Reader", "Slice", "fetch", "good", "load", "numbers_of", "pick", "plan", "position", "samples"]
+
+
+class Reader(Protocol):
+    """What a reader's module offers; ``config`` is the data set's own configuration."""
+
+    def plan(self, config: EditsInput, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:
+        """Slices of the data set. Raises ``ValueError`` with one sentence when there is nothing that can be read."""
+        ...
+
+    def fetch(self, piece: Slice) -> Iterator[Edit | Quarantined]:
+        """The rows of a slice, not decoded."""
+        ...
+
+
+READERS: dict[str, Reader] = {"world-edits": world_edits, "sharegpt4o": sharegpt4o, "triplets": triplets}
+
+
+def plan(config: EditsInput, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:
+    """Slices of at most ``unit_rows`` rows. Raises ``ValueError`` with one sentence when the data set cannot be read."""
+    return READERS[config.dataset].plan(config, seed=seed, world=world, unit_rows=unit_rows)
+
+
+def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
+    """Rows of a slice in their order, not decoded."""
+    return READERS[piece.dataset].fetch(piece)
+
+
+def load(piece: Slice) -> Iterator[Edit | Quarantined]:
+    """Rows of a slice in their order; both images of every edit have been decoded completely, once."""
+    for entry in fetch(piece):
+        yield entry if isinstance(entry, Quarantined) else _checked(entry)
+
+
+def good(dataset: str, metadata: Sequence[str]) -> np.ndarray | None:
+    """Which edits are good in both dimensions, bool [n], where the data set knows the truth; else None."""
+    return world_edits.good(metadata) if dataset == world_edits.DATASET else None
+
+
+def _checked(edit: Edit) -> Edit | Quarantined:
+    for role, data, path in (("source", edit.source, edit.source_path), ("edited", edit.edited, edit.edited_path)):
+        if images.extension(data) is None:
+            message = f"the {role} image {path} is not PNG, JPEG or WebP; convert it"
+            return Quarantined(edit.row_id, edit.position, "unsupported-format", message)
+        try:
+            images.pixels(data)
+        except ValueError as error:
+            return Quarantined(edit.row_id, edit.position, "undecodable-image", f"the {role} image {path}: {error}")
+    return edit
