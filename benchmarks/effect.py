@@ -63,8 +63,9 @@ def read(run: Path) -> dict[str, Any]:
     """The figures of one run."""
     reward = json.loads((run / "evaluate-reward" / "evaluation.json").read_text())["against"]["truth"]
     editor = json.loads((run / "evaluate-editor" / "evaluation.json").read_text())
-    filtered = json.loads((run / "filter" / "index.json").read_text())["results"]
-    return {"reward": reward, "editor": editor, "good": filtered["good_in_both"], "heads": reward["heads"]}
+    selections = json.loads((run / "filter" / "index.json").read_text())["results"]["selections"]
+    good = {name: entry["good_share"] for name, entry in selections.items()}
+    return {"reward": reward, "editor": editor, "good": good, "heads": reward["heads"]}
 
 
 def read_heads(run: Path) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def headline(index: Index) -> str:
             accuracy = results["pair_accuracy"]
             return f"held-out pair accuracy {accuracy['value']:.3f} [{accuracy['low']:.3f}, {accuracy['high']:.3f}]"
         case "filter":
-            kept = ", ".join(f"{name} {count:,}" for name, count in results["selections"].items())
+            kept = ", ".join(f"{name} {entry['count']:,}" for name, entry in results["selections"].items())
             return f"selected: {kept}"
         case "evaluate-editor":
             return "overall of 10: " + ", ".join(f"{arm} {value:.2f}" for arm, value in results["overall"].items())

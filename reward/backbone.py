@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ from reward.batch import Batch
 from reward.config import BackboneConfig
 from reward.images import patchify
 from reward.prompt import Grid
-from reward.tokenizer import IMAGE_TOKEN, VIDEO_TOKEN, VISION_END_TOKEN, VISION_START_TOKEN
+from reward.tokenizer import IMAGE_TOKEN, VIDEO_TOKEN, VISION_END_TOKEN, VISION_START_TOKEN, token_id
 
 TEMPORAL_PATCH = 2
 """Frames that one vision token covers: a still image twice, or source and edit."""
@@ -31,9 +32,6 @@ def sized_config(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> 
     """Transformers' configuration for random weights of the given sizes and the tokenizer's vocabulary."""
     half = config.text_hidden // config.text_heads // 2
     third = half // 3
-    vision_start, vision_end, image, video = tokenizer.convert_tokens_to_ids(
-        [VISION_START_TOKEN, VISION_END_TOKEN, IMAGE_TOKEN, VIDEO_TOKEN]
-    )
     return Qwen2_5_VLConfig(
         text_config={
             "vocab_size": len(tokenizer),
@@ -64,10 +62,10 @@ def sized_config(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> 
             "out_hidden_size": config.text_hidden,
             "initializer_range": config.initializer_range,
         },
-        image_token_id=image,
-        video_token_id=video,
-        vision_start_token_id=vision_start,
-        vision_end_token_id=vision_end,
+        image_token_id=token_id(tokenizer, IMAGE_TOKEN),
+        video_token_id=token_id(tokenizer, VIDEO_TOKEN),
+        vision_start_token_id=token_id(tokenizer, VISION_START_TOKEN),
+        vision_end_token_id=token_id(tokenizer, VISION_END_TOKEN),
         tie_word_embeddings=True,
     )
 
@@ -75,9 +73,9 @@ def sized_config(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> 
 def load_pretrained(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> Qwen2_5_VLModel:
     """Published weights; the embedding grows only if the reward token has no row yet."""
     assert config.pretrained is not None
-    backbone, report = Qwen2_5_VLModel.from_pretrained(
-        config.pretrained, revision=config.revision, output_loading_info=True
-    )
+    where: dict[str, Any] = {"revision": config.revision} if config.revision else {}
+    loaded: Any = Qwen2_5_VLModel.from_pretrained(config.pretrained, output_loading_info=True, **where)
+    backbone, report = loaded
     if report["missing_keys"]:
         raise ValueError(
             f"{config.pretrained} lacks {len(report['missing_keys'])} weights of a Qwen2.5-VL model, "
@@ -99,16 +97,15 @@ class _ProductPatchEmbed(Qwen2_5_VisionPatchEmbed):
 def prepare(backbone: Qwen2_5_VLModel) -> Qwen2_5_VLModel:
     """Let the vision tower work on all images at once; outputs and parameter names stay what they were."""
     backbone.visual.patch_embed.__class__ = _ProductPatchEmbed
-    backbone.config.vision_config._attn_implementation = attention.NAME
+    vision: Any = backbone.config.vision_config
+    vision._attn_implementation = attention.NAME
     return backbone
 
 
 def encode(backbone: Qwen2_5_VLModel, batch: Batch) -> Tensor:
     """Last hidden states [row, token, hidden] of a batch."""
-    vision = backbone.config.vision_config
-    patches = [
-        patchify(stack, patch_size=vision.patch_size, merge_size=vision.spatial_merge_size) for stack in batch.stacks
-    ]
+    vision: Any = backbone.config.vision_config
+    patches = [patchify(stack, patch_size=vision.patch_size, merge_size=vision.spatial_merge_size) for stack in batch.stacks]
     pixels = torch.cat(patches) if len(patches) > 1 else patches[0]
     runs = tuple((grid, len(stack)) for grid, stack in zip(batch.grids, batch.stacks, strict=True))
     layout = _vision_layout(runs, vision.spatial_merge_size, vision.window_size, vision.patch_size)
@@ -123,9 +120,7 @@ def encode(backbone: Qwen2_5_VLModel, batch: Batch) -> Tensor:
 
 
 @lru_cache(maxsize=32)
-def _vision_layout(
-    runs: Sequence[tuple[Grid, int]], merge_size: int, window_size: int, patch_size: int
-) -> dict[str, Tensor]:
+def _vision_layout(runs: Sequence[tuple[Grid, int]], merge_size: int, window_size: int, patch_size: int) -> dict[str, Tensor]:
     """What the vision tower derives from the grids, item by item in Python: kept, since batches repeat their shapes."""
     grid_thw = torch.tensor([[1, *grid] for grid, count in runs for _ in range(count)])
     window_index, cu_window_seqlens = get_vision_window_index(grid_thw, merge_size, window_size, patch_size)

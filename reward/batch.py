@@ -33,6 +33,7 @@ class Presented:
 
     @property
     def bytes(self) -> int:
+        """Memory of the decoded images."""
         return sum(stack.numel() for stack in self.stacks)
 
 
@@ -56,6 +57,7 @@ class Batch:
     feature: Tensor
 
     def to(self, device: torch.device) -> Batch:
+        """The same batch on a device."""
         if device == self.input_ids.device:
             return self
         moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}

@@ -21,6 +21,7 @@ class MonotoneMap(BaseModel):
     likert: tuple[float, ...] = Field(min_length=1, description="Likert scores there")
 
     def __call__(self, raw: float) -> float:
+        """The Likert score of a raw mean."""
         return float(np.interp(raw, self.raw, self.likert))
 
 
@@ -43,8 +44,7 @@ def fit_calibration(means: Mapping[str, np.ndarray], ratings: Mapping[str, np.nd
         raw = np.asarray(raw, dtype=np.float64)
         if len(raw) == 0 or raw.shape != rated.shape:
             raise ValueError(
-                f"calibration of {dimension} got {len(raw)} means and {len(rated)} ratings; "
-                "expected one rating per mean, and at least one"
+                f"calibration of {dimension} got {len(raw)} means and {len(rated)} ratings; expected one rating per mean, and at least one"
             )
         maps[dimension] = _fit(raw, rated)
     return Calibration(dimensions=maps, ratings={dimension: len(raw) for dimension, raw in means.items()})

@@ -8,9 +8,7 @@ from reward.calibration import Calibration
 from reward.config import RewardModelConfig
 
 
-def model_card(
-    *, config: RewardModelConfig, parameters: int, calibration: Calibration | None, facts: Mapping[str, str]
-) -> str:
+def model_card(*, config: RewardModelConfig, parameters: int, calibration: Calibration | None, facts: Mapping[str, str]) -> str:
     """Markdown with a metadata block. facts: further lines, name -> value, in the given order."""
     backbone, presentation = config.backbone, config.presentation
     origin = (

@@ -29,7 +29,7 @@ def save_checkpoint(directory: Path, step: int, state: dict[str, Any]) -> None:
         torch.save(state, file)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(unfinished, directory / f"step-{step:08d}-{_digest(unfinished)}.pt")
+    unfinished.replace(directory / f"step-{step:08d}-{_digest(unfinished)}.pt")
     newest = _found(directory)[:KEPT]
     for path in directory.iterdir():
         if path not in newest and (_NAME.fullmatch(path.name) or path.suffix == ".unfinished"):

@@ -120,18 +120,19 @@ class OptimizerConfig(_Configuration):
 class PretrainingConfig(OptimizerConfig):
     """Stand-in for the web pretraining of a real backbone: caption the edit. Uses no ratings."""
 
-    steps: int = Field(320, ge=0, description="optimizer steps; 0 is off")
-    batch_size: int = Field(64, gt=0, description="captioned edits per step")
+    steps: int = Field(1000, ge=0, description="optimizer steps; 0 is off")
+    batch_size: int = Field(32, gt=0, description="captioned edits per step")
 
 
 class TrainingConfig(OptimizerConfig):
     """Training on preferences: a step takes groups, each candidate once, all pairs of a group."""
 
-    steps: int | None = Field(450, gt=0, description="optimizer steps; null when epochs is given")
+    learning_rate: float = Field(1e-3, gt=0, description="peak learning rate of AdamW")
+    steps: int | None = Field(600, gt=0, description="optimizer steps; null when epochs is given")
     epochs: float | None = Field(None, gt=0, description="passes over the groups; null when steps is given")
     groups_per_batch: int = Field(16, gt=0, description="groups per step, over all workers")
     head_learning_rate: float | None = Field(None, gt=0, description="peak rate of the heads; null: learning_rate")
-    validate_every: int = Field(90, gt=0, description="steps between validations; the last step is always validated")
+    validate_every: int = Field(100, gt=0, description="steps between validations; the last step is always validated")
     cache_mebibytes: int = Field(1024, ge=0, description="memory for decoded training images; the rest is decoded anew")
 
     @model_validator(mode="after")

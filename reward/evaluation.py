@@ -48,13 +48,9 @@ def predict(*, model: RewardModel, presented: Sequence[Presented], rows_per_pass
     return predictions
 
 
-def predict_groups(
-    *, model: RewardModel, groups: Sequence[RatedGroup], rows_per_pass: int = ROWS_PER_PASS
-) -> list[Prediction]:
+def predict_groups(*, model: RewardModel, groups: Sequence[RatedGroup], rows_per_pass: int = ROWS_PER_PASS) -> list[Prediction]:
     """Decode and score groups, each candidate once. Raises SampleError for a damaged image."""
-    presented = [
-        model.present(source=group.source, candidates=group.candidates, instruction=group.instruction) for group in groups
-    ]
+    presented = [model.present(source=group.source, candidates=group.candidates, instruction=group.instruction) for group in groups]
     return predict(model=model, presented=presented, rows_per_pass=rows_per_pass)
 
 
@@ -118,10 +114,7 @@ def evaluate(
         pairs=len(pairs.overall),
         strict_pairs=int(np.isfinite(pairs.overall).sum()),
         accuracy=interval(pairs.overall_margin, pairs.overall, pairs),
-        dimensions={
-            name: interval(pairs.margins[:, column], pairs.dimensions[:, column], pairs)
-            for column, name in enumerate(dimensions)
-        },
+        dimensions={name: interval(pairs.margins[:, column], pairs.dimensions[:, column], pairs) for column, name in enumerate(dimensions)},
         by_task=tasks,
         heads=head_dimension_table(pairs).tolist(),
         calibration_error=expected_calibration_error(pairs.probability, pairs.overall, bins),

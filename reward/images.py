@@ -41,9 +41,7 @@ def fitted_size(width: int, height: int, *, factor: int, area: int, what: str = 
     try:
         fitted_height, fitted_width = smart_resize(height, width, factor=factor, min_pixels=area, max_pixels=area)
     except ValueError as error:
-        raise ImageError(
-            f"{what} is {width}x{height}: an aspect ratio above 200 cannot be shown to the model; crop it"
-        ) from error
+        raise ImageError(f"{what} is {width}x{height}: an aspect ratio above 200 cannot be shown to the model; crop it") from error
     return fitted_width, fitted_height
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -119,7 +119,7 @@ def _shuffle(count: int, seed: int, epoch: int) -> list[int]:
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def _threads(count: int) -> Generator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -135,9 +135,7 @@ def _reported(values: dict[str, Tensor], norm: Tensor, world: int) -> Metrics:
     return dict(zip(values, stacked.tolist(), strict=True)) | {"gradient_norm": float(norm)}
 
 
-def _resume(
-    module: nn.Module, optimizer: torch.optim.Optimizer, directory: Path, task_hash: str, world: int
-) -> tuple[int, list[Metrics]]:
+def _resume(module: nn.Module, optimizer: torch.optim.Optimizer, directory: Path, task_hash: str, world: int) -> tuple[int, list[Metrics]]:
     """Load the newest sound checkpoint; rank 0 chooses for all. Returns the steps done and their metrics."""
     chosen = [newest_sound_checkpoint(directory)]
     if world > 1:

@@ -52,6 +52,7 @@ class PairTargets:
     dimensions: Tensor
 
     def to(self, device: torch.device) -> PairTargets:
+        """The same pairs on a device."""
         return PairTargets(*(getattr(self, name).to(device) for name in ("a", "b", "overall", "dimensions")))
 
     def counts(self) -> Tensor:
@@ -69,9 +70,7 @@ class RankingLoss:
     dimensions: Tensor
 
 
-def ranking_loss(
-    mean: Tensor, sigma: Tensor, pairs: PairTargets, config: LossConfig, counts: Tensor | None = None
-) -> RankingLoss:
+def ranking_loss(mean: Tensor, sigma: Tensor, pairs: PairTargets, config: LossConfig, counts: Tensor | None = None) -> RankingLoss:
     """Aggregate and per-dimension terms, each averaged over the pairs that have the label.
 
     mean, sigma: [row, dimension]. counts: what to divide by, [1 + dimension], when this is one worker's part of a batch.
@@ -79,10 +78,7 @@ def ranking_loss(
     counts = (pairs.counts() if counts is None else counts).clamp(min=1)
     aggregate = _sum_of_labelled(*aggregate_mean(mean, sigma), pairs, pairs.overall) / counts[0]
     per_dimension = torch.stack(
-        [
-            _sum_of_labelled(mean[:, d], sigma[:, d], pairs, pairs.dimensions[:, d]) / counts[1 + d]
-            for d in range(mean.shape[1])
-        ]
+        [_sum_of_labelled(mean[:, d], sigma[:, d], pairs, pairs.dimensions[:, d]) / counts[1 + d] for d in range(mean.shape[1])]
     )
     total = config.aggregate_weight * aggregate + config.per_dimension_weight * per_dimension.mean()
     return RankingLoss(total, aggregate, per_dimension)
@@ -90,7 +86,5 @@ def ranking_loss(
 
 def _sum_of_labelled(mu: Tensor, sigma: Tensor, pairs: PairTargets, target: Tensor) -> Tensor:
     labelled = target.isfinite()
-    loss = uncertainty_ranking_loss(
-        mu[pairs.a], sigma[pairs.a], mu[pairs.b], sigma[pairs.b], target.nan_to_num(0.5)
-    )
+    loss = uncertainty_ranking_loss(mu[pairs.a], sigma[pairs.a], mu[pairs.b], sigma[pairs.b], target.nan_to_num(0.5))
     return torch.where(labelled, loss, 0.0).sum()

@@ -97,9 +97,7 @@ def pair_accuracy(margin: Array, label: Array, predicted_tie: Literal["half", "w
 def head_dimension_table(pairs: LabelledPairs) -> Array:
     """[head, dimension]: accuracy of each head on each dimension's strict pairs. A head that is identified wins its own column."""
     count = pairs.dimensions.shape[1]
-    return np.array(
-        [[pair_accuracy(pairs.margins[:, head], pairs.dimensions[:, d]) for d in range(count)] for head in range(count)]
-    )
+    return np.array([[pair_accuracy(pairs.margins[:, head], pairs.dimensions[:, d]) for d in range(count)] for head in range(count)])
 
 
 @dataclass(frozen=True)

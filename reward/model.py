@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -46,7 +48,7 @@ class RewardHead(nn.Module):
         super().__init__()
         widths = (width, *config.hidden)
         layers: list[nn.Module] = []
-        for index, (before, after) in enumerate(zip(widths, widths[1:], strict=False)):
+        for index, (before, after) in enumerate(pairwise(widths)):
             layers += [nn.Linear(before, after), nn.ReLU()]
             if index == 0 and config.dropout:
                 layers.append(nn.Dropout(config.dropout))
@@ -54,6 +56,7 @@ class RewardHead(nn.Module):
         self.sigma_floor = config.sigma_floor
 
     def forward(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Mu and sigma of the score, float32."""
         mean, raw = self.mlp(hidden).unbind(-1)
         return mean, F.softplus(raw) + self.sigma_floor
 
@@ -63,26 +66,20 @@ class RewardModel(nn.Module):
 
     calibration: Calibration | None
 
-    def __init__(
-        self, *, config: RewardModelConfig, backbone: Qwen2_5_VLModel, tokenizer: PreTrainedTokenizerBase
-    ) -> None:
+    def __init__(self, *, config: RewardModelConfig, backbone: Qwen2_5_VLModel, tokenizer: PreTrainedTokenizerBase) -> None:
         super().__init__()
         self.config = config
         self.backbone = prepare(backbone)
         self.tokenizer = tokenizer
         self.calibration = None
-        width = backbone.config.text_config.hidden_size
-        self.heads = nn.ModuleDict({name: RewardHead(width, config.heads) for name in config.dimensions})
-        vision = backbone.config.vision_config
+        text: Any = backbone.config.text_config
+        vision: Any = backbone.config.vision_config
+        self.heads = nn.ModuleDict({name: RewardHead(text.hidden_size, config.heads) for name in config.dimensions})
         self.patch_size, self.merge_size = vision.patch_size, vision.spatial_merge_size
-        self.prompt = build_prompt(
-            config=config, tokenizer=tokenizer, merge_size=self.merge_size, rope_index=backbone.get_rope_index
-        )
+        self.prompt = build_prompt(config=config, tokenizer=tokenizer, merge_size=self.merge_size, rope_index=backbone.get_rope_index)
 
     @classmethod
-    def from_config(
-        cls, config: RewardModelConfig, instructions: Sequence[str] = (), *, seed: int = 0
-    ) -> RewardModel:
+    def from_config(cls, config: RewardModelConfig, instructions: Sequence[str] = (), *, seed: int = 0) -> RewardModel:
         """A new model: random weights of the configured sizes, or pretrained ones under random heads.
 
         instructions: texts whose words the tokenizer of a model with random weights shall know.
@@ -147,6 +144,7 @@ class RewardModel(nn.Module):
 
     @property
     def device(self) -> torch.device:
+        """Where the parameters are."""
         return next(self.parameters()).device
 
     def present(self, *, source: bytes, candidates: Sequence[bytes], instruction: str) -> Presented:

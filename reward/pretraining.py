@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -30,11 +31,13 @@ class Captioner(nn.Module):
         self.vision_token = model.prompt.vision_token
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross entropy of the words and the closing reward token, summed over the batch; how many they are."""
         states = encode(self.backbone, batch)[:, :-1]  # [row, token - 1, hidden]
         following = batch.input_ids[:, 1:]  # [row, token - 1]
         place = torch.arange(1, batch.input_ids.shape[1], device=states.device)
         is_word = (following != self.vision_token) & (place < batch.lengths[:, None])
-        logits = F.linear(states[is_word], self.backbone.get_input_embeddings().weight)  # [word, vocabulary]
+        embedding: Any = self.backbone.get_input_embeddings()
+        logits = F.linear(states[is_word], embedding.weight)  # [word, vocabulary]
         return F.cross_entropy(logits.float(), following[is_word], reduction="sum"), is_word.sum()
 
 
@@ -57,10 +60,7 @@ def pretrain(
             f"pretraining stands in for web pretraining, but the backbone {model.config.backbone.pretrained} had the real one; "
             "set pretraining.steps to 0"
         )
-    presented = [
-        model.present(source=example.source, candidates=[example.edited], instruction=example.instruction)
-        for example in examples
-    ]
+    presented = [model.present(source=example.source, candidates=[example.edited], instruction=example.instruction) for example in examples]
     words = [len(item.instruction) + len(model.prompt.tail) for item in presented]
 
     def losses(module: nn.Module, step: int) -> tuple[Tensor, dict[str, Tensor]]:

@@ -4,14 +4,15 @@ A prompt is head + instruction + tail. The head holds one placeholder token per 
 token; the tail ends with the reward token, where the heads read. One prompt asks for all dimensions, in one pass. A user's
 instruction is tokenised on its own and can never produce a special token.
 
-Models built from a configuration see vision tokens, words, reward token and nothing else. Pretrained backbones get their own
-chat template and a rubric, written from the criteria that the annotators were given (EditReward, appendix A.2).
+Models built from a configuration see vision tokens, words, reward token and nothing else; two images stand between the family's
+vision marks, since adjacent ones would be numbered as one. Pretrained backbones get their own chat template and a rubric, written from the criteria that the annotators were given (EditReward, appendix A.2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from transformers import PreTrainedTokenizerBase
 
 from reward.config import RewardModelConfig
 from reward.sample import InstructionError
-from reward.tokenizer import IMAGE_TOKEN, REWARD_TOKEN, VIDEO_TOKEN
+from reward.tokenizer import IMAGE_TOKEN, REWARD_TOKEN, VIDEO_TOKEN, VISION_END_TOKEN, VISION_START_TOKEN, token_id
 
 RUBRIC = """Judge an edited picture against the original it was made from and the instruction that was given.
 Instruction following: does the edit mean what was asked, is every part of it done, and is everything else left as it was? \
@@ -97,20 +98,20 @@ def vision_tokens(grid: Grid, merge_size: int) -> int:
     return grid[0] * grid[1] // merge_size**2
 
 
-def build_prompt(
-    *, config: RewardModelConfig, tokenizer: PreTrainedTokenizerBase, merge_size: int, rope_index: Callable
-) -> Prompt:
+def build_prompt(*, config: RewardModelConfig, tokenizer: PreTrainedTokenizerBase, merge_size: int, rope_index: Callable) -> Prompt:
     """The prompt of a model, from its configuration and tokenizer."""
     layout = config.presentation.layout
     vision_name, inputs = (IMAGE_TOKEN, 2) if layout == "images" else (VIDEO_TOKEN, 1)
-    vision_token, reward_token = tokenizer.convert_tokens_to_ids([vision_name, REWARD_TOKEN])
-    head: tuple[int, ...] = (vision_token,) * inputs
+    vision_token, reward_token = token_id(tokenizer, vision_name), token_id(tokenizer, REWARD_TOKEN)
+    head: tuple[int, ...] = (vision_token,)
+    if inputs == 2:
+        head = (token_id(tokenizer, VISION_START_TOKEN), vision_token, token_id(tokenizer, VISION_END_TOKEN)) * 2
     tail: tuple[int, ...] = (reward_token,)
     if config.backbone.pretrained is not None:
         kind = "image" if layout == "images" else "video"
         text = RUBRIC.format(pictures=PICTURES[layout], instruction=_MARK) + REWARD_TOKEN
-        content = [{"type": kind}] * inputs + [{"type": "text", "text": text}]
-        rendered = tokenizer.apply_chat_template([{"role": "user", "content": content}], tokenize=False)
+        content: Any = [{"type": kind}] * inputs + [{"type": "text", "text": text}]
+        rendered = str(tokenizer.apply_chat_template([{"role": "user", "content": content}], tokenize=False))
         before, _, after = rendered.partition(_MARK)
         after = after[: after.index(REWARD_TOKEN) + len(REWARD_TOKEN)]  # causal: what follows cannot be read
         head, tail = (tuple(tokenizer(part, add_special_tokens=False)["input_ids"]) for part in (before, after))

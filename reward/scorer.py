@@ -2,8 +2,8 @@
 
     scores = score(model=RewardModel.from_directory("runs/demo/reward"), samples=[EditSample(...), ...])
 
-Each sample gets a Score, or the SampleError that says why it has none; a bad sample never costs its neighbours. Scores of edits of the same source
-and instruction can be compared; `preference` gives the probability that one is better.
+Each sample gets a Score, or the SampleError that says why it has none; a bad sample never costs its neighbours. Scores of edits of
+the same source and instruction can be compared; `preference` gives the probability that one is better.
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ def score(*, model: RewardModel, samples: Sequence[EditSample], batch_size: int 
             for (index, _), row in zip(part, rows, strict=True):
                 results[index] = _score(model, row)
     model.train(was_training)
-    assert all(result is not None for result in results)
-    return results  # type: ignore[return-value]
+    return [result for result in results if result is not None]
 
 
 def preference(a: Score, b: Score) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 REWARD_TOKEN = "<|Reward|>"
@@ -33,9 +33,7 @@ def build_tokenizer(instructions: Iterable[str]) -> PreTrainedTokenizerBase:
         ]
     )
     splitter = pre_tokenizers.WhitespaceSplit()
-    words = {
-        word for text in instructions for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text))
-    }
+    words = {word for text in instructions for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text))}
     if not words:
         raise ValueError("no words to build a tokenizer from; give the instructions of the training data")
     vocabulary = {token: index for index, token in enumerate([*_SPECIAL, *sorted(words)])}
@@ -53,9 +51,15 @@ def build_tokenizer(instructions: Iterable[str]) -> PreTrainedTokenizerBase:
 def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedTokenizerBase:
     """The tokenizer of a Hub id or directory, with the reward token added where it lacks it."""
     tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
+    assert isinstance(tokenizer, PreTrainedTokenizerBase)
     if REWARD_TOKEN not in tokenizer.get_vocab():
-        tokenizer.add_special_tokens({"additional_special_tokens": [REWARD_TOKEN]}, replace_additional_special_tokens=False)
+        tokenizer.add_tokens([AddedToken(REWARD_TOKEN, special=True)])
     for token in (IMAGE_TOKEN, VIDEO_TOKEN):
         if token not in tokenizer.get_vocab():
             raise ValueError(f"tokenizer {name} has no {token}; expected that of a Qwen2.5-VL model")
     return tokenizer
+
+
+def token_id(tokenizer: PreTrainedTokenizerBase, token: str) -> int:
+    """The id of a token that the tokenizer knows."""
+    return tokenizer.get_vocab()[token]

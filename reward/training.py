@@ -50,8 +50,8 @@ def train(
 ) -> TrainedReward:
     """Train `model` in place, on its device; under torch.distributed when the caller has initialised it.
 
-    Starts from the newest sound checkpoint in checkpoint_dir (which all workers share). Raises ValueError for no groups, for a source that is in
-    both `groups` and `validation`, or for checkpoints of another run.
+    Starts from the newest sound checkpoint in checkpoint_dir (which all workers share). Raises ValueError for no groups, for a source
+    that is in both `groups` and `validation`, or for checkpoints of another run.
     """
     if not groups:
         raise ValueError("there are no groups to train on; rate candidates and build their preferences first")
@@ -111,9 +111,7 @@ class _PresentedGroups:
             return self._kept[index]
         group = self._groups[index]
         try:
-            presented = self._model.present(
-                source=group.source, candidates=group.candidates, instruction=group.instruction
-            )
+            presented = self._model.present(source=group.source, candidates=group.candidates, instruction=group.instruction)
         except SampleError as error:
             raise SampleError(f"group {group.source_id}: {error}") from error
         if presented.bytes <= self._room:

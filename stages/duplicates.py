@@ -1,8 +1,8 @@
 """Edits that occur twice: the first one by position counts, later ones are set aside.
 
-Whether a row is a duplicate depends on the rows of all units, so it is decided when they are all there, by the driver, from ids alone. Units
-that hold duplicates are published again without them, under a name made of their own and the dropped rows; so nothing is scored
-again, and the result depends neither on the number of workers nor on the order in which units end.
+Whether a row is a duplicate depends on the rows of all units, so it is decided when they are all there, by the driver, from
+ids alone. Units that hold duplicates are published again without them, under a name made of their own and the dropped rows; so
+nothing is scored again, and the result depends neither on the number of workers nor on the order in which units end.
 """
 
 from __future__ import annotations
@@ -61,10 +61,8 @@ def _without(folder: StepFolder, record: UnitRecord, drop: np.ndarray, first: Ma
     tables = {name: _read(folder, record, name) for name in ALIGNED}
     assert tables["edits"]["sample_id"] == tables["scores"]["sample_id"], f"edits and scores of unit {record.key} are not aligned"
     dropped = tables["edits"].filter(pa.array(drop)).select(["sample_id", "position"]).to_pylist()
-    rows = [
-        Quarantined(row["sample_id"], row["position"], REASON, f"source, instruction and edited image are those of {first[row['sample_id']]}")
-        for row in dropped
-    ]
+    message = "source, instruction and edited image are those of"
+    rows = [Quarantined(row["sample_id"], row["position"], REASON, f"{message} {first[row['sample_id']]}") for row in dropped]
     kept = {name: table.filter(pa.array(~drop)) for name, table in tables.items()}
     key = settings_hash(REASON, record.key, [row.position for row in rows])
     published = publish_unit(folder.path, key, kept | {"quarantine": contracts.table("quarantine", [asdict(row) for row in rows])})

@@ -1,18 +1,20 @@
 """Filter: score edits once, select by rules that read scores only, write shards (paper 4.4: the best 20K of 46K).
 
-In: a data set of edits and a reward model. Out: ``scores`` and ``edits`` (what was scored, in the same order, images by reference), ``examples`` (the
-edits at the ends of the scores, with images), one table per selection in ``selections/``, webdataset shards, and a quarantine. Three phases, each
-resumable: a slice of edits is the unit of scoring, a shard the unit of writing, and a selection is cheap enough to be made anew.
+In: a data set of edits and a reward model. Out: ``scores`` and ``edits`` (what was scored, in the same order, images by reference),
+``examples`` (the edits at the ends of the scores, with images), one table per selection in ``selections/``, webdataset shards, and a
+quarantine. Three phases, each resumable: a slice of edits is the unit of scoring, a shard the unit of writing, and a selection is
+cheap enough to be made anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +28,9 @@ from stages.ids import settings_hash
 from stages.rundir import Index, Part, StepFolder
 from stages.scoring import DECIMALS, score_rows, scorer_revision
 from stages.units import Done, Quarantined, Unit, UnitOutput, Work, publish_unit, run_units
+
+if TYPE_CHECKING:
+    from reward import RewardModel
 
 STEP = "filter"
 EXAMPLES = 12
@@ -52,10 +57,10 @@ def run(context: Context) -> Index:
     tables = {entry.name: selection.select(scores, entry) for entry in config.selections}
     files = {}
     for entry in config.selections:
-        files |= _publish_selection(step, entry, tables[entry.name], scores)
+        files |= _publish_selection(step, entry, tables[entry.name], artifacts["scores"])
     sets = shard_sets.plan(step, config.shards, tables, scores.append_column("position", delivered["position"]), slices)
-    for entry, content in shard_sets.write(context, step, sets, workers=config.workers).items():
-        files |= _shard_files(step, config, entry, content)
+    for name, content in shard_sets.write(context, step, sets, workers=config.workers).items():
+        files |= _shard_files(step, config, name, content)
     index = Index(
         step=STEP,
         key=key,
@@ -63,7 +68,7 @@ def run(context: Context) -> Index:
         inputs=inputs,
         artifacts=artifacts,
         files=files,
-        counts=scored.counts() | {"selected": sum(table.num_rows for table in tables.values())},
+        counts=scored.counts(),
         quarantined=scored.quarantined(),
         results=_results(config, revision, scores, delivered, tables),
     )
@@ -73,8 +78,8 @@ def run(context: Context) -> Index:
 def select(context: Context, config: SelectionConfig) -> pa.Table:
     """Another selection from existing scores, published beside those of the configuration; returns its table.
 
-    It is no part of the step's index, so nothing that is made from the configured selections becomes outdated. Raises ``ValueError`` when the name
-    is taken by a selection of another rule and ``--force`` is off.
+    It is no part of the step's index, so nothing that is made from the configured selections becomes outdated. Raises
+    ``ValueError`` when the name is taken by a selection of another rule and ``--force`` is off.
     """
     step = context.run.step(STEP)
     index = step.require()
@@ -82,13 +87,12 @@ def select(context: Context, config: SelectionConfig) -> pa.Table:
     if config.name in configured:
         if configured[config.name] != config.model_dump(mode="json"):
             raise ValueError(f"selection {config.name} is one of the configuration's, with another rule or size; choose another name")
-        return pq.read_table(_table_path(step, config.name), partitioning=None)
-    description = step.path / "selections" / f"{config.name}.json"
+        return pq.read_table(step.path / _table(config.name), partitioning=None)
+    description = step.path / _description(config.name)
     if description.exists() and not context.force and storage.read_json(description)["selection"] != config.model_dump(mode="json"):
         raise ValueError(f"selection {config.name} exists with another rule or size; choose another name or delete {description}")
-    scores = step.read("scores")
-    table = selection.select(scores, config)
-    _publish_selection(step, config, table, scores)
+    table = selection.select(step.read("scores", selection.COLUMNS), config)
+    _publish_selection(step, config, table, index.artifacts["scores"])
     return table
 
 
@@ -97,9 +101,9 @@ def write_shards(context: Context, config: SelectionConfig) -> str:
     flow: FilterConfig = context.need("filter")
     step = context.run.step(STEP)
     index = step.require()
-    path = _table_path(step, config.name)
-    if not path.exists():
-        raise ValueError(f"there is no selection {config.name} in {step.path}; make it with `pipeline select --name {config.name}`")
+    path, description = step.path / _table(config.name), step.path / _description(config.name)
+    if not path.exists() or not description.exists() or storage.read_json(description)["scores"] != _scores_hash(index.artifacts["scores"]):
+        raise ValueError(f"{step.path} has no selection {config.name} of its present scores; make it with `pipeline select`")
     slices = edits.plan(flow.input, seed=context.flow.seed, world=context.flow.world, unit_rows=flow.unit_rows)
     if _fingerprint(slices) != index.inputs["edits"]:
         raise ValueError("the edits are not those that were scored; restore them, or run the filter step again with --force")
@@ -124,21 +128,157 @@ def make_scoring(model: Path, revision: str, batch_size: int) -> Work:
     """Load the model and return the work of one slice: tables ``edits`` and ``scores`` with the same samples in the same order."""
     import torch
 
-    from reward import EditSample, RewardModel
+    from reward import RewardModel
 
     torch.set_num_threads(1)
     loaded = RewardModel.from_directory(model).to("cuda" if torch.cuda.is_available() else "cpu")
 
     def work(piece: edits.Slice) -> UnitOutput:
-        references, rows, quarantine = [], [], []
+        references: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
+        quarantine: list[Quarantined] = []
         entries = edits.load(piece)
-        while batch := list(islice(entries, batch_size)):  # so that only one batch of images is in memory
+        while batch := list(islice(entries, batch_size)):  # only one batch of images is in memory
             sound = [entry for entry in batch if isinstance(entry, edits.Edit)]
             quarantine += [entry for entry in batch if isinstance(entry, Quarantined)]
-            samples = [(edit.sample_id, EditSample(edit.source, edit.instruction, edit.edited), edit.task) for edit in sound]
-            languages = [edit.language for edit in sound]
-            scored = score_rows(loaded, samples, revision=revision, batch_size=batch_size, languages=languages)
-            ...
-        return UnitOutput({}, len(piece.rows), len(rows), quarantine)
+            for edit, scored in zip(sound, _scored(loaded, sound, revision), strict=True):
+                if isinstance(scored, Quarantined):
+                    quarantine.append(scored)
+                else:
+                    references.append(edit.row(with_images=False))
+                    rows.append(scored)
+        tables = {"edits": contracts.table("edits", references), "scores": contracts.table("scores", rows)}
+        return UnitOutput(tables, len(piece.rows), len(rows), quarantine)
 
     return work
+
+
+def _scored(model: RewardModel, batch: Sequence[edits.Edit], revision: str) -> list[dict[str, Any] | Quarantined]:
+    """A row of the ``scores`` contract for each edit, or why it has none; one forward pass."""
+    from reward import EditSample
+
+    samples = [(edit.sample_id, EditSample(edit.source, edit.instruction, edit.edited), edit.task) for edit in batch]
+    result = score_rows(model, samples, revision=revision, batch_size=max(1, len(batch)), languages=[edit.language for edit in batch])
+    reasons = {row.row_id: row for row in result.quarantine}
+    rows = iter(result.rows)
+    scored: list[dict[str, Any] | Quarantined] = []
+    for edit in batch:
+        refused = reasons.get(edit.sample_id)
+        row = None if refused else next(rows)
+        if refused:
+            scored.append(replace(refused, row_id=edit.row_id, position=edit.position))
+        elif row is not None and not math.isfinite(row["overall_mean"] + row["overall_sigma"]):
+            message = f"the model's score is {row['overall_mean']} with sigma {row['overall_sigma']}"
+            scored.append(Quarantined(edit.row_id, edit.position, "score-not-finite", message))
+        else:
+            assert row is not None and row["sample_id"] == edit.sample_id
+            scored.append(row)
+    return scored
+
+
+def _score(context: Context, config: FilterConfig, step: StepFolder, model: Path, revision: str, slices: Sequence[edits.Slice]) -> Done:
+    units = [Unit(settings_hash(STEP, piece.fingerprint, revision, config.batch_size), piece, len(piece.rows)) for piece in slices]
+    work = partial(make_scoring, model, revision, config.batch_size)
+    gpus = config.num_gpus or min(1, context.cluster.gpus) / config.workers
+    done = run_units(step, units, work, cluster=context.cluster, workers=config.workers, num_gpus=gpus, rows_are="edits")
+    return duplicates.set_aside(step, done)
+
+
+def _model(context: Context, config: FilterConfig) -> Path:
+    """Directory of the reward model: the configured one, or the one trained in this run."""
+    if config.model:
+        return Path(config.model).absolute()
+    trained = context.run.step(train_reward.STEP)
+    trained.require()
+    return trained.path / "model"
+
+
+def _fingerprint(slices: Sequence[edits.Slice]) -> str:
+    return settings_hash([piece.fingerprint for piece in slices])
+
+
+def _read(step: StepFolder, artifacts: Mapping[str, Sequence[Part]], name: str) -> pa.Table:
+    """An artifact of the step before its index is published."""
+    schema = contracts.SCHEMAS[name]
+    tables = [pq.read_table(step.path / part.path, partitioning=None).cast(schema) for part in artifacts[name]]
+    return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def _examples(step: StepFolder, scores: pa.Table, delivered: pa.Table, slices: Sequence[edits.Slice]) -> list[Part]:
+    """The best, the worst and the most uncertain edits with their images, as one table."""
+    wanted: dict[int, None] = {}
+    for column, order in (("overall_mean", "descending"), ("overall_mean", "ascending"), ("overall_sigma", "descending")):
+        ends = pc.select_k_unstable(scores, min(EXAMPLES, scores.num_rows), sort_keys=[(column, order), ("sample_id", "ascending")])
+        wanted |= dict.fromkeys(ends.to_pylist())
+    chosen = delivered.take(list(wanted))
+    ids = chosen["sample_id"].to_pylist()
+    piece = edits.pick(slices, edits.numbers_of(chosen["position"]).tolist())
+    table = contracts.table("examples", [edit.row(with_images=True) for edit in edits.fetch_known(piece, ids)])
+    return list(publish_unit(step.path, settings_hash("examples", ids), {"examples": table}).values())
+
+
+def _table(name: str) -> str:
+    return f"selections/{name}.parquet"
+
+
+def _description(name: str) -> str:
+    return f"selections/{name}.json"
+
+
+def _scores_hash(parts: Sequence[Part]) -> str:
+    return settings_hash([part.sha256 for part in parts])
+
+
+def _publish_selection(step: StepFolder, config: SelectionConfig, table: pa.Table, scores: Sequence[Part]) -> dict[str, str]:
+    """The selection's table, and what it takes to make it again: rule and hash of the scores. Returns sha256 by file."""
+    sha256 = storage.publish_bytes(step.path / _table(config.name), storage.table_bytes(table))
+    description = {"selection": config.model_dump(mode="json"), "scores": _scores_hash(scores), "rows": table.num_rows, "sha256": sha256}
+    described = storage.publish_json(step.path / _description(config.name), description)
+    return {_table(config.name): sha256, _description(config.name): described}
+
+
+def _shard_files(step: StepFolder, config: FilterConfig, name: str, content: Mapping[str, Any]) -> dict[str, str]:
+    """sha256 by file of a set of shards. Of shards written elsewhere the step keeps a copy of their index."""
+    listed = {shards.INDEX: storage.publish_json(step.path / "shards" / name / shards.INDEX, content)}
+    if config.shards.target is None:
+        listed |= {entry["name"]: entry["sha256"] for entry in [*content["shards"], content["samples"]]}
+    return {f"shards/{name}/{file}": sha256 for file, sha256 in sorted(listed.items())}
+
+
+def _shards_are_there(step: StepFolder, config: FilterConfig) -> bool:
+    """Whether shards written elsewhere still have the index that the step lists; those in the step's folder were checked with it."""
+    if config.shards.target is None:
+        return True
+    keys = {entry.name: storage.read_json(step.path / "shards" / entry.name / shards.INDEX)["key"] for entry in config.selections}
+    return all(shard_sets.is_whole(shard_sets.folder_of(step, config.shards, name), key) for name, key in keys.items())
+
+
+def _results(config: FilterConfig, revision: str, scores: pa.Table, delivered: pa.Table, tables: Mapping[str, pa.Table]) -> dict[str, Any]:
+    good = edits.good(config.input.dataset, delivered["metadata"].to_pylist())
+    selections = {}
+    for entry in config.selections:
+        table = tables[entry.name]
+        selections[entry.name] = {"rule": entry.rule, "count": table.num_rows, "share": round(table.num_rows / scores.num_rows, DECIMALS)}
+        if good is not None:
+            kept = pc.is_in(scores["sample_id"], value_set=table["sample_id"].combine_chunks()).to_numpy()
+            selections[entry.name]["good_share"] = round(float(good[kept].mean()), DECIMALS)
+    results = {"scorer_revision": revision, "selections": selections, "scores": _summary(scores)}
+    return results | ({"good_share": round(float(good.mean()), DECIMALS)} if good is not None else {})
+
+
+def _summary(scores: pa.Table) -> dict[str, dict[str, float]]:
+    """Mean, standard deviation and quantiles of the score, overall and per dimension."""
+    entries = pc.list_flatten(scores["dimensions"])
+    names, means = pc.struct_field(entries, "dimension"), pc.struct_field(entries, "mean")
+    values = {"overall": scores["overall_mean"].to_numpy()}
+    values |= {name: means.filter(pc.equal(names, name)).to_numpy() for name in pc.unique(names).to_pylist()}
+    return {
+        name: {
+            "mean": round(float(column.mean()), DECIMALS),
+            "standard_deviation": round(float(column.std()), DECIMALS),
+            "minimum": float(column.min()),
+            **{f"quantile_{level:g}": round(float(np.quantile(column, level)), DECIMALS) for level in QUANTILES},
+            "maximum": float(column.max()),
+        }
+        for name, column in values.items()
+    }

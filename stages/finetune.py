@@ -57,25 +57,25 @@ def run(context: Context) -> Index:
 
 
 def _train_arms(context: Context, config: FinetuneConfig, folder: Path, base_key: str) -> None:
-    """Every arm not trained yet, ``parallel_arms`` at a time."""
+    """Every arm not trained yet, dealt to ``parallel_arms`` groups of workers that train theirs one after another."""
     training = config.training.model_dump(mode="json")
-    waiting = []
+    missing = []
     for arm in config.arms:
-        shards = filter.shard_urls(context, arm)
         arm_key = settings_hash(STEP, arm, base_key, training, config.workers, filter.shards_hash(context, arm))
         if not is_trained(folder / "editors" / arm, arm_key):
-            waiting.append((arm, _payload(folder, arm, arm_key, context.flow) | {"shards": shards}))
-    bars = {f"{STEP} {arm}": (folder / "metrics" / f"{arm}.jsonl", config.training.steps) for arm, _ in waiting}
-    running: list[Any] = []
+            missing.append(_payload(folder, arm, arm_key, context.flow) | {"shards": filter.shard_urls(context, arm)})
+    if not missing:
+        return
+    hands = [missing[first :: config.parallel_arms] for first in range(min(config.parallel_arms, len(missing)))]
+    bars = {f"{STEP} {payload['name']}": (folder / "metrics" / f"{payload['name']}.jsonl", config.training.steps) for payload in missing}
+    for metrics, _ in bars.values():
+        metrics.unlink(missing_ok=True)
     with ProgressWatch(bars):
-        while waiting or running:
-            while waiting and len(running) < config.parallel_arms:
-                running.append(remote_fit(context.cluster, _train_arm, waiting.pop(0)[1], workers=config.workers))
-            ready, running = ray.wait(running, num_returns=1)
-            try:
-                ray.get(ready)
-            except ray.exceptions.RayTaskError as error:
-                raise root_cause(error) from error
+        running = [remote_fit(context.cluster, _train_hand, {"hand": hand}, workers=config.workers) for hand in hands]
+        try:
+            ray.get(running)
+        except ray.exceptions.RayTaskError as error:
+            raise root_cause(error) from error
 
 
 def _payload(folder: Path, name: str, key: str, flow: FlowConfig) -> dict[str, Any]:
@@ -94,15 +94,15 @@ def _train_base(payload: dict[str, Any]) -> None:
     _train(payload, Editor.from_config(config.editor, patches, samples.instructions), samples, config.base.training)
 
 
-def _train_arm(payload: dict[str, Any]) -> None:
-    """Training loop of one arm, run in every worker of its group."""
+def _train_hand(payload: dict[str, Any]) -> None:
+    """Training loop of some arms, run in every worker of their group."""
     from finetune import Editor, load_shards
 
-    flow = FlowConfig.model_validate(payload["flow"])
-    config = flow.finetune
-    assert config is not None
-    editor = Editor.from_directory(Path(payload["folder"]) / "editors" / BASE)
-    _train(payload, editor, load_shards(payload["shards"], config.editor.image_size), config.training)
+    for arm in payload["hand"]:
+        config = FlowConfig.model_validate(arm["flow"]).finetune
+        assert config is not None
+        editor = Editor.from_directory(Path(arm["folder"]) / "editors" / BASE)
+        _train(arm, editor, load_shards(arm["shards"], config.editor.image_size), config.training)
 
 
 def _train(payload: dict[str, Any], editor: Any, samples: Any, training: Any) -> None:

@@ -50,7 +50,7 @@ def size(available: int, config: SelectionConfig) -> int:
         raise ValueError(f"selection {config.name}: there are no scored edits to select from")
     if config.count is not None:
         if config.count > available:
-            raise ValueError(f"selection {config.name}: count {config.count:,} is more than the {available:,} scored edits; lower it or give a fraction")
+            raise ValueError(f"selection {config.name}: count {config.count:,} is more than the {available:,} scored edits; lower it")
         return config.count
     count = math.floor(Decimal(repr(config.fraction or 1.0)) * available + Decimal("0.5"))
     if not count:
@@ -90,15 +90,15 @@ def _first(key: np.ndarray, ids: np.ndarray, count: int) -> np.ndarray:
     return candidates[order[:count]]
 
 
-def _overall(scores: pa.Table, ids: np.ndarray, seed: int) -> tuple[np.ndarray, bool]:  # noqa: ARG001 - one signature for all rules
+def _overall(scores: pa.Table, ids: np.ndarray, seed: int) -> tuple[np.ndarray, bool]:
     return scores["overall_mean"].to_numpy(), False
 
 
-def _closest(scores: pa.Table, ids: np.ndarray, seed: int) -> tuple[np.ndarray, bool]:  # noqa: ARG001
+def _closest(scores: pa.Table, ids: np.ndarray, seed: int) -> tuple[np.ndarray, bool]:
     return scores["change_from_source"].to_numpy(), True
 
 
-def _random(scores: pa.Table, ids: np.ndarray, seed: int) -> tuple[np.ndarray, bool]:  # noqa: ARG001
+def _random(scores: pa.Table, ids: np.ndarray, seed: int) -> tuple[np.ndarray, bool]:
     return hashed(ids, "selection", seed), True
 
 

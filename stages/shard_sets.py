@@ -24,7 +24,7 @@ from stages.config import ShardsConfig
 from stages.context import Context
 from stages.ids import settings_hash
 from stages.rundir import StepFolder
-from stages.units import Quarantined, Unit, UnitOutput, Work, run_units
+from stages.units import Unit, UnitOutput, Work, run_units
 
 _UNIT_SHARD = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64()), ("sha256", pa.string())])
 
@@ -52,25 +52,30 @@ class ShardSet:
 
 def folder_of(step: StepFolder, config: ShardsConfig, name: str) -> str:
     """Folder or URL of a selection's shards."""
-    return f"{config.target.rstrip('/')}/{name}" if config.target else str(step.path / "shards" / name)
+    if config.target is None:
+        return str(step.path / "shards" / name)
+    target = config.target if "://" in config.target else str(Path(config.target).absolute())
+    return f"{target.rstrip('/')}/{name}"
 
 
-def plan(step: StepFolder, config: ShardsConfig, chosen: Mapping[str, pa.Table], scored: pa.Table, slices: Sequence[edits.Slice]) -> list[ShardSet]:
+def plan(
+    step: StepFolder, config: ShardsConfig, chosen: Mapping[str, pa.Table], scored: pa.Table, slices: Sequence[edits.Slice]
+) -> list[ShardSet]:
     """Sets of shards for selection tables by name. ``scored``: the ``scores`` columns of all samples, and their ``position``."""
     sets = []
     for name, table in chosen.items():
         folder = folder_of(step, config, name)
         samples = _joined(_ordered(table, config.shuffle_seed), scored)
-        units = []
+        units, contents = [], []
         for number, first in enumerate(range(0, samples.num_rows, config.samples_per_shard)):
             last = min(first + config.samples_per_shard, samples.num_rows)
             part = samples.take(np.arange(first, last))  # a slice would travel to the worker with the whole table
             piece = edits.pick(slices, edits.numbers_of(part["position"]).tolist())
             task = Task(folder, shards.shard_name(number), piece, part, name)
-            place = config.target and folder  # a unit is done where it was written
-            key = settings_hash("shard", shards.FORMAT, name, number, place, part.to_pylist())
-            units.append(Unit(key, task, part.num_rows))
-        sets.append(ShardSet(name, settings_hash("shards", [unit.key for unit in units]), folder, units))
+            content = settings_hash("shard", shards.FORMAT, name, number, part.to_pylist())
+            contents.append(content)
+            units.append(Unit(settings_hash(content, config.target), task, part.num_rows))  # a unit is done where it was written
+        sets.append(ShardSet(name, settings_hash("shards", contents), folder, units))
     return sets
 
 
@@ -88,13 +93,14 @@ def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, worke
     result = run_units(step, units, make_work, cluster=context.cluster, workers=workers, rows_are="samples")
     records = {unit.key: record for unit, record in zip(units, result.records, strict=True)}
     for entry in missing:
-        tables = {
-            name: pa.concat_tables([pq.read_table(step.path / records[unit.key].parts[name].path, partitioning=None) for unit in entry.units])
+        parts = [records[unit.key].parts for unit in entry.units]
+        described, twin = (
+            pa.concat_tables([pq.read_table(step.path / part[name].path, partitioning=None) for part in parts])
             for name in ("shard", "twin")
-        }
-        written = [shards.Shard(**row) for row in tables["shard"].to_pylist()]
+        )
+        written = [shards.Shard(**row) for row in described.to_pylist()]
         _remove_stale(entry.folder, {shard.name for shard in written})
-        shards.publish(entry.folder, written, tables["twin"], {"selection": entry.name, "key": entry.key})
+        shards.publish(entry.folder, written, twin, {"selection": entry.name, "key": entry.key})
         for unit in entry.units:
             shutil.rmtree(step.path / "units" / unit.key, ignore_errors=True)
     return {entry.name: storage.read_json(f"{entry.folder}/{shards.INDEX}") for entry in sets}
@@ -124,13 +130,8 @@ def is_whole(folder: str, key: str) -> bool:
 
 
 def _samples(task: Task) -> Iterator[shards.Sample]:
-    for row, edit in zip(task.samples.to_pylist(), edits.fetch(task.piece), strict=True):
-        if isinstance(edit, Quarantined) or edit.sample_id != row["sample_id"]:
-            state = edit.message if isinstance(edit, Quarantined) else f"its content makes it {edit.sample_id}"
-            raise ValueError(
-                f"{row['position']} changed since it was scored as sample {row['sample_id']} ({state}); "
-                "restore the data set, or score it in a new run directory"
-            )
+    rows = task.samples.to_pylist()
+    for row, edit in zip(rows, edits.fetch_known(task.piece, [row["sample_id"] for row in rows]), strict=True):
         scores = {entry["dimension"]: {key: entry[key] for key in ("mean", "sigma", "likert")} for entry in row["dimensions"]}
         facts = {
             "dataset": edit.dataset,
@@ -142,7 +143,7 @@ def _samples(task: Task) -> Iterator[shards.Sample]:
             "scores": scores | {"overall": {"mean": row["overall_mean"], "sigma": row["overall_sigma"]}},
             "scorer_revision": row["scorer_revision"],
             "change_from_source": row["change_from_source"],
-            "selection": {"name": task.selection, "rule": row["rule"], "rank": row["rank"], "score": row["score"], "stratum": row["stratum"]},
+            "selection": {"name": task.selection} | {key: row[key] for key in ("rule", "rank", "score", "stratum")},
         }
         yield shards.Sample(edit.sample_id, edit.source, edit.source_sha256, edit.edited, edit.edited_sha256, facts)
 
@@ -171,7 +172,7 @@ def _clear_index(entry: ShardSet, *, force: bool) -> None:
     if index is None:
         return
     if index and index.get("key") != entry.key and not force:
-        raise ValueError(f"{entry.folder} holds finished shards of other content; repeat with --force to replace them, or choose another name or target")
+        raise ValueError(f"{entry.folder} holds finished shards of other content; replace them with --force, or choose another name")
     filesystem, path = fsspec.url_to_fs(f"{entry.folder}/{shards.INDEX}")
     filesystem.rm(path)
 

@@ -1,8 +1,9 @@
 """Webdataset shards that can be trusted: written deterministically, listed with hashes, verified down to the member.
 
-A folder of shards holds ``shard-000000.tar`` and so on with the members ``<sample_id>.source.<ext>``, ``<sample_id>.edited.<ext>`` and
-``<sample_id>.json`` per sample, ``samples.parquet`` (one row per sample, in the order of the shards) and ``index.json``, which is written last:
-a folder without it is not finished. Images are the bytes that came in. The same samples give the same bytes on every machine.
+A folder of shards holds ``shard-000000.tar`` and so on with the members ``<sample_id>.source.<ext>``, ``<sample_id>.edited.<ext>``
+and ``<sample_id>.json`` per sample, ``samples.parquet`` (one row per sample, in the order of the shards) and ``index.json``, which is
+written last: a folder without it is not finished. Images are the bytes that came in. The same samples give the same bytes on every
+machine.
 """
 
 from __future__ import annotations

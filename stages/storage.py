@@ -13,10 +13,10 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import fsspec
 import pyarrow as pa
@@ -56,7 +56,7 @@ def publish_bytes(path: str | Path, data: bytes) -> str:
 
 
 @contextmanager
-def publishing(path: str | Path) -> Iterator[BinaryIO]:
+def publishing(path: str | Path) -> Generator[IO[bytes]]:
     """A file to write piece by piece, for what is too large to hold. It gets its name when the block ends without an exception.
 
     For an object store the content is collected on the local disk and put there at the end.
@@ -64,7 +64,7 @@ def publishing(path: str | Path) -> Iterator[BinaryIO]:
     filesystem, name = fsspec.url_to_fs(str(path))
     if not isinstance(filesystem, LocalFileSystem):
         with tempfile.NamedTemporaryFile(prefix=TEMPORARY) as file:
-            yield file  # type: ignore[misc]
+            yield file.file
             file.flush()
             filesystem.put_file(file.name, name)
         return
@@ -76,7 +76,7 @@ def publishing(path: str | Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(partial, target)
+        partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
 

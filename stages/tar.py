@@ -47,7 +47,7 @@ def scan(file: BinaryIO) -> Iterator[Member]:
     try:
         with tarfile.open(fileobj=file, mode="r:") as archive:
             while (info := archive.next()) is not None:
-                archive.members.clear()  # otherwise every header stays in memory
+                archive.members.clear()  # ty: ignore[missing-attribute]  # otherwise every header stays in memory
                 if info.isreg():
                     yield Member(info.name.removeprefix("./"), info.offset_data, info.size)
             end = archive.offset

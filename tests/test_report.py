@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import html
 import io
 import json
-import os
 import re
 import shutil
 import subprocess
-import tarfile
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from PIL import Image
 
 from pipeline.report import build
 from pipeline.report.charts import axes
-from pipeline.report.charts.histogram import histogram
+from pipeline.report.charts.histogram import BINS, histogram
 from pipeline.report.charts.lines import MOST_POINTS, Series, lines
 from pipeline.report.estimates import Estimate
 from pipeline.report.pictures import picture
 from stages import contracts, images, storage
-from stages.ids import content_id
+from stages.ids import content_id, settings_hash
 from stages.rundir import Index, RunDir
 from stages.units import publish_unit
 from stages.world import editors, items, raters
@@ -72,10 +75,11 @@ def make_run(path: Path, *, until: str = "evaluate-editor", hostile: bool = Fals
         write(run, hostile)
         if step == until:
             break
-    storage.publish_bytes(path / "config.yaml", b"name: small\nseed: 0\n")
+    storage.publish_bytes(path / "config.yaml", b"name: small\ngenerate: {}\nfilter: {}\nfinetune: {}\nevaluate_editor: {}\n")
     return run.run
 
 
+@cache
 def _sources() -> list[tuple[items.Item, dict]]:
     rows = []
     for split, count in (("validation", 10), ("train", 2)):
@@ -101,6 +105,7 @@ def _sources() -> list[tuple[items.Item, dict]]:
     return rows
 
 
+@cache
 def _candidates() -> list[dict]:
     rows = []
     for item, source in _sources():
@@ -123,12 +128,13 @@ def _candidates() -> list[dict]:
                         "metadata": json.dumps(truth),
                     }
                 )
-    rows[3] |= {"status": "failed", "error": "the editor ran out of memory", "image": None, "annotate": False}
+    for row in rows[3::12]:
+        row |= {"status": "failed", "error": "the editor ran out of memory", "image": None}
     return rows
 
 
 def _generate(run: Written, hostile: bool) -> None:
-    sources = [row for _, row in _sources()]
+    sources = [dict(row) for _, row in _sources()]
     if hostile:
         sources[0]["instruction"] = HOSTILE
     lost = [{"row_id": "s-9", "position": "sources[9]", "reason": "undecodable", "message": "the image does not decode (truncated)"}]
@@ -223,7 +229,8 @@ def _train_reward(run: Written, hostile: bool) -> None:
     for step in range(0, 451, 5):
         report = {"step": step, "loss": 0.25 + 0.45 / (1 + step / 80), "phase": "training"}
         if step % 50 == 0:
-            report["validation_accuracy"] = 0.87 - 0.33 / (1 + step / 60)
+            report["validation/accuracy"] = 0.87 - 0.33 / (1 + step / 60)
+            report["validation/accuracy/visual_quality"] = report["validation/accuracy"] - 0.04
         reports.append(report)
     lines_ = "".join(json.dumps(report) + "\n" for report in reports)
     run.publish(
@@ -290,6 +297,7 @@ def _filter(run: Written, hostile: bool) -> None:
         "full": ("all", ranked),
         "selected": ("top", ranked[:69]),
         "random": ("random", [ranked[i] for i in rng.permutation(160)[:69]]),
+        "later": ("top", ranked[:20]),
     }
     tables = {
         name: contracts.table(
@@ -298,23 +306,42 @@ def _filter(run: Written, hostile: bool) -> None:
         )
         for name, (rule, kept) in chosen.items()
     }
+    scores = contracts.table("scores", rows)
+    sha256 = hashlib.sha256(storage.table_bytes(scores)).hexdigest()
     files = {f"selections/{name}.parquet": storage.table_bytes(table) for name, table in tables.items()}
-    files["shards/full/000000.tar"] = _shard(
-        [(name, source, images.png(made.image), HOSTILE if hostile else item.instruction, item.kind) for name, source, item, made in edits]
-    )
+    files |= {f"selections/{name}.json": _json({"scores": settings_hash([sha256])}) for name in tables}
+    shown = [
+        {
+            "sample_id": name,
+            "dataset": "world-edits",
+            "source": images.stored(source),
+            "instruction": HOSTILE if hostile else item.instruction,
+            "edited": images.stored(images.png(made.image)),
+            "language": "en",
+            "task": item.kind,
+            "licence": "",
+            "position": "noisy[0]",
+            "metadata": "{}",
+        }
+        for name, source, item, made in edits
+        if name != ranked[0]["sample_id"]  # as if one image could not be kept
+    ]
     lost = [
         {"row_id": "", "position": f"records.json[{i}]", "reason": "missing-image", "message": f"v2v_{i}.png is in no tar"}
         for i in range(7)
     ]
-    good = dict(zip(chosen, (0.51, 0.81, 0.52), strict=True))
+    results = {
+        name: {"rule": rule, "count": len(kept), "good_share": 0.81 if rule == "top" else 0.52} for name, (rule, kept) in chosen.items()
+    }
+    names = [{"name": name} for name in chosen if name != "later"]
     run.publish(
         "filter",
-        {"scores": contracts.table("scores", rows), "quarantine": contracts.table("quarantine", lost)},
+        {"scores": scores, "examples": contracts.table("examples", shown), "quarantine": contracts.table("quarantine", lost)},
         files=files,
-        settings={"filter": {"input": {"dataset": "world-edits", "count": 167}, "note": "Scores of a model trained on shapes."}},
+        settings={"filter": {"input": {"dataset": "world-edits"}, "note": "Scores of a model trained on shapes.", "selections": names}},
         counts={"in": 167, "out": 160, "quarantined": 7},
         quarantined={"missing-image": 7},
-        results={"selections": {name: len(kept) for name, (_, kept) in chosen.items()}, "good_share": good},
+        results={"selections": results, "good_share": 0.51},
     )
 
 
@@ -429,17 +456,281 @@ def _score(sample_id: str, task: str, rng: np.random.Generator, level: float = 5
     }
 
 
-def _shard(samples: list[tuple[str, bytes, bytes, str, str]]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, source, edited, instruction, task in samples:
-            facts = json.dumps({"sample_id": name, "instruction": instruction, "task": task}).encode()
-            for suffix, data in (("source.png", source), ("edited.png", edited), ("json", facts)):
-                member = tarfile.TarInfo(f"{name}.{suffix}")
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
-    return buffer.getvalue()
-
-
 def _json(value: dict) -> bytes:
     return json.dumps(value, sort_keys=True).encode()
+
+
+# ---- the page
+
+
+class Page(HTMLParser):
+    """Checks nesting while reading, and collects what the tests ask for."""
+
+    VOID = frozenset({"meta", "img", "br", "link", "input", "hr"})
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.text: list[str] = []
+        self.source = path.read_text(encoding="utf-8")
+        self.feed(self.source)
+        self.close()
+        assert not self.open, f"not closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag, f"</{tag}> closes something else"
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    def words(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(make_run(tmp_path_factory.mktemp("report") / "runs" / "small"))
+
+
+def test_a_complete_run_shows_every_section_and_its_numbers(whole: Path) -> None:
+    page = Page(whole)
+    assert [attributes["id"] for attributes in page.all("section")] == SECTION_IDS
+    words = page.words().replace("\u202f", " ")
+    for expected in (
+        "the reward model orders 86.6 % [85.1 %, 88.1 %] of the pairs of edits as the true levels do",
+        "from 51.0 % to 81.0 %",
+        "+2.02 [+1.72, +2.32]",
+        "no variation",  # a statistic without a value says why
+        "38.3 %",  # the paper's tie share
+        "closeness to the source",
+        "another rater",
+        "0.021",  # calibration error
+        "EditReward paper, Table 3",
+        "6.44",
+        "quarantined: missing-image",
+        "v2v_4.png is in no tar",
+        "the editor ran out of memory",
+        "pipeline run filter",
+        "2.13.0",
+        "name: small",
+    ):
+        assert expected in words, expected
+    assert "v2v_5.png" not in words  # examples are limited
+    assert "Not done yet" not in words
+    assert words.count("Scores of a model trained on shapes.") == 4  # above the scores and in each gallery
+    assert whole.stat().st_size < 5e6
+
+
+def test_everything_is_inside_the_file(whole: Path) -> None:
+    page = Page(whole)
+    for _, attributes in page.tags:
+        for name in ("src", "href", "srcset", "action", "data", "poster"):
+            target = attributes.get(name)
+            assert target is None or target.startswith(("data:image/", "#")), target
+    assert not page.all("script") and not page.all("link") and not page.all("iframe")
+    style = page.source[page.source.index("<style>") : page.source.index("</style>")]
+    assert "url(" not in style and "@import" not in style
+    assert {attributes["href"][1:] for attributes in page.all("a")} == set(SECTION_IDS)
+
+
+def test_pictures_and_charts_have_words(whole: Path) -> None:
+    page = Page(whole)
+    assert len(page.all("img")) > 100
+    assert all(attributes["alt"].strip() and int(attributes["width"]) > 0 for attributes in page.all("img"))
+    drawings = re.findall(r"<svg.*?</svg>", page.source, re.DOTALL)
+    assert len(drawings) > 12
+    assert all(re.search(r"<title>[^<]+</title><desc>[^<]+</desc>", drawing) and 'role="img"' in drawing for drawing in drawings)
+
+
+def test_what_people_wrote_is_text(tmp_path: Path) -> None:
+    page = Page(build(make_run(tmp_path / "run", hostile=True)))
+    assert not page.all("script") and "<script" not in page.source
+    assert page.words().count("<script>alert('x')</script> & make the") > 10
+    assert any(attributes["alt"].endswith(HOSTILE) for attributes in page.all("img"))
+
+
+@pytest.mark.parametrize("until", list(WRITERS)[:-1])
+def test_a_partial_run_names_the_commands_that_are_missing(until: str, tmp_path: Path) -> None:
+    page = Page(build(make_run(tmp_path / "runs" / "part", until=until)))
+    assert [attributes["id"] for attributes in page.all("section")] == SECTION_IDS
+    words = page.words()
+    steps = list(WRITERS)
+    for step in steps:
+        sentence = f"Not done yet: step {step}. Do it with pipeline"
+        assert (sentence in words) == (steps.index(step) > steps.index(until)), step
+    assert "pipeline run evaluate-editor --config runs/part/config.yaml --run runs/part" in words
+
+
+def test_an_empty_run_directory_has_a_page_and_no_directory_a_sentence(tmp_path: Path) -> None:
+    words = Page(build(RunDir(tmp_path))).words()
+    assert "Nothing is measured yet; done so far: no step." in words
+    assert words.count("Not done yet") == 8
+    with pytest.raises(ValueError, match="there is no run directory"):
+        build(RunDir(tmp_path / "absent"))
+
+
+def test_a_step_outside_the_configuration_is_not_asked_for(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", until="generate")
+    storage.publish_bytes(run.path / "config.yaml", b"name: small\ngenerate: {}\nfilter: {}\nfinetune: null\n")
+    words = Page(build(run)).words()
+    assert words.count("Not done yet: step") == 5
+    assert words.count("is not part of this run's configuration") == 2
+    assert words.count("not part of this run") == 2 + 2 + 2 * 4  # sentences, table rows, two drawings with labels and descriptions
+
+
+def test_building_again_gives_the_same_bytes_and_changes_nothing_else(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    before = run.artifact_hashes()
+    first = build(run).read_bytes()
+    assert build(run).read_bytes() == first
+    assert run.artifact_hashes() == before
+    assert not [path for path in run.path.rglob("*") if storage.TEMPORARY in path.name]
+
+
+def test_a_running_training_shows_its_curve_and_a_torn_line_does_not_count(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", until="train-reward")
+    folder = run.path / "train-reward"
+    (folder / "index.json").unlink()
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 455, "loss": 0.2')
+    words = Page(build(run)).words()
+    assert "Not done yet: step train-reward" in words
+    assert "Ranking, loss" in words
+
+
+def test_edits_without_images_are_counted_not_hidden(whole: Path) -> None:
+    assert "The images of 1 of these 12 edits are not in this run" in Page(whole).words()
+
+
+def test_a_selection_made_later_is_shown_while_it_is_of_the_present_scores(whole: Path, tmp_path: Path) -> None:
+    assert "selection “later”" in Page(whole).words()
+    run = make_run(tmp_path / "run", until="filter")
+    storage.publish_json(run.path / "filter" / "selections" / "later.json", {"scores": "of an earlier scoring"})
+    assert "selection “later”" not in Page(build(run)).words()
+
+
+# ---- pieces
+
+
+def test_large_images_become_previews_and_small_ones_stay_as_they_are() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (300, 900, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "WEBP")
+    preview = picture(buffer.getvalue(), alt="a")
+    assert preview.uri is not None
+    assert preview.uri.startswith("data:image/jpeg;base64,")
+    assert (preview.width, preview.height, preview.pixelated) == (256, 85, False)
+    small = images.png(pixels[:32, :32])
+    shown = picture(small, alt="a")
+    assert shown.uri is not None
+    assert shown.pixelated and base64.b64decode(shown.uri.split(",")[1]) == small
+    damaged = picture(small[:60], alt="a", lines=("source",))
+    assert damaged.uri is None
+    assert damaged.lines == ("source", "the image does not decode")
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
+def test_ticks_are_few_and_inside(low: float, span: float) -> None:
+    high = low + span
+    assume(high - low > 1e-9 * abs(low))
+    found = axes.ticks(low, high)
+    assert 2 <= len(found) <= 7
+    slack = 1e-6 * (high - low) + 1e-9
+    assert low - slack <= found[0]
+    assert found[-1] <= high + slack
+
+
+def test_ticks_are_round() -> None:
+    assert axes.ticks(0.03, 0.97) == [0.2, 0.4, 0.6, 0.8]
+    assert axes.ticks(-1.3, 7.2) == [0.0, 2.0, 4.0, 6.0]
+    assert axes.ticks(0, 450) == [0, 100, 200, 300, 400]
+
+
+def test_a_long_curve_is_drawn_as_means_and_keeps_its_level() -> None:
+    steps = list(range(12_800))
+    drawn = str(lines([Series("loss", steps, [2.0 + (-1) ** step for step in steps])], title="t", x_label="step", y_label="loss"))
+    points = re.search(r'<polyline points="([^"]+)"', drawn)
+    assert points is not None
+    heights = {float(pair.split(",")[1]) for pair in points[1].split()}
+    assert len(points[1].split()) == MOST_POINTS
+    assert len(heights) == 1  # the alternation averages out
+
+
+def test_histogram_heights_are_shares_of_each_sample() -> None:
+    drawn = str(histogram({"all": np.linspace(0, 1, 1000), "kept": np.full(100, 0.75)}, title="t", x_label="score"))
+    columns = [float(value) for value in re.findall(r'<rect [^>]*height="([\d.]+)"', drawn)]
+    line = re.search(r'<polyline points="([^"]+)"', drawn)
+    assert line is not None
+    heights = [float(pair.split(",")[1]) for pair in line[1].split()]
+    assert len(columns) == BINS
+    assert max(heights) - min(heights) == pytest.approx(sum(columns), rel=0.02)  # one bin holds all of "kept", all bins hold all of "all"
+    assert "1,000 values, median 0.500" in drawn
+
+
+def test_estimates_are_read_with_tolerance() -> None:
+    assert Estimate.read({"value": None, "note": "no variation"}) is None
+    assert Estimate.read("no variation") is None
+    assert Estimate.read(float("nan")) is None
+    assert Estimate.read(True) is None
+    assert Estimate.read(0.5) == Estimate(0.5)
+    assert Estimate.read({"value": 0.5, "low": 0.4, "high": 0.6, "n": 3, "unit": "x"}) == Estimate(0.5, 0.4, 0.6, 3)
+
+
+# ---- a real browser
+
+
+def in_browser(page: str, folder: Path, width: int) -> dict:
+    """What headless Chromium measures of the page, with everything unfolded, in a frame of this width.
+
+    A window of the browser cannot be as narrow as a phone, a frame can.
+    """
+    measure = """<script>addEventListener("load", () => {
+      const wide = [...document.querySelectorAll("body *")]
+        .filter(e => !e.closest(".scroll, pre, svg, .skip") && e.getBoundingClientRect().right > innerWidth + 0.5)
+        .map(e => e.outerHTML.slice(0, 80));
+      const broken = [...document.images].filter(e => !e.complete || e.naturalWidth === 0).length;
+      const facts = {inner: innerWidth, width: document.documentElement.scrollWidth, wide, broken, images: document.images.length};
+      parent.postMessage(JSON.stringify(facts), "*");
+    })</script></body>"""
+    open_page = re.sub(r"<meta http-equiv[^>]+>", "", page.replace("<details>", "<details open>")).replace("</body>", measure)
+    (folder / "inner.html").write_text(open_page, encoding="utf-8")
+    outer = f"""<!doctype html><title>-</title><body style="margin:0">
+      <script>addEventListener("message", e => document.documentElement.setAttribute("data-measured", e.data))</script>
+      <iframe src="inner.html" style="border:0;width:{width}px;height:900px"></iframe>"""
+    (folder / "outer.html").write_text(outer, encoding="utf-8")
+    command = [
+        str(CHROMIUM),
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+    ]
+    command += ["--disable-component-update", "--disable-sync", f"--user-data-dir={folder / 'profile'}", "--window-size=1400,1000"]
+    command += ["--virtual-time-budget=5000", "--dump-dom", (folder / "outer.html").as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    measured = re.search(r'data-measured="([^"]+)"', done.stdout)
+    assert measured is not None, done.stdout[-500:] + done.stderr[-500:]
+    return json.loads(html.unescape(measured[1]))
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine to look at the page with")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_in_a_browser_nothing_is_wider_than_the_window(whole: Path, tmp_path: Path, width: int) -> None:
+    measured = in_browser(whole.read_text(encoding="utf-8"), tmp_path, width)
+    assert measured["inner"] == width
+    assert measured["wide"] == []
+    assert measured["width"] <= width
+    assert measured["images"] > 100
+    assert measured["broken"] == 0

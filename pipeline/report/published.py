@@ -9,11 +9,23 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import yaml
 
 from stages import storage
 from stages.rundir import Index, RunDir
 
-STEPS = ("generate", "annotate", "preferences", "train-reward", "evaluate-reward", "filter", "finetune", "evaluate-editor")
+SECTIONS = {
+    "generate": "generate",
+    "annotate": "generate",
+    "preferences": "generate",
+    "train-reward": "generate",
+    "evaluate-reward": "generate",
+    "filter": "filter",
+    "finetune": "finetune",
+    "evaluate-editor": "evaluate_editor",
+}
+"""The steps in their order, and the section of the configuration that each cannot do without."""
+STEPS = tuple(SECTIONS)
 
 
 class Published:
@@ -24,6 +36,9 @@ class Published:
         self._run = run
         self.index = cache(self._index)
         self.manifest: dict[str, Any] = run.manifest()
+        frozen = self.path / "config.yaml"
+        self.configuration = frozen.read_text(encoding="utf-8") if frozen.exists() else ""
+        self._sections: dict[str, Any] = yaml.safe_load(self.configuration) or {}
 
     def _index(self, step: str) -> Index | None:
         return self._run.step(step).index()
@@ -31,6 +46,10 @@ class Published:
     def done(self, step: str) -> bool:
         """Whether the step has published its index."""
         return self.index(step) is not None
+
+    def planned(self, step: str) -> bool:
+        """Whether the run's configuration has what the step needs; so without a configuration."""
+        return not self._sections or self._sections.get(SECTIONS[step]) is not None
 
     def results(self, step: str) -> dict[str, Any]:
         """The numbers that a step put into its index."""

@@ -48,7 +48,7 @@ def synthetic_parts(published: Published) -> list[Synthetic]:
                 "It uses no ratings and plays the part of the vision-language model's web pretraining, which real weights bring along.",
             )
         )
-    if _dataset(published.settings("filter").get("filter", {}).get("input") or published.settings("filter").get("input")) == "world-edits":
+    if _dataset(published.settings("filter").get("filter", {}).get("input")) == "world-edits":
         parts.append(
             Synthetic(
                 "the noisy edits are drawn too, about half of them flawed by design",

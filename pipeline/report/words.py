@@ -17,12 +17,12 @@ def share(value: float) -> str:
 
 def score(value: float) -> str:
     """A score with two decimals and a real minus sign."""
-    return f"{value:.2f}".replace("-", "−")
+    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
 
 
 def difference(value: float) -> str:
     """A difference, always with its sign."""
-    return f"{value:+.2f}".replace("-", "−")
+    return f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")
 
 
 def duration(seconds: float) -> str:

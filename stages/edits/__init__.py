@@ -1,13 +1,13 @@
 """Edits that somebody delivers: source, instruction, edited image. One file per kind of data set.
 
-Each reader has ``plan`` (runs on the driver; memory grows with the number of rows, never with images) and ``fetch`` (runs in a worker: the rows
-of a slice in their order, as encoded bytes, or the reason why a row cannot be one). Here is what holds for all of them.
+Each reader has ``plan`` (runs on the driver; memory grows with the number of rows, never with images) and ``fetch`` (runs in a
+worker: the rows of a slice in their order, as encoded bytes, or the reason why a row cannot be one). Here is what holds for all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,13 +18,27 @@ from stages.edits.memory import samples
 from stages.edits.slices import Edit, Slice, numbers_of, pick, position
 from stages.units import Quarantined
 
-__all__ = ["READERS", "Edit", "Reader", "Slice", "fetch", "good", "load", "numbers_of", "pick", "plan", "position", "samples"]
+__all__ = [
+    "READERS",
+    "Edit",
+    "Reader",
+    "Slice",
+    "fetch",
+    "fetch_known",
+    "good",
+    "load",
+    "numbers_of",
+    "pick",
+    "plan",
+    "position",
+    "samples",
+]
 
 
 class Reader(Protocol):
     """What a reader's module offers; ``config`` is the data set's own configuration."""
 
-    def plan(self, config: EditsInput, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:
+    def plan(self, config: Any, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:
         """Slices of the data set. Raises ``ValueError`` with one sentence when there is nothing that can be read."""
         ...
 
@@ -50,6 +64,16 @@ def load(piece: Slice) -> Iterator[Edit | Quarantined]:
     """Rows of a slice in their order; both images of every edit have been decoded completely, once."""
     for entry in fetch(piece):
         yield entry if isinstance(entry, Quarantined) else _checked(entry)
+
+
+def fetch_known(piece: Slice, sample_ids: Sequence[str]) -> Iterator[Edit]:
+    """Rows of a slice that were scored under these ids. Raises ``ValueError`` naming a row whose content is no longer the same."""
+    for sample_id, entry in zip(sample_ids, fetch(piece), strict=True):
+        if isinstance(entry, Quarantined) or entry.sample_id != sample_id:
+            now = entry.message if isinstance(entry, Quarantined) else "an image or the instruction is another"
+            remedy = "restore the data set, or score it in a new run directory"
+            raise ValueError(f"{entry.position} changed since it was scored as sample {sample_id} ({now}); {remedy}")
+        yield entry
 
 
 def good(dataset: str, metadata: Sequence[str]) -> np.ndarray | None:

@@ -25,11 +25,11 @@ def listing(folder: str, *, what: str) -> dict[str, int | None]:
 
 
 def sizes(paths: list[str]) -> dict[str, int | None]:
-    """Sizes in bytes by path, None where there is no such file; every folder is listed once."""
+    """Sizes in bytes by path, None where they are not known; every folder is listed once, and web servers are not asked."""
     folders: dict[str, dict[str, int | None]] = {}
     for folder in {path.rpartition("/")[0] for path in paths}:
         try:
-            folders[folder] = listing(folder or ".", what="")
+            folders[folder] = {} if folder.startswith(("http://", "https://")) else listing(folder or "/", what="")
         except ValueError:
             folders[folder] = {}
     return {path: folders[path.rpartition("/")[0]].get(path.rpartition("/")[2]) for path in paths}

@@ -1,7 +1,7 @@
 """ShareGPT-4o-Image's edit split as downloaded: one JSON list and tars of images (arXiv 2506.18095; 46,539 edits).
 
-The tars' headers are scanned once, so that workers seek to their images. The list cannot be fully matched with the images (members are missing,
-some do not decode): such rows are set aside with their reason.
+The tars' headers are scanned once, so that workers seek to their images. The list cannot be fully matched with the images (members
+are missing, some do not decode): such rows are set aside with their reason.
 
 Fingerprints are made of the records and of the tars' names and member positions. A byte that changes inside a tar while all sizes stay is
 noticed when shards are written: a sample's id is made of its bytes.
@@ -25,13 +25,13 @@ from stages.units import Quarantined
 DATASET = "sharegpt4o"
 RECORDS = "text_and_image_to_image.json"
 TARS = "text_and_image_to_image_part_*.tar"
-LICENCE = "not verified: see the card of FreedomIntelligence/ShareGPT-4o-Image; the edits were made with GPT-4o, whose terms apply to some uses"
+LICENCE = "unverified, see the card of FreedomIntelligence/ShareGPT-4o-Image; made with GPT-4o, whose terms apply to some uses"
 
 Member = tuple[str, int, int]
 """Where an image is: name of the tar, offset of its first byte, size."""
 
 
-def plan(config: ShareGPT4oEdits, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:  # noqa: ARG001 - one signature for all readers
+def plan(config: ShareGPT4oEdits, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:
     """Slices of records with the places of their images. Raises ``ValueError`` when the folder does not hold the data set."""
     folder = config.path.rstrip("/")
     files = locations.listing(folder, what="filter.input")
@@ -120,7 +120,8 @@ def _members(folder: str, names: list[str]) -> dict[str, Member]:
             with filesystem.open(path, "rb", block_size=1 << 16) as file:
                 for member in tar.scan(file):
                     if member.name in members:
-                        raise ValueError(f"{folder}: {member.name} is in {members[member.name][0]} and in {name}; remove the superfluous tar")
+                        other = members[member.name][0]
+                        raise ValueError(f"{folder}: {member.name} is in {other} and in {name}; remove the superfluous tar")
                     members[member.name] = (name, member.offset, member.size)
         except tar.Damaged as error:
             raise ValueError(f"{folder}/{name} {error}; download it again") from None
@@ -128,4 +129,6 @@ def _members(folder: str, names: list[str]) -> dict[str, Member]:
 
 
 def _kind(value: Any) -> str:
-    return f"an empty {type(value).__name__}" if isinstance(value, (list, dict)) and not value else f"a {type(value).__name__}: {json.dumps(value)[:40]}"
+    if isinstance(value, (list, dict)) and not value:
+        return f"an empty {type(value).__name__}"
+    return f"a {type(value).__name__}: {json.dumps(value)[:40]}"

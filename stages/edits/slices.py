@@ -21,8 +21,8 @@ from stages.ids import content_id, settings_hash
 class Slice:
     """Some rows of a data set, without their images: small enough to be held for every row of it.
 
-    ``location`` says where the data set is and is no part of the fingerprint: a copy elsewhere is the same work. ``shared`` is what all rows
-    need, ``rows`` are pairs of row number and what the reader wants to know about that row. Only plain JSON values.
+    ``location`` says where the data set is and is no part of the fingerprint: a copy elsewhere is the same work. ``shared`` is what
+    all rows need, ``rows`` are pairs of row number and what the reader wants to know about that row. Only plain JSON values.
     """
 
     dataset: str
@@ -72,7 +72,7 @@ def numbers_of(positions: pa.ChunkedArray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Edit:
-    """One delivered edit: images as encoded bytes, and what is known about it. ``source_path`` and ``edited_path`` are names in the data set."""
+    """One delivered edit: images as encoded bytes, their names in the data set where they have one, and what else is known."""
 
     row_id: str
     position: str

@@ -1,10 +1,10 @@
 """Edits of your own: a JSON Lines file of triplets, with the images beside it.
 
-Columns: ``source``, ``instruction``, ``edited`` (image paths relative to the file's folder, absolute, or URLs) and optionally ``id``, ``task``,
-``language``, ``licence``. Other columns are kept as metadata. PNG, JPEG and WebP images of any size.
+Columns: ``source``, ``instruction``, ``edited`` (image paths relative to the file's folder, absolute, or URLs) and optionally ``id``,
+``task``, ``language``, ``licence``. Other columns are kept as metadata. PNG, JPEG and WebP images of any size.
 
-The plan knows rows and the sizes of the image files. An image that changes while its size stays is noticed when shards are written: a sample's
-id is made of its bytes.
+The plan knows rows and the sizes of the image files. An image that changes while its size stays is noticed when shards are
+written: a sample's id is made of its bytes.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from stages.edits.slices import Edit, Slice, cut, is_text, position
 from stages.units import Quarantined
 
 DATASET = "triplets"
+ROLES = ("source", "edited")
 REQUIRED = ("source", "instruction", "edited")
 OPTIONAL = ("id", "task", "language", "licence")
 
 
-def plan(config: TripletEdits, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:  # noqa: ARG001 - one signature for all readers
+def plan(config: TripletEdits, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:
     """Slices of parsed rows. Raises ``ValueError`` when the file cannot be read or is empty."""
     folder, _, name = config.path.rpartition("/")
     entries = _entries(config.path)
     if not entries:
-        raise ValueError(f"filter.input: {config.path} has no rows; it should have one JSON object per line with source, instruction, edited")
-    paths = [locations.join(folder or ".", entry["row"][role]) for entry in entries if "row" in entry for role in ("source", "edited")]
-    known = locations.sizes(paths)
-    for entry in entries:
-        if "row" in entry:
-            entry["sizes"] = [known[locations.join(folder or ".", entry["row"][role])] for role in ("source", "edited")]
+        raise ValueError(f"filter.input: {config.path} has no rows; it needs one JSON object per line with source, instruction, edited")
+    paths = [[locations.join(folder or ".", entry["row"][role]) for role in ROLES] if "row" in entry else [] for entry in entries]
+    known = locations.sizes([path for pair in paths for path in pair])
+    for entry, pair in zip(entries, paths, strict=True):
+        entry["sizes"] = [known[path] for path in pair]
     return cut(DATASET, folder or ".", {"file": name}, entries, unit_rows)
 
 
@@ -48,25 +48,30 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
             yield Quarantined(entry["id"], where, entry["reason"], entry["message"])
             continue
         row = entry["row"]
-        read = {role: _read(piece.location, row[role]) for role in ("source", "edited")}
-        faults = [f"the {role} image {fault}" for role, fault in read.items() if isinstance(fault, str)]
-        if faults:
+        source, edited = (_read(piece.location, row[role]) for role in ROLES)
+        if isinstance(source, str) or isinstance(edited, str):
+            faults = [f"the {role} image {fault}" for role, fault in zip(ROLES, (source, edited), strict=True) if isinstance(fault, str)]
             yield Quarantined(entry["id"], where, "missing-image", "; ".join(faults))
             continue
         yield Edit(
             row_id=entry["id"],
             position=where,
             dataset=DATASET,
-            source=read["source"],
+            source=source,
             source_path=row["source"],
             instruction=row["instruction"],
-            edited=read["edited"],
+            edited=edited,
             edited_path=row["edited"],
             language=row.get("language") or language.by_characters(row["instruction"]),
             task=row.get("task") or "",
             licence=row.get("licence") or "",
-            metadata=json.dumps({key: value for key, value in row.items() if key not in REQUIRED + OPTIONAL}, sort_keys=True, ensure_ascii=False),
+            metadata=_others(row),
         )
+
+
+def _others(row: dict[str, Any]) -> str:
+    others = {key: value for key, value in row.items() if key not in REQUIRED + OPTIONAL}
+    return json.dumps(others, sort_keys=True, ensure_ascii=False)
 
 
 def _read(folder: str, name: str) -> bytes | str:

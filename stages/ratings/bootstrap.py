@@ -6,6 +6,7 @@ and costs no second look at the ratings. Out: the statistic with its 95 % percen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,6 +16,8 @@ import numpy as np
 RESAMPLES = 1000
 DIGITS = 6
 """Figures are rounded, so that the summation order of a linear algebra library does not show in published bytes."""
+
+_DRAWS = 1 << 20  # groups drawn in one go; part of what a seed means
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 """From summed tables [b, ...] to values [b, ...]; NaN where the statistic is not defined."""
@@ -41,11 +44,14 @@ class Estimate:
 def resampled_sums(tables: np.ndarray, *, seed: int, resamples: int = RESAMPLES) -> np.ndarray:
     """Sums of ``tables`` [groups, ...] over ``resamples`` draws of as many groups with replacement: [resamples, ...]."""
     groups = len(tables)
-    flat = tables.reshape(groups, -1).astype(np.float64)
+    flat = tables.reshape(groups, math.prod(tables.shape[1:])).astype(np.float64)
     sums = np.zeros((resamples, flat.shape[1]))
     rng = np.random.default_rng(seed)
-    for row in sums if groups else ():
-        row[:] = np.bincount(rng.integers(0, groups, size=groups), minlength=groups) @ flat
+    block = max(1, _DRAWS // max(1, groups))
+    for first in range(0, resamples if groups else 0, block):
+        rows = sums[first : first + block]
+        drawn = rng.integers(0, groups, size=(len(rows), groups)) + groups * np.arange(len(rows))[:, None]
+        rows[:] = np.bincount(drawn.ravel(), minlength=rows.shape[0] * groups).reshape(-1, groups) @ flat
     return sums.reshape(resamples, *tables.shape[1:])
 
 

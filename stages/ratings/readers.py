@@ -14,7 +14,7 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,6 +35,8 @@ def read(path: str | Path, format: Format = "auto") -> Delivery:
 
     Raises ``ValueError`` naming the file, the place and what to do.
     """
+    if format not in get_args(Format):
+        raise ValueError(f"there is no format {format!r} of ratings; use one of {', '.join(get_args(Format))}")
     data = _content(path)
     name = PurePath(str(path)).name
     if format == "imagenhub":

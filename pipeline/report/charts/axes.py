@@ -74,15 +74,16 @@ def percent(value: float) -> str:
     return f"{100 * value:.0f}\u202f%"
 
 
-def legend(names: Sequence[str], *, y: float, lines: bool = False) -> list[Markup]:
-    """Names of the series with their marks, left to right."""
+def legend(names: Sequence[str], *, lines: bool = False) -> tuple[list[Markup], float]:
+    """Names of the series with their marks, in as many rows as they need, and where a plot below them can begin."""
     parts: list[Markup] = []
-    x = 2.0
+    x, y = 2.0, 16.0
     for series, name in enumerate(names):
-        if lines:
-            parts.append(svg.line(x, y - 4, x + 22, y - 4, f"line s{series}"))
-        else:
-            parts.append(svg.marker(series, x + 8, y - 4, 4.5))
-        parts.append(svg.text(name, x + (28 if lines else 20), y))
-        x += (44 if lines else 36) + 7.2 * len(name)
-    return parts
+        mark = 28 if lines else 20
+        width = mark + 7.2 * len(name)
+        if x > 2 and x + width > svg.WIDTH:
+            x, y = 2.0, y + 20
+        parts.append(svg.line(x, y - 4, x + 22, y - 4, f"line s{series}") if lines else svg.marker(series, x + 8, y - 4, 4.5))
+        parts.append(svg.text(name, x + mark, y))
+        x += width + 18
+    return parts, y + 46 if parts else 34.0

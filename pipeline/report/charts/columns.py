@@ -19,10 +19,11 @@ def columns(
     form: axes.Format = axes.percent,
 ) -> Markup:
     """``series`` maps a name to one value per category; the values are written above the columns where they fit."""
-    height, top = 250, 62
+    parts, top = axes.legend(list(series))
+    height = top + 188
     highest = max((value for values in series.values() for value in values), default=0) or 1
     plot = axes.Axes(x=(0, len(categories)), y=(0, highest * 1.12), box=(54, top, svg.WIDTH - 12, height - 42))
-    parts = axes.legend(list(series), y=16) + plot.horizontal_grid(axes.ticks(*plot.y, about=4), form) + plot.labels(x_label, y_label)
+    parts += plot.horizontal_grid(axes.ticks(*plot.y, about=4), form) + plot.labels(x_label, y_label)
     slot = plot.at_x(1) - plot.at_x(0)
     width = slot * 0.76 / max(len(series), 1)
     for position, category in enumerate(categories):

@@ -14,11 +14,12 @@ TITLE = "Flow of the run"
 
 @dataclass(frozen=True)
 class Node:
-    """A thing that the run made: its name, how many (empty while it is not made), and a remark."""
+    """A thing that the run made: its name, how many (empty while it is not made; then ``absent`` says why), and a remark."""
 
     name: str
     amount: str
     note: str = ""
+    absent: str = "not done"
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def _box(node: Node, x: float, y: float, width: float, height: float) -> list[Ma
     class_ = "box" if node.amount else "box undone"
     top = y + (height - 62) / 2
     parts = [svg.rectangle(x, y, width, height, class_, radius=8), svg.text(node.name, x + 14, top + 14, class_="axis")]
-    parts.append(svg.text(node.amount or "not done", x + 14, top + 38, class_="big" if node.amount else "tick"))
+    parts.append(svg.text(node.amount or node.absent, x + 14, top + 38, class_="big" if node.amount else "tick"))
     return [*parts, svg.text(node.note, x + 14, top + 57, class_="small")]
 
 
@@ -91,6 +92,6 @@ def _arrow(points: list[tuple[float, float]]) -> Markup:
 
 def _described(flow: Flow) -> str:
     def words(node: Node) -> str:
-        return f"{node.name}: {node.amount or 'not done'}{f' ({node.note})' if node.note else ''}"
+        return f"{node.name}: {node.amount or node.absent}{f' ({node.note})' if node.note else ''}"
 
     return f"{' → '.join(map(words, flow.upper))}. With it, {' → '.join(map(words, flow.lower))}."

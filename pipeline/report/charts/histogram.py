@@ -18,11 +18,12 @@ def histogram(samples: Mapping[str, np.ndarray], *, title: str, x_label: str) ->
     low, high = axes.padded([float(end) for values in samples.values() for end in (values.min(), values.max())], 0.02)
     edges = np.linspace(low, high, BINS + 1)
     shares = {name: np.histogram(values, edges)[0] / len(values) for name, values in samples.items()}
-    height, top = 250, 62
+    parts, top = axes.legend(list(samples))
+    height = top + 188
     plot = axes.Axes(
         x=(low, high), y=(0, max(float(share.max()) for share in shares.values()) * 1.08), box=(54, top, svg.WIDTH - 12, height - 42)
     )
-    parts = axes.legend(list(samples), y=16) + plot.horizontal_grid(axes.ticks(*plot.y, about=4), axes.percent)
+    parts += plot.horizontal_grid(axes.ticks(*plot.y, about=4), axes.percent)
     parts += plot.x_ticks(axes.ticks(low, high), axes.plain) + plot.labels(x_label, "share of the sample")
     for index, (name, share) in enumerate(shares.items()):
         if index == 0:

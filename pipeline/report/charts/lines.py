@@ -34,14 +34,13 @@ def lines(
     """Lines with markers where points are few; ``reference`` is a named horizontal level such as chance."""
     drawn = [_thinned(entry) for entry in series]
     levels = [value for entry in drawn for value in entry.y] + ([reference[1]] if reference else [])
-    top = 62 if len(drawn) > 1 else 34
+    parts, top = axes.legend([entry.name for entry in drawn] if len(drawn) > 1 else [], lines=True)
     height = top + 188
     plot = axes.Axes(
         x=(min(e.x[0] for e in drawn), max(max(e.x[-1] for e in drawn), 1)),
         y=axes.padded(levels),
         box=(54, top, svg.WIDTH - 12, height - 42),
     )
-    parts = axes.legend([entry.name for entry in drawn], y=16, lines=True) if len(drawn) > 1 else []
     parts += plot.horizontal_grid(axes.ticks(*plot.y), form) + plot.x_ticks(axes.ticks(*plot.x), axes.plain) + plot.labels(x_label, y_label)
     if reference:
         at = plot.at_y(reference[1])

@@ -18,13 +18,14 @@ def scatter(groups: Mapping[str, np.ndarray], *, title: str, x_label: str, y_lab
     total = sum(len(points) for points in groups.values())
     every = -(-total // MOST_POINTS)
     everything = np.concatenate(list(groups.values()))
-    height, top = 290, 62
+    parts, top = axes.legend(list(groups))
+    height = top + 228
     plot = axes.Axes(
         x=axes.padded(everything[:, 0].tolist(), 0.04),
         y=axes.padded(everything[:, 1].tolist(), 0.04),
         box=(54, top, svg.WIDTH - 12, height - 42),
     )
-    parts = axes.legend(list(groups), y=16) + plot.horizontal_grid(axes.ticks(*plot.y), axes.plain)
+    parts += plot.horizontal_grid(axes.ticks(*plot.y), axes.plain)
     parts += plot.x_ticks(axes.ticks(*plot.x), axes.plain) + plot.labels(x_label, y_label)
     for index, points in enumerate(groups.values()):
         parts += [svg.marker(index, plot.at_x(x), plot.at_y(y), 2.4) for x, y in points[::every].tolist()]

@@ -38,7 +38,7 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
     arms = {name: evaluation["arms"][name] for name in names}
     differences = {name: evaluation["differences"][name] for name in names if name in evaluation.get("differences", {})}
     reference = evaluation.get("reference_arm", "")
-    rows = [(name, *_cells(arm), _difference(name, differences, reference)) for name, arm in arms.items()]
+    rows = [(words.name(name), *_cells(arm), _difference(name, differences, reference)) for name, arm in arms.items()]
     paper = [(name, *(words.score(value) for value in scores["EN full"]), "", "–", "–", "") for name, scores in TABLE_3.items()]
     columns = ("Trained on", "SC", "PQ", "Overall", "95 % interval", "Items", "Failed", f"Paired difference to “{reference}”")
     table = Table(
@@ -89,8 +89,8 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
 
 
 def _cells(arm: dict) -> list[str]:
-    bounds = (arm.get("low"), arm.get("high"))
-    interval = f"[{words.score(bounds[0])}, {words.score(bounds[1])}]" if None not in bounds else "–"
+    low, high = arm.get("low"), arm.get("high")
+    interval = "–" if low is None or high is None else f"[{words.score(low)}, {words.score(high)}]"
     scores = [_score(arm.get(name)) for name in ("semantic_consistency", "perceptual_quality", "overall")]
     return [*scores, interval, *(str(arm[name]) if name in arm else "–" for name in ("n", "failed"))]
 
@@ -109,7 +109,9 @@ def _difference(name: str, differences: dict, reference: str) -> str:
 
 def _overall(arms: dict) -> list[tuple[str, Estimate]]:
     return [
-        (name, Estimate(arm["overall"], arm.get("low"), arm.get("high"))) for name, arm in arms.items() if arm.get("overall") is not None
+        (words.name(name), Estimate(arm["overall"], arm.get("low"), arm.get("high")))
+        for name, arm in arms.items()
+        if arm.get("overall") is not None
     ]
 
 
@@ -127,7 +129,7 @@ def _samples(published: Published) -> list[Block]:
     strips = [_strip(rows, judged) for rows in items.values()]
     shown, rest = strips[:SHOWN_OPEN], strips[SHOWN_OPEN:]
     blocks: list[Block] = [Heading("Edits of the same benchmark items"), *shown]
-    return [*blocks, Fold(f"{len(rest)} more items", rest)] if rest else blocks
+    return [*blocks, Fold(f"{len(rest)} more", rest)] if rest else blocks
 
 
 def _strip(rows: Sequence[dict], judged: dict) -> Strip:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,11 @@ from pipeline.report.estimates import Estimate
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
 from pipeline.report.steps import missing
+from stages import storage
+from stages.ids import settings_hash
 
 STEP = "filter"
-EVERYTHING = "full"
+EVERYTHING = "everything scored"
 GALLERY = 12
 SHOWN_OPEN = 6
 DRAWN_SELECTIONS = 2
@@ -46,14 +47,20 @@ def section(published: Published) -> Section:
 
 def note(published: Published) -> str:
     """The configuration's remark on these scores."""
-    settings = published.settings(STEP)
-    return published.results(STEP).get("note") or settings.get("note") or settings.get("filter", {}).get("note") or ""
+    return published.settings(STEP).get("filter", {}).get("note", "")
 
 
 def good_shares(published: Published) -> dict[str, float]:
-    """Share of edits good in both dimensions by selection, where the true levels are known; ``full`` is everything scored."""
+    """Share of edits good in both dimensions, of everything scored and by selection; empty where the true levels are not known."""
     results = published.results(STEP)
-    return {name: estimate.value for name, value in results.get("good_share", {}).items() if (estimate := Estimate.read(value))}
+    parts = {name: entry.get("good_share") for name, entry in results.get("selections", {}).items() if entry.get("rule") != "all"}
+    named = {EVERYTHING: results.get("good_share")} | {name: parts[name] for name in selection_names(published) if name in parts}
+    return {name: estimate.value for name, value in named.items() if (estimate := Estimate.read(value))}
+
+
+def selection_names(published: Published) -> list[str]:
+    """The configured selections in the configuration's order."""
+    return [entry["name"] for entry in published.settings(STEP).get("filter", {}).get("selections", [])]
 
 
 def _note(published: Published) -> list[Callout]:
@@ -62,10 +69,16 @@ def _note(published: Published) -> list[Callout]:
 
 
 def _selections(published: Published) -> dict[str, pa.Table]:
-    """The selection tables by name."""
+    """The configured selections, then those made later from the same scores."""
+    folder = published.path / STEP / "selections"
     index = published.index(STEP)
-    names = [name for name in (index.files if index else {}) if name.startswith("selections/") and name.endswith(".parquet")]
-    return {Path(name).stem: pq.read_table(published.path / STEP / name, partitioning=None) for name in sorted(names)}
+    if index is None:
+        return {}
+    scores = settings_hash([part.sha256 for part in index.artifacts.get("scores", [])])
+    described = {path.stem: storage.read_json(path)["scores"] for path in sorted(folder.glob("*.json"))}
+    names = selection_names(published)
+    names += [name for name, of in described.items() if of == scores and name not in names]
+    return {name: pq.read_table(folder / f"{name}.parquet", partitioning=None) for name in names}
 
 
 def _funnel(
@@ -150,7 +163,7 @@ def _galleries(published: Published, scores: pa.Table) -> list[Block]:
         absent = len(chosen) - len(strips)
         if absent:
             blocks.append(
-                Paragraph(f"The images of {absent} of these {len(chosen)} edits are not in this run: its shards hold selected edits only.")
+                Paragraph(f"The images of {absent} of these {len(chosen)} edits are not in this run: the filter step kept no copy.")
             )
     return blocks
 

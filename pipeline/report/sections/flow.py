@@ -6,6 +6,7 @@ from pipeline.report import words
 from pipeline.report.blocks import Figure, Section
 from pipeline.report.charts import flow
 from pipeline.report.published import Published
+from pipeline.report.sections.filtering import selection_names
 from pipeline.report.sections.headline import pair_accuracy
 
 
@@ -19,35 +20,48 @@ def section(published: Published) -> Section:
 
 
 def _upper(published: Published) -> list[flow.Node]:
-    generate, annotate = published.index("generate"), published.index("annotate")
     rated = published.results("generate").get("annotated_per_source")
-    accuracy = pair_accuracy(published)
-    trained = published.done("train-reward")
     return [
-        flow.Node("Sources", _rows(published, "generate", "sources"), _quarantined(generate)),
-        flow.Node("Candidates", _rows(published, "generate", "candidates"), f"{rated} per source to rate" if rated else ""),
-        flow.Node("Ratings", _rows(published, "annotate", "ratings"), _quarantined(annotate)),
-        flow.Node("Preference pairs", _rows(published, "preferences", "pairs"), _quarantined(published.index("preferences"))),
-        flow.Node("Reward model", "trained" if trained else "", f"accuracy {words.share(accuracy.value)}" if accuracy else ""),
+        _node(published, "generate", "Sources", _rows(published, "generate", "sources"), _quarantined(published, "generate")),
+        _node(
+            published, "generate", "Candidates", _rows(published, "generate", "candidates"), f"{rated} per source to rate" if rated else ""
+        ),
+        _node(published, "annotate", "Ratings", _rows(published, "annotate", "ratings"), _quarantined(published, "annotate")),
+        _node(
+            published, "preferences", "Preference pairs", _rows(published, "preferences", "pairs"), _quarantined(published, "preferences")
+        ),
+        _reward_model(published),
     ]
+
+
+def _reward_model(published: Published) -> flow.Node:
+    accuracy = pair_accuracy(published)
+    trained, used = published.done("train-reward"), published.results("filter").get("scorer_revision")
+    if used and not trained:
+        return flow.Node("Reward model", "given", f"revision {used[:8]}")
+    note = f"accuracy {words.share(accuracy.value)}" if accuracy else ""
+    return _node(published, "train-reward", "Reward model", "trained" if trained else "", note)
 
 
 def _lower(published: Published) -> list[flow.Node]:
     index = published.index("filter")
-    selections = published.results("filter").get("selections", {})
-    selections = selections if isinstance(selections, dict) else {}
+    selections = selection_names(published)
     arms = published.results("finetune").get("arms", [])
-    evaluation = published.json("evaluate-editor", "evaluation.json")
     judged = published.rows("evaluate-editor", "verdicts")
+    systems = len(published.json("evaluate-editor", "evaluation.json").get("arms", {}))
+    listed = ", ".join(selections[:3]) + ("…" if len(selections) > 3 else "")
+    delivered = words.count(index.counts["in"]) if index and "in" in index.counts else ""
     return [
-        flow.Node("Raw edits", words.count(index.counts["in"]) if index and "in" in index.counts else "", _quarantined(index)),
-        flow.Node("Scored edits", _rows(published, "filter", "scores")),
-        flow.Node(
-            "Selections", str(len(selections)) if selections else "", ", ".join(list(selections)[:3]) + ("…" if len(selections) > 3 else "")
-        ),
-        flow.Node("Editors", str(len(arms)) if arms else "", f"base and {len(arms) - 1} arms" if len(arms) > 1 else ""),
-        flow.Node("Verdicts", words.count(judged) if judged else "", f"{len(evaluation.get('arms', {}))} systems" if judged else ""),
+        _node(published, "filter", "Raw edits", delivered, _quarantined(published, "filter")),
+        _node(published, "filter", "Scored edits", _rows(published, "filter", "scores")),
+        _node(published, "filter", "Selections", str(len(selections)) if selections else "", listed),
+        _node(published, "finetune", "Editors", str(len(arms)) if arms else "", f"base and {len(arms) - 1} arms" if len(arms) > 1 else ""),
+        _node(published, "evaluate-editor", "Verdicts", words.count(judged) if judged else "", f"{systems} systems" if systems else ""),
     ]
+
+
+def _node(published: Published, step: str, name: str, amount: str, note: str = "") -> flow.Node:
+    return flow.Node(name, amount, note, "not done" if published.planned(step) else "not part of this run")
 
 
 def _rows(published: Published, step: str, artifact: str) -> str:
@@ -55,6 +69,7 @@ def _rows(published: Published, step: str, artifact: str) -> str:
     return "" if rows is None else words.count(rows)
 
 
-def _quarantined(index) -> str:
+def _quarantined(published: Published, step: str) -> str:
+    index = published.index(step)
     count = sum(index.quarantined.values()) if index else 0
     return f"{words.count(count)} quarantined" if count else ""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.report import words
 from pipeline.report.blocks import Block, Callout, Fact, Facts, Heading, Paragraph, Section, Table
 from pipeline.report.estimates import Estimate
 from pipeline.report.published import STEPS, Published
-from pipeline.report.sections.filtering import good_shares
-from pipeline.report.sections.reward import reference
+from pipeline.report.sections.filtering import EVERYTHING, good_shares
+from pipeline.report.sections.reward import REFERENCES, reference_figures
 from pipeline.report.synthetic import synthetic_parts
 
 MAIN_ARM = "selected"
@@ -19,11 +20,12 @@ MAIN_ARM = "selected"
 def sentence(published: Published) -> str:
     """The result in one or a few sentences with numbers; says what is missing while nothing is measured."""
     parts = []
-    accuracy = pair_accuracy(published)
-    if accuracy:
-        parts.append(f"On held-out groups the reward model prefers the better of two edits in {accuracy.words(words.share)} of the pairs.")
+    accuracy, found = pair_accuracy(published), reference_figures(published)
+    if accuracy and found:
+        of = REFERENCES[found[0]]
+        parts.append(f"On held-out groups the reward model orders {accuracy.words(words.share)} of the pairs of edits as {of} do.")
     shares = good_shares(published)
-    everything, kept = shares.get("full"), shares.get(MAIN_ARM)
+    everything, kept = shares.get(EVERYTHING), shares.get(MAIN_ARM)
     if everything is not None and kept is not None:
         parts.append(f"Filtering with it raises the share of good edits from {words.share(everything)} to {words.share(kept)}.")
     effect = main_difference(published)
@@ -53,7 +55,7 @@ def section(published: Published) -> Section:
         text = f"{words.listing([part.what for part in synthetic]).capitalize()}. The end of the page says what that means for the numbers."
         blocks.append(Callout("Parts of this run are synthetic", text))
     blocks += [Heading("Steps"), _steps(published)]
-    if any(published.index(step) and published.index(step).counts for step in STEPS):
+    if any(published.done(step) for step in STEPS):
         blocks.append(
             Paragraph("Rows in = rows out + quarantined (+ duplicates, of ratings that came twice). Quarantine below gives the reasons.")
         )
@@ -62,7 +64,7 @@ def section(published: Published) -> Section:
 
 def pair_accuracy(published: Published) -> Estimate | None:
     """Held-out accuracy of the reward model on strict pairs of the overall score."""
-    found = reference(published)
+    found = reference_figures(published)
     return Estimate.read(found[1].get("pair_accuracy", {}).get("overall")) if found else None
 
 
@@ -72,11 +74,11 @@ def main_difference(published: Published) -> tuple[str, str, float, float, Estim
     differences = evaluation.get("differences", {})
     arm = MAIN_ARM if MAIN_ARM in differences else next((name for name in differences if name != "base"), None)
     difference = Estimate.read(differences.get(arm)) if arm else None
-    reference = evaluation.get("reference_arm")
-    scores = [evaluation.get("arms", {}).get(name, {}).get("overall") for name in (arm, reference)]
-    if arm is None or difference is None or None in scores:
+    reference = evaluation.get("reference_arm", "")
+    score, reference_score = (Estimate.read(evaluation.get("arms", {}).get(name, {}).get("overall")) for name in (arm, reference))
+    if arm is None or difference is None or score is None or reference_score is None:
         return None
-    return arm, reference, scores[0], scores[1], difference
+    return arm, reference, score.value, reference_score.value, difference
 
 
 def _facts(published: Published) -> list[Fact]:
@@ -85,8 +87,8 @@ def _facts(published: Published) -> list[Fact]:
     if accuracy:
         facts.append(Fact("Held-out pair accuracy", words.share(accuracy.value), _interval(accuracy, words.share)))
     shares = good_shares(published)
-    if "full" in shares and MAIN_ARM in shares:
-        value = f"{100 * shares['full']:.0f} → {100 * shares[MAIN_ARM]:.0f} %"
+    if EVERYTHING in shares and MAIN_ARM in shares:
+        value = f"{100 * shares[EVERYTHING]:.0f} → {100 * shares[MAIN_ARM]:.0f} %"
         facts.append(Fact("Good edits, before and after filtering", value, "good in both dimensions by the true levels"))
     effect = main_difference(published)
     if effect:
@@ -105,7 +107,7 @@ def _facts(published: Published) -> list[Fact]:
     return facts
 
 
-def _interval(estimate: Estimate, form) -> str:
+def _interval(estimate: Estimate, form: Callable[[float], str]) -> str:
     return "" if estimate.low is None or estimate.high is None else f"95 % interval {form(estimate.low)} to {form(estimate.high)}"
 
 
@@ -116,7 +118,7 @@ def _steps(published: Published) -> Table:
         index = published.index(step)
         seconds = facts.get(step, {}).get("seconds")
         if index is None:
-            rows.append((step, "not done", "", "", "", "", ""))
+            rows.append((step, "not done" if published.planned(step) else "not part of this run", "", "", "", "", ""))
             continue
         units = {Path(part.path).parent.name for parts in index.artifacts.values() for part in parts if part.path.startswith("units/")}
         counts = [words.count(index.counts[name]) if name in index.counts else "–" for name in ("in", "out", "quarantined")]

@@ -22,9 +22,8 @@ def section(published: Published) -> Section:
     seeds = sorted({(step, path, value) for step in STEPS for path, value in _seeds(published.settings(step))})
     if seeds:
         blocks.append(Fold("Seeds", [Table(("Step", "Setting", "Seed"), seeds, text_columns=2)]))
-    frozen = published.path / "config.yaml"
-    if frozen.exists():
-        blocks.append(Fold("Configuration", [Code(frozen.read_text(encoding="utf-8"))]))
+    if published.configuration:
+        blocks.append(Fold("Configuration", [Code(published.configuration)]))
     blocks.append(_fingerprints(published))
     return Section("provenance", "Provenance", "What is needed to judge these numbers and to make them again.", blocks)
 

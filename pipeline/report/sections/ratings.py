@@ -19,6 +19,7 @@ from stages import contracts
 from stages.ratings.agreement import OVERALL
 from stages.ratings.statistics import severity
 
+FEW_RATERS = 10
 STATISTICS = {
     "alpha_ordinal": "Krippendorff's α, ordinal",
     "alpha_interval": "Krippendorff's α, interval",
@@ -38,7 +39,9 @@ def section(published: Published) -> Section:
     blocks += _agreement(annotated.get("agreement", {})) + _by_task(annotated.get("agreement_by_task", {}))
     ratings = published.table("annotate", "ratings", contracts.RATINGS.names)
     if ratings is not None:
-        blocks.append(Columns([_distribution(ratings), _severity(ratings)]))
+        given, strictness = _distribution(ratings), _severity(ratings)
+        few = len(strictness.rows) <= FEW_RATERS
+        blocks += [Columns([given, strictness])] if few else [given, Fold(f"Severity of the {len(strictness.rows)} raters", [strictness])]
     blocks += missing(published, "preferences")
     statistics = published.json("preferences", "statistics.json")
     league = [*_league(statistics), *_ties(statistics)]

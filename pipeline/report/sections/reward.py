@@ -15,6 +15,8 @@ from pipeline.report.published import Published
 from pipeline.report.steps import missing
 
 CHANCE = ("chance", 0.5)
+VALIDATION = "validation/accuracy"
+"""Keys of held-out accuracies in the metrics; a dimension follows after a slash."""
 MODEL = "reward model"
 REFERENCES = {"truth": "the true levels", "ratings": "the raters' labels"}
 """What labels come from, and how the page calls that; the first that a run has leads."""
@@ -28,7 +30,7 @@ def section(published: Published) -> Section:
         blocks.append(Columns(curves))
     blocks += missing(published, "evaluate-reward")
     evaluation = published.json("evaluate-reward", "evaluation.json")
-    found = reference(published)
+    found = reference_figures(published)
     if found:
         blocks += _accuracy(evaluation, published)
         figures = [*_calibration(found[1]), *_heads(found[1])]
@@ -44,7 +46,7 @@ def section(published: Published) -> Section:
     return Section("reward", "Reward model", lead, blocks)
 
 
-def reference(published: Published) -> tuple[str, dict[str, Any]] | None:
+def reference_figures(published: Published) -> tuple[str, dict[str, Any]] | None:
     """(what the model is compared with, all figures): the truth where the world knows it, else the raters' labels."""
     against = published.json("evaluate-reward", "evaluation.json").get("against", {})
     for name in REFERENCES:
@@ -61,8 +63,10 @@ def _curves(reports: list[dict[str, Any]]) -> list[Figure]:
         if loss:
             figures.append(Figure(title, lines([loss], title=title, x_label="step", y_label="loss"), _stretches(len(loss.x))))
     accuracies = [report for report in reports if report.get("phase", "training") == "training"]
-    names = sorted({key for report in accuracies for key in report if key.startswith("validation") and "accuracy" in key})
-    series = [entry for name in names if (entry := _series(words.name(name), accuracies, name))]
+    keys = {key for report in accuracies for key in report if key.startswith(VALIDATION)}
+    labels = {key.removeprefix(VALIDATION).strip("/") or "overall": key for key in sorted(keys)}
+    found = [_series(words.name(label), accuracies, labels[label]) for label in words.ordered(labels, first=("overall",), last=())]
+    series = [entry for entry in found if entry]
     if series:
         drawn = lines(
             series, title="Held-out accuracy while training", x_label="step", y_label="pair accuracy", form=axes.percent, reference=CHANCE
@@ -102,7 +106,8 @@ def _accuracy(evaluation: dict[str, Any], published: Published) -> list[Block]:
             drawn = intervals(compared, title=title, x_label="accuracy on held-out pairs, overall", reference=CHANCE, emphasised=(MODEL,))
             figures = [Figure(title, drawn, "Whiskers are 95 % intervals."), *_confidence(against)]
     table = Table(("", "Against", "Accuracy", "95 % interval", "Pairs"), rows, text_columns=2, emphasised=f"{MODEL}, overall")
-    return ([Columns(figures)] if figures else []) + ([table] if rows else [])
+    blocks: list[Block] = [Columns(figures)] if figures else []
+    return [*blocks, table] if rows else blocks
 
 
 def _rater_against_rater(published: Published) -> list[tuple[str, Estimate]]:

@@ -26,7 +26,7 @@ def section(published: Published) -> Section:
         sheets = _sheets(published, chosen)
         blocks += sheets[:SHOWN_OPEN]
         if sheets[SHOWN_OPEN:]:
-            blocks.append(Fold(f"{len(sheets) - SHOWN_OPEN} more sheets", sheets[SHOWN_OPEN:]))
+            blocks.append(Fold(f"{len(sheets) - SHOWN_OPEN} more", sheets[SHOWN_OPEN:]))
     lead = (
         "One group per task, the first by id: source and instruction, then every candidate with its editor. "
         "Rated candidates come first, best first, with their mean score per dimension (IF instruction following, VQ visual quality); "

@@ -1,0 +1,356 @@
+"""Readers of delivered edits: the real ShareGPT-4o-Image layout with its damage, a user's own triplets, the world's noisy set."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tarfile
+from collections import Counter
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from stages import duplicates, edits, images, storage, tar
+from stages.config import EditsInput, ShareGPT4oEdits, TripletEdits, WorldConfig, WorldEdits
+from stages.contracts import EDITS
+from stages.edits import language
+from stages.units import Quarantined
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+MINI, TRIPLETS = SHARED / "sharegpt4o-mini", SHARED / "triplets"
+steady = settings(deadline=None, derandomize=True)
+needs_shared = pytest.mark.skipif(not MINI.exists(), reason=f"real data set {MINI} is not here")
+
+
+def everything(config: EditsInput, unit_rows: int = 16) -> list[edits.Edit | Quarantined]:
+    return [entry for piece in edits.plan(config, seed=0, world=WorldConfig(), unit_rows=unit_rows) for entry in edits.load(piece)]
+
+
+def split(entries: list[edits.Edit | Quarantined]) -> tuple[list[edits.Edit], list[Quarantined]]:
+    return [e for e in entries if isinstance(e, edits.Edit)], [e for e in entries if isinstance(e, Quarantined)]
+
+
+def sharegpt(path: Path | str) -> ShareGPT4oEdits:
+    return ShareGPT4oEdits(dataset="sharegpt4o", path=str(path))
+
+
+def picture(colour: int, form: str = "PNG") -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(np.full((12, 16, 3), colour, np.uint8)).save(buffer, form)
+    return buffer.getvalue()
+
+
+def write_tar(path: Path, members: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """Two sound records in ShareGPT-4o-Image's layout."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    records = [{"input_prompt": f"edit {n}", "input_image": ["image/a.png"], "output_image": f"image/{n}.png"} for n in range(2)]
+    (folder / "text_and_image_to_image.json").write_text(json.dumps(records))
+    write_tar(folder / "text_and_image_to_image_part_0.tar", {"image/a.png": picture(0), "image/0.png": picture(1)})
+    write_tar(folder / "text_and_image_to_image_part_1.tar", {"./image/1.png": picture(2)})
+    return folder
+
+
+@needs_shared
+def test_real_data_set_has_59_sound_records_and_four_damaged_ones_each_with_its_reason() -> None:
+    sound, bad = split(everything(sharegpt(MINI)))
+    assert len(sound) == 59
+    assert {(row.position, row.reason) for row in bad} == {
+        ("text_and_image_to_image.json[10]", "no-source"),
+        ("text_and_image_to_image.json[26]", "empty-instruction"),
+        ("text_and_image_to_image.json[33]", "missing-image"),
+        ("text_and_image_to_image.json[61]", "undecodable-image"),
+    }
+    assert "image/v2v_90001.png" in next(row.message for row in bad if row.reason == "missing-image")
+    assert len({edit.sample_id for edit in sound}) == 59
+    assert Counter(edit.language for edit in sound)["cn"] == 5
+
+
+@needs_shared
+def test_images_are_the_members_bytes() -> None:
+    members: dict[str, bytes] = {}
+    for path in sorted(MINI.glob("*.tar")):
+        with tarfile.open(path) as archive:
+            members |= {m.name: archive.extractfile(m).read() for m in archive.getmembers() if m.isreg()}
+    sound, _ = split(everything(sharegpt(MINI)))
+    records = json.loads((MINI / "text_and_image_to_image.json").read_text())
+    for edit in sound:
+        record = records[int(edit.position.split("[")[1][:-1])]
+        assert edit.source == members[record["input_image"][0]]
+        assert edit.edited == members[record["output_image"]]
+        assert edit.instruction == record["input_prompt"]
+
+
+@needs_shared
+def test_rows_do_not_depend_on_how_the_data_set_is_cut() -> None:
+    rows = [[e.row(with_images=True) for e in split(everything(sharegpt(MINI), unit_rows))[0]] for unit_rows in (1, 7, 500)]
+    assert rows[0] == rows[1] == rows[2]
+    pa.Table.from_pylist(rows[0], schema=EDITS)
+
+
+@needs_shared
+def test_a_plan_carries_no_images_and_names_content_rather_than_place(tmp_path: Path) -> None:
+    shutil.copytree(MINI, tmp_path / "copy")
+    plans = [edits.plan(sharegpt(path), seed=0, world=None, unit_rows=16) for path in (MINI, tmp_path / "copy", f"{MINI}/")]
+    prints = [[piece.fingerprint for piece in plan] for plan in plans]
+    assert prints[0] == prints[1] == prints[2]
+    assert len(set(prints[0])) == 4
+    assert len(json.dumps([piece.rows for piece in plans[0]])) < 63 * 400
+
+
+def test_reads_through_a_url(tiny: Path) -> None:
+    memory = fsspec.filesystem("memory")
+    for file in tiny.iterdir():
+        memory.pipe_file(f"/bucket/tiny/{file.name}", file.read_bytes())
+    remote, local = everything(sharegpt("memory://bucket/tiny")), everything(sharegpt(tiny))
+    assert remote == local and len(local) == 2
+
+
+def test_a_record_changes_only_the_fingerprint_of_its_slice(tiny: Path) -> None:
+    before = [p.fingerprint for p in edits.plan(sharegpt(tiny), seed=0, world=None, unit_rows=1)]
+    records = json.loads((tiny / "text_and_image_to_image.json").read_text())
+    records[1]["input_prompt"] = "another edit"
+    (tiny / "text_and_image_to_image.json").write_text(json.dumps(records))
+    after = [p.fingerprint for p in edits.plan(sharegpt(tiny), seed=0, world=None, unit_rows=1)]
+    assert before[0] == after[0] and before[1] != after[1]
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ("text", "bad-record"),
+        ({"input_prompt": "x", "input_image": "image/a.png", "output_image": "image/0.png"}, "bad-record"),
+        ({"input_prompt": None, "input_image": ["image/a.png"], "output_image": "image/0.png"}, "bad-record"),
+        ({"input_prompt": "x", "input_image": [{}], "output_image": "image/0.png"}, "bad-record"),
+        ({"input_prompt": "\ud800", "input_image": ["image/a.png"], "output_image": "image/0.png"}, "bad-record"),
+        ({"input_prompt": " \n", "input_image": ["image/a.png"], "output_image": "image/0.png"}, "empty-instruction"),
+        ({"input_prompt": "x", "input_image": ["image/a.png", "image/0.png"], "output_image": "image/0.png"}, "several-sources"),
+        ({"input_prompt": "x", "input_image": ["image/z.png"], "output_image": "image/0.png"}, "missing-image"),
+    ],
+)
+def test_a_bad_record_costs_only_itself(tiny: Path, record: object, reason: str) -> None:
+    path = tiny / "text_and_image_to_image.json"
+    path.write_text(json.dumps([*json.loads(path.read_text()), record]))
+    sound, bad = split(everything(sharegpt(tiny)))
+    assert len(sound) == 2
+    assert [(row.position, row.reason) for row in bad] == [("text_and_image_to_image.json[2]", reason)]
+
+
+def cut_short(folder: Path, size: int) -> None:
+    path = folder / "text_and_image_to_image_part_0.tar"
+    path.write_bytes(path.read_bytes()[:size])
+
+
+def flip_header(folder: Path) -> None:
+    path = folder / "text_and_image_to_image_part_0.tar"
+    data = bytearray(path.read_bytes())
+    data[1024 + 3] ^= 1  # the second member's header
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda folder: shutil.rmtree(folder), "there is no folder .*tiny"),
+        (lambda folder: (folder / "text_and_image_to_image.json").unlink(), "has no text_and_image_to_image.json"),
+        (lambda folder: [path.unlink() for path in folder.glob("*.tar")], "has no text_and_image_to_image_part_"),
+        (
+            lambda folder: (folder / "text_and_image_to_image.json").write_text("{}"),
+            "should be a JSON list of records, it is an empty dict",
+        ),
+        (lambda folder: (folder / "text_and_image_to_image.json").write_text("[]"), "it is an empty list"),
+        (lambda folder: (folder / "text_and_image_to_image.json").write_text("[1,"), "is not valid JSON"),
+        (lambda folder: cut_short(folder, 512 + 40), "part_0.tar is not a whole tar archive .*download it again"),
+        (lambda folder: cut_short(folder, 1024), "part_0.tar was cut short at byte 1024; download it again"),
+        (flip_header, "part_0.tar has a damaged header at byte 1024; download it again"),
+        (
+            lambda folder: shutil.copy(folder / "text_and_image_to_image_part_0.tar", folder / "text_and_image_to_image_part_2.tar"),
+            "image/a.png is in .*part_0.tar and in .*part_2.tar",
+        ),
+    ],
+)
+def test_a_data_set_that_cannot_be_read_is_one_sentence(tiny: Path, damage: object, sentence: str) -> None:
+    assert callable(damage)
+    damage(tiny)
+    with pytest.raises(ValueError, match=sentence):
+        edits.plan(sharegpt(tiny), seed=0, world=None, unit_rows=16)
+
+
+def test_a_file_instead_of_a_folder_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ValueError, match="has no text_and_image_to_image.json|not a folder"):
+        edits.plan(sharegpt(tmp_path / "file"), seed=0, world=None, unit_rows=16)
+
+
+def triplet_file(folder: Path, lines: list[str]) -> TripletEdits:
+    path = folder / "mine.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return TripletEdits(dataset="triplets", path=str(path))
+
+
+@pytest.mark.skipif(not TRIPLETS.exists(), reason=f"real data set {TRIPLETS} is not here")
+def test_a_folder_of_real_triplets(tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (TRIPLETS / "triplets.jsonl").read_text().splitlines()]
+    lines = [
+        json.dumps(
+            {
+                "id": r["id"],
+                "source": f"{TRIPLETS}/{r['source']}",
+                "instruction": r["instruction"],
+                "edited": f"{TRIPLETS}/{r['candidate']}",
+                "set": r["set"],
+            }
+            | ({"language": r["lang"]} if "lang" in r else {})
+        )
+        for r in rows
+    ]
+    sound, bad = split(everything(triplet_file(tmp_path, lines)))
+    assert (len(sound), bad) == (59, [])
+    assert [edit.row_id for edit in sound] == [row["id"] for row in rows]
+    assert sound[0].source == (TRIPLETS / rows[0]["source"]).read_bytes()
+    assert json.loads(sound[0].metadata) == {"set": "magicbrush"}
+    assert [edit.language for edit in sound] == [language.by_characters(edit.instruction) for edit in sound]
+
+
+def test_bad_triplets_cost_only_themselves(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(picture(1))
+    (tmp_path / "b.png").write_bytes(picture(2))
+    (tmp_path / "cut.png").write_bytes(picture(3)[:-30])
+    (tmp_path / "c.gif").write_bytes(picture(3, "GIF"))
+    (tmp_path / "folder").mkdir()
+    good = {"source": "a.png", "instruction": "make it brighter", "edited": "b.png"}
+    lines = {
+        json.dumps(good | {"id": "1", "task": "colour", "licence": "CC0"}): None,
+        "{not json": "bad-line",
+        "": None,
+        "[1]": "bad-line",
+        json.dumps(good | {"id": "1"}): "duplicate-id",
+        json.dumps(good | {"instruction": "  "}): "empty-instruction",
+        json.dumps({"source": "a.png", "edited": "b.png"}): "empty-instruction",
+        json.dumps(good | {"source": 3}): "bad-row",
+        json.dumps(good | {"task": ["x"]}): "bad-row",
+        json.dumps(good | {"edited": "absent.png"}): "missing-image",
+        json.dumps(good | {"edited": "folder"}): "missing-image",
+        json.dumps(good | {"edited": "b.png/c.png"}): "missing-image",
+        json.dumps(good | {"edited": "x" * 300}): "missing-image",
+        json.dumps(good | {"edited": "nul\0"}): "missing-image",
+        json.dumps(good | {"edited": "cut.png"}): "undecodable-image",
+        json.dumps(good | {"edited": "c.gif"}): "unsupported-format",
+        json.dumps(good | {"instruction": "\udc00"}): "bad-line",
+    }
+    sound, bad = split(everything(triplet_file(tmp_path, list(lines)), unit_rows=3))
+    assert [row.reason for row in bad] == [reason for reason in lines.values() if reason]
+    assert [(edit.row_id, edit.task, edit.licence, edit.position) for edit in sound] == [("1", "colour", "CC0", "mine.jsonl[0]")]
+    assert bad[2].message == "line 5 has the id '1' of line 1"
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"), [("absent.jsonl", "there is no file"), (".", "cannot be read"), ("empty.jsonl", "has no rows")]
+)
+def test_a_triplet_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, name: str, sentence: str) -> None:
+    (tmp_path / "empty.jsonl").write_text("\n\n")
+    with pytest.raises(ValueError, match=sentence):
+        everything(TripletEdits(dataset="triplets", path=str(tmp_path / name)))
+
+
+def test_a_replaced_image_changes_the_fingerprint(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(picture(1))
+    config = triplet_file(tmp_path, [json.dumps({"source": "a.png", "instruction": "x", "edited": "a.png"})])
+    before = edits.plan(config, seed=0, world=None, unit_rows=9)[0].fingerprint
+    (tmp_path / "a.png").write_bytes(picture(1) + b"tail")
+    assert edits.plan(config, seed=0, world=None, unit_rows=9)[0].fingerprint != before
+
+
+def test_picked_rows_are_the_wanted_ones_and_changed_content_is_noticed(tmp_path: Path) -> None:
+    for n in range(7):
+        (tmp_path / f"{n}.png").write_bytes(picture(n))
+    config = triplet_file(tmp_path, [json.dumps({"source": "0.png", "instruction": f"edit {n}", "edited": f"{n}.png"}) for n in range(7)])
+    slices = edits.plan(config, seed=0, world=None, unit_rows=3)
+    piece = edits.pick(slices, [5, 0, 6])
+    ids = [e.sample_id for e in split(list(edits.load(piece)))[0]]
+    assert [edit.instruction for edit in edits.fetch_known(piece, ids)] == ["edit 5", "edit 0", "edit 6"]
+    changed = bytearray((tmp_path / "6.png").read_bytes())
+    changed[-20] ^= 1
+    (tmp_path / "6.png").write_bytes(bytes(changed))
+    with pytest.raises(ValueError, match=r"mine\.jsonl\[6\] changed since it was scored"):
+        list(edits.fetch_known(piece, ids))
+
+
+def test_the_world_draws_the_same_set_every_time_and_knows_the_truth() -> None:
+    config = WorldEdits(dataset="world-edits", count=300)
+    sound, bad = split(everything(config, unit_rows=40))
+    assert (len(sound), bad) == (300, [])
+    assert sound == split(everything(config, unit_rows=300))[0]
+    good = edits.good("world-edits", [edit.metadata for edit in sound])
+    assert good is not None and 0.4 < good.mean() < 0.6
+    assert edits.good("sharegpt4o", ["{}"]) is None
+    in_memory = edits.samples(config, seed=0, world=WorldConfig(), image_size=32)
+    assert (in_memory.source[7] == images.pixels(sound[7].source)).all() and (in_memory.edited[7] == images.pixels(sound[7].edited)).all()
+    assert edits.samples(config, seed=0, world=WorldConfig(), image_size=16).source.shape == (300, 16, 16, 3)
+    with pytest.raises(ValueError, match="section world"):
+        edits.plan(config, seed=0, world=None, unit_rows=40)
+
+
+@steady
+@given(st.lists(st.sampled_from("abcdef"), max_size=30))
+def test_later_ones_are_those_seen_before(values: list[str]) -> None:
+    expected = [value in values[:n] for n, value in enumerate(values)]
+    cut = len(values) // 2
+    column = pa.chunked_array([pa.array(values[:cut], pa.string()), pa.array(values[cut:], pa.string())])
+    assert duplicates.later_ones(column).tolist() == expected
+
+
+@steady
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=20), st.text(alphabet="ab[]1.", max_size=8))
+def test_positions_give_their_row_numbers_back(numbers: list[int], name: str) -> None:
+    column = pa.chunked_array([[edits.position(name, number) for number in numbers]])
+    assert edits.numbers_of(column).tolist() == numbers
+
+
+@steady
+@given(st.dictionaries(st.text(alphabet="ab/.", min_size=1, max_size=30), st.binary(max_size=1500), max_size=5))
+def test_tar_members_are_found_where_python_finds_them(members: dict[str, bytes]) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    with tarfile.open(fileobj=io.BytesIO(buffer.getvalue())) as archive:
+        expected = [(m.name.removeprefix("./"), m.size) for m in archive.getmembers()]
+    found = list(tar.scan(io.BytesIO(buffer.getvalue())))
+    assert [(member.name, member.size) for member in found] == expected
+    assert [buffer.getvalue()[m.offset : m.offset + m.size] for m in found] == list(members.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("让她哭。", "cn"), ("Replace 'TRAIN' with '列车'", "cn"), ("Let her cry.", "en"), ("ça", "en"), ("", "en")]
+)
+def test_language_rule(text: str, expected: str) -> None:
+    assert language.by_characters(text) == expected
+
+
+def test_publishing_leaves_nothing_behind_when_it_fails(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), storage.publishing(tmp_path / "a" / "file") as file:
+        file.write(b"half")
+        raise RuntimeError
+    assert list((tmp_path / "a").iterdir()) == []
+    with storage.publishing("memory://bucket/file") as file:
+        file.write(b"whole")
+    assert storage.read_bytes("memory://bucket/file") == b"whole"

@@ -1,0 +1,542 @@
+"""Shards, and the filter step around them: real photographs in, byte-equal members out, whatever the order of the work; damage is found and placed.
+
+The step runs on its real units of work, in this process and in any order; the model is the real class with random weights.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import webdataset
+from PIL import Image
+
+from stages import edits, filter, selection, shard_sets, shards, storage, units
+from stages.config import FlowConfig, SelectionConfig, ShardsConfig, ShareGPT4oEdits
+from stages.context import Context
+from stages.contracts import EDITS, SCORES
+from stages.rundir import Index, RunDir, StepFolder
+from stages.scoring import scorer_revision
+from stages.units import Done, Unit, UnitRecord, Work
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+MINI = SHARED / "sharegpt4o-mini"
+needs_shared = pytest.mark.skipif(not MINI.exists(), reason=f"real data set {MINI} is not here")
+
+
+class NoCluster:
+    """Stands where a cluster is asked for; nothing may be run on it."""
+
+    gpus = 0
+
+
+def in_process(
+    folder: StepFolder,
+    todo: Sequence[Unit],
+    make_work: Callable[[], Work],
+    *,
+    log: list[str],
+    backwards: bool,
+    stop_after: int | None = None,
+    **_: Any,
+) -> Done:
+    """What ``run_units`` does, without Ray: done units are skipped, the others done in either order, each by a fresh worker or by one."""
+    done = units._sound_records(folder, folder.path / "units.jsonl", {unit.key for unit in todo})
+    missing = [unit for unit in todo if unit.key not in done]
+    worker = units._Worker(make_work, str(folder.path)) if missing else None
+    for number, unit in enumerate(reversed(missing) if backwards else missing):
+        if number == stop_after:
+            raise KeyboardInterrupt
+        assert worker is not None
+        record: UnitRecord = worker.run(unit)
+        log.append(unit.key)
+        done[unit.key] = record
+        with open(folder.path / "units.jsonl", "a") as file:
+            file.write(json.dumps(asdict(record)) + "\n")
+    return Done([done[unit.key] for unit in todo])
+
+
+@pytest.fixture
+def work_log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Runs units in this process; the list holds the keys of those that were done."""
+    log: list[str] = []
+    use(monkeypatch, log)
+    return log
+
+
+def use(monkeypatch: pytest.MonkeyPatch, log: list[str], **how: Any) -> None:
+    replacement = partial(in_process, **({"log": log, "backwards": False} | how))
+    monkeypatch.setattr(filter, "run_units", replacement)
+    monkeypatch.setattr(shard_sets, "run_units", replacement)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A reward model of the demo's size with random weights."""
+    import torch
+
+    from reward import RewardModel, RewardModelConfig
+
+    torch.set_num_threads(1)
+    path = tmp_path_factory.mktemp("reward") / "model"
+    RewardModel.from_config(RewardModelConfig(), ["put a red cat on the seat"]).save(path)
+    return path
+
+
+def context(folder: Path, model: Path | None, *, force: bool = False, **changes: Any) -> Context:
+    settings: dict[str, Any] = {
+        "input": {"dataset": "sharegpt4o", "path": str(MINI)},
+        "model": model and str(model),
+        "selections": [{"name": "selected", "rule": "top", "count": 20}, {"name": "random", "rule": "random", "fraction": 0.43}],
+        "shards": {"samples_per_shard": 8},
+        "unit_rows": 16,
+        "batch_size": 8,
+    }
+    flow = FlowConfig.model_validate({"name": "test", "filter": settings | changes, "world": {"size": 32}})
+    return Context(RunDir(folder), flow, NoCluster(), force)
+
+
+def shard_bytes(folder: str | Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
+
+
+@pytest.fixture(scope="session")
+def filtered(tmp_path_factory: pytest.TempPathFactory, model: Path) -> tuple[Context, Index]:
+    """A finished filter step over the real photographs."""
+    if not MINI.exists():
+        pytest.skip(f"real data set {MINI} is not here")
+    with pytest.MonkeyPatch.context() as patch:
+        use(patch, [])
+        made = context(tmp_path_factory.mktemp("filtered") / "run", model)
+        return made, filter.run(made)
+
+
+def folder_of(made: Context, name: str = "selected") -> Path:
+    return made.run.step("filter").path / "shards" / name
+
+
+def test_counts_balance_and_every_damaged_record_has_its_reason(filtered: tuple[Context, Index]) -> None:
+    made, index = filtered
+    assert index.counts == {"in": 63, "out": 59, "quarantined": 4}
+    assert index.quarantined == {"empty-instruction": 1, "missing-image": 1, "no-source": 1, "undecodable-image": 1}
+    step = made.run.step("filter")
+    assert step.read("quarantine").num_rows == 4
+    scores, delivered = step.read("scores"), step.read("edits")
+    assert scores["sample_id"].to_pylist() == delivered["sample_id"].to_pylist() and scores.num_rows == 59
+    assert scores.schema == SCORES and delivered.schema == EDITS
+    assert all(row["bytes"] is None and row["path"].startswith("image/v2v_") for row in delivered["edited"].to_pylist())
+    assert set(scores["scorer_revision"].to_pylist()) == {index.results["scorer_revision"]}
+    assert index.results["selections"]["selected"] == {"rule": "top", "count": 20, "share": 0.33898}
+    assert index.results["selections"]["random"]["count"] == 25
+    assert set(index.results["scores"]) == {"overall", "instruction_following", "visual_quality"}
+
+
+def test_stored_scores_are_the_models(filtered: tuple[Context, Index], model: Path) -> None:
+    from reward import EditSample, RewardModel, score
+
+    made, _ = filtered
+    row = made.run.step("filter").read("scores").to_pylist()[17]
+    slices = edits.plan(made.flow.filter.input, seed=0, world=None, unit_rows=99)
+    edit = next(e for e in edits.load(slices[0]) if isinstance(e, edits.Edit) and e.sample_id == row["sample_id"])
+    result = score(model=RewardModel.from_directory(model), samples=[EditSample(edit.source, edit.instruction, edit.edited)], batch_size=1)[
+        0
+    ]
+    assert row["overall_mean"] == pytest.approx(result.overall_mean, abs=2e-5)
+    assert {entry["dimension"]: entry["mean"] for entry in row["dimensions"]} == pytest.approx(result.mean, abs=2e-5)
+
+
+def test_examples_are_the_ends_with_their_images(filtered: tuple[Context, Index]) -> None:
+    step = filtered[0].run.step("filter")
+    rows = sorted(step.read("scores").to_pylist(), key=lambda row: (-row["overall_mean"], row["sample_id"]))
+    uncertain = sorted(rows, key=lambda row: (-row["overall_sigma"], row["sample_id"]))
+    examples = step.read("examples").to_pylist()
+    assert {row["sample_id"] for row in examples} == {row["sample_id"] for row in rows[:12] + rows[-12:] + uncertain[:12]}
+    assert all(row["source"]["bytes"].startswith(b"\xff\xd8\xff") for row in examples)
+
+
+def originals() -> dict[str, bytes]:
+    members: dict[str, bytes] = {}
+    for path in sorted(MINI.glob("*.tar")):
+        with tarfile.open(path) as archive:
+            members |= {m.name: archive.extractfile(m).read() for m in archive.getmembers() if m.isreg()}
+    return members
+
+
+def test_members_are_the_original_bytes_read_by_webdataset(filtered: tuple[Context, Index]) -> None:
+    made, _ = filtered
+    step = made.run.step("filter")
+    members, records = originals(), json.loads((MINI / "text_and_image_to_image.json").read_text())
+    urls = filter.shard_urls(made, "selected")
+    assert [Path(url).name for url in urls] == ["shard-000000.tar", "shard-000001.tar", "shard-000002.tar"]
+    samples = list(webdataset.WebDataset(urls, shardshuffle=False))
+    top = pq.read_table(step.path / "selections" / "selected.parquet").to_pylist()
+    assert sorted(sample["__key__"] for sample in samples) == sorted(row["sample_id"] for row in top)
+    scored = {row["sample_id"]: row for row in step.read("scores").to_pylist()}
+    for sample in samples:
+        facts = json.loads(sample["json"])
+        record = records[int(facts["position"].split("[")[1][:-1])]
+        assert sample["source.jpg"] == members[record["input_image"][0]]
+        assert sample["edited.jpg"] == members[record["output_image"]]
+        assert facts["instruction"] == record["input_prompt"]
+        assert facts["sample_id"] == sample["__key__"] and facts["dataset"] == "sharegpt4o"
+        assert facts["scores"]["overall"]["mean"] == scored[facts["sample_id"]]["overall_mean"]
+        assert facts["selection"]["rank"] == next(row["rank"] for row in top if row["sample_id"] == facts["sample_id"])
+
+
+def test_the_fine_tune_step_reads_them(filtered: tuple[Context, Index]) -> None:
+    from finetune import load_shards
+
+    loaded = load_shards(filter.shard_urls(filtered[0], "random"), 32)
+    assert len(loaded) == 25
+
+
+def test_members_have_no_clock_owner_or_machine_in_them(filtered: tuple[Context, Index]) -> None:
+    with tarfile.open(folder_of(filtered[0]) / "shard-000000.tar") as archive:
+        infos = archive.getmembers()
+    assert {(m.mtime, m.uid, m.gid, m.uname, m.gname, m.mode, m.type) for m in infos} == {(0, 0, 0, "", "", 0o644, b"0")}
+    assert [m.name.split(".", 1)[1] for m in infos[:3]] == ["source.jpg", "edited.jpg", "json"]
+    assert all(m.name.split(".")[0] == infos[0].name.split(".")[0] for m in infos[:3])
+
+
+def test_samples_are_shuffled_by_a_seed_or_kept_best_first(filtered: tuple[Context, Index], tmp_path: Path, work_log: list[str]) -> None:
+    made, _ = filtered
+    order = pq.read_table(folder_of(made) / "samples.parquet")["rank"].to_pylist()
+    assert sorted(order) == list(range(20)) and order != sorted(order)
+    shutil.copytree(made.run.path, tmp_path / "run")
+    kept = context(tmp_path / "run", Path(made.flow.filter.model), force=True, shards={"samples_per_shard": 8, "shuffle_seed": None})
+    filter.run(kept)
+    assert pq.read_table(folder_of(kept) / "samples.parquet")["rank"].to_pylist() == list(range(20))
+    assert len(work_log) == 3 + 4  # shards only: no edit was scored again
+
+
+def test_any_order_of_work_and_a_rerun_give_the_same_bytes(
+    filtered: tuple[Context, Index], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, index = filtered
+    log: list[str] = []
+    use(monkeypatch, log, backwards=True)
+    again = context(tmp_path / "elsewhere", model, workers=7)
+    assert filter.run(again) == index
+    assert again.run.artifact_hashes() == made.run.artifact_hashes()
+    done = len(log)
+    assert filter.run(again) == index and len(log) == done
+
+
+@needs_shared
+@pytest.mark.parametrize("stop_after", [0, 1, 3])
+def test_an_interrupted_run_continues_to_the_same_bytes(
+    filtered: tuple[Context, Index], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_after: int
+) -> None:
+    made, _ = filtered
+    again = context(tmp_path / "run", model)
+    log: list[str] = []
+    for _ in range(20):
+        use(monkeypatch, log, stop_after=stop_after + 1)
+        try:
+            filter.run(again)
+            break
+        except KeyboardInterrupt:
+            continue
+    assert again.run.artifact_hashes() == made.run.artifact_hashes()
+    assert len(log) == len(set(log)) == 4 + 3 + 4  # slices, shards of 20, shards of 25: nothing twice
+
+
+def shards_of(scored: pa.Table, table: pa.Table, slices: Sequence[edits.Slice], folder: Path) -> dict[str, bytes]:
+    """Write the shards of a selection by their units of work alone."""
+    step = StepFolder(folder / "filter", "filter")
+    sets = shard_sets.plan(step, ShardsConfig(samples_per_shard=6), {"s": table}, scored, slices)
+    work = shard_sets.make_work()
+    for unit in sets[0].units:
+        work(unit.payload)
+    return shard_bytes(sets[0].folder)
+
+
+@needs_shared
+def test_how_the_data_set_was_cut_does_not_change_a_shard(filtered: tuple[Context, Index], tmp_path: Path) -> None:
+    step = filtered[0].run.step("filter")
+    scored = step.read("scores").append_column("position", step.read("edits")["position"])
+    table = selection.select(scored, SelectionConfig(name="s", rule="random", count=30, seed=4))
+    plans = {n: edits.plan(ShareGPT4oEdits(dataset="sharegpt4o", path=str(MINI)), seed=0, world=None, unit_rows=n) for n in (1, 7, 64)}
+    written = [shards_of(scored, table, plan, tmp_path / str(n)) for n, plan in plans.items()]
+    assert len(written[0]) == 5
+    assert written[0] == written[1] == written[2]
+
+
+def damaged_copy(made: Context, folder: Path) -> Path:
+    shutil.copytree(folder_of(made), folder / "selected")
+    return folder / "selected"
+
+
+def test_sound_shards_have_no_problems(filtered: tuple[Context, Index]) -> None:
+    for name in ("selected", "random"):
+        assert shards.verify(str(folder_of(filtered[0], name))) == []
+
+
+@pytest.mark.parametrize("part", ["source.jpg", "edited.jpg", "json"])
+def test_a_flipped_bit_is_found_in_its_member(filtered: tuple[Context, Index], tmp_path: Path, part: str) -> None:
+    folder = damaged_copy(filtered[0], tmp_path)
+    path = folder / "shard-000001.tar"
+    with tarfile.open(path) as archive:
+        member = next(m for m in archive.getmembers()[9:] if m.name.endswith(part))
+    data = bytearray(path.read_bytes())
+    data[member.offset_data + member.size // 2] ^= 4
+    path.write_bytes(bytes(data))
+    assert shards.verify(str(folder)) == [f"shard-000001.tar: {member.name} at byte {member.offset_data} was changed: its sha256 differs"]
+
+
+def test_a_flipped_bit_anywhere_is_found(filtered: tuple[Context, Index], tmp_path: Path) -> None:
+    folder = damaged_copy(filtered[0], tmp_path)
+    path = folder / "shard-000002.tar"
+    sound = path.read_bytes()
+    rng = np.random.default_rng(0)
+    with tarfile.open(path) as archive:
+        headers = [m.offset + at for m in archive.getmembers()[:4] for at in (0, 101, 130, 257)]
+    for offset in [*rng.integers(0, len(sound), 20).tolist(), *headers, len(sound) - 1]:
+        data = bytearray(sound)
+        data[offset] ^= 1 << int(rng.integers(8))
+        path.write_bytes(bytes(data))
+        problems = shards.verify(str(folder))
+        assert problems and all(problem.startswith("shard-000002.tar") for problem in problems), offset
+
+
+@pytest.mark.parametrize("where", ["inside a member", "between members", "in the end mark", "at once"])
+def test_a_truncated_tar_is_found_with_its_place(filtered: tuple[Context, Index], tmp_path: Path, where: str) -> None:
+    folder = damaged_copy(filtered[0], tmp_path)
+    path = folder / "shard-000000.tar"
+    with tarfile.open(path) as archive:
+        member = archive.getmembers()[4]
+    size = {
+        "inside a member": member.offset_data + 700,
+        "between members": member.offset,
+        "in the end mark": path.stat().st_size - 600,
+        "at once": 0,
+    }[where]
+    path.write_bytes(path.read_bytes()[:size])
+    problems = shards.verify(str(folder))
+    assert len(problems) == 1
+    if where == "inside a member":
+        assert problems == [f"shard-000000.tar was cut short at byte {size}, inside {member.name} (after 4 of 24 whole members)"]
+    elif where == "between members":
+        assert problems == [f"shard-000000.tar was cut short at byte {size}, between members (after 4 of 24 whole members)"]
+    else:
+        assert problems[0].startswith("shard-000000.tar ")
+
+
+def rebuilt(path: Path, keep: Callable[[tarfile.TarInfo], int]) -> None:
+    """Write a tar again with each member as many times as ``keep`` says."""
+    buffer = io.BytesIO()
+    with tarfile.open(path) as archive, tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as target:
+        for info in archive.getmembers():
+            data = archive.extractfile(info).read()
+            for _ in range(keep(info)):
+                target.addfile(info, io.BytesIO(data))
+    content = buffer.getvalue().rstrip(b"\0")
+    content += bytes(-len(content) % 512 + 1024)
+    path.write_bytes(content)
+
+
+def test_a_missing_member_and_a_doubled_one_are_named(filtered: tuple[Context, Index], tmp_path: Path) -> None:
+    folder = damaged_copy(filtered[0], tmp_path)
+    path = folder / "shard-000001.tar"
+    with tarfile.open(path) as archive:
+        gone, twice = archive.getmembers()[7].name, archive.getmembers()[3].name
+    rebuilt(path, lambda info: 0 if info.name == gone else 2 if info.name == twice else 1)
+    problems = shards.verify(str(folder))
+    assert any(f"{twice} at byte" in problem and "is there twice" in problem for problem in problems)
+    assert f"shard-000001.tar lacks {gone.rsplit('.', 1)[0]}" in problems
+    assert len(problems) == 2
+
+
+def test_missing_and_foreign_files_are_named(filtered: tuple[Context, Index], tmp_path: Path) -> None:
+    folder = damaged_copy(filtered[0], tmp_path)
+    (folder / "shard-000001.tar").unlink()
+    (folder / "shard-000009.tar").write_bytes(b"")
+    assert shards.verify(str(folder)) == ["shard-000009.tar is not listed in index.json", "shard-000001.tar is missing"]
+    table = pq.read_table(folder / "samples.parquet")
+    pq.write_table(table.slice(1), folder / "samples.parquet")
+    assert "samples.parquet was changed: its sha256 differs from index.json" in shards.verify(str(folder))
+    (folder / "samples.parquet").unlink()
+    assert "samples.parquet is missing" in shards.verify(str(folder))
+    (folder / "index.json").write_text("{")
+    assert shards.verify(str(folder))[0].startswith("index.json is damaged")
+    (folder / "index.json").unlink()
+    assert "has no index.json: it was not finished" in shards.verify(str(folder))[0]
+    assert shards.verify(str(folder / "nowhere"))
+
+
+def test_swapped_shards_are_found(filtered: tuple[Context, Index], tmp_path: Path) -> None:
+    folder = damaged_copy(filtered[0], tmp_path)
+    one, two = folder / "shard-000000.tar", folder / "shard-000001.tar"
+    first, second = one.read_bytes(), two.read_bytes()
+    one.write_bytes(second)
+    two.write_bytes(first)
+    assert any("is not listed in samples.parquet" in problem for problem in shards.verify(str(folder)))
+
+
+def test_a_damaged_shard_alone_is_written_again(filtered: tuple[Context, Index], tmp_path: Path, work_log: list[str]) -> None:
+    made, index = filtered
+    shutil.copytree(made.run.path, tmp_path / "run")
+    again = context(tmp_path / "run", Path(made.flow.filter.model))
+    (folder_of(again) / "shard-000001.tar").write_bytes(b"")
+    (folder_of(again, "random") / "index.json").write_text("{")
+    assert filter.run(again) == index
+    assert again.run.artifact_hashes() == made.run.artifact_hashes()
+
+
+def test_shards_go_to_a_url(filtered: tuple[Context, Index], model: Path, tmp_path: Path, work_log: list[str]) -> None:
+    target = f"memory://bucket/{tmp_path.name}"
+    made = context(tmp_path / "run", model, shards={"samples_per_shard": 8, "target": target})
+    index = filter.run(made)
+    assert [name for name in index.files if name.startswith("shards/selected")] == ["shards/selected/index.json"]
+    assert shards.verify(f"{target}/selected") == []
+    local = shard_bytes(folder_of(filtered[0]))
+    assert {name: storage.read_bytes(f"{target}/selected/{name}") for name in local} == local
+    assert filter.shard_urls(made, "selected")[0] == f"{target}/selected/shard-000000.tar"
+    done = len(work_log)
+    assert filter.run(made) == index and len(work_log) == done
+    memory = fsspec.filesystem("memory")
+    memory.rm(f"/bucket/{tmp_path.name}/selected/shard-000002.tar")
+    assert filter.run(made) == index and shards.verify(f"{target}/selected") == []
+
+
+def test_finished_shards_of_other_content_are_not_replaced_unasked(
+    model: Path, filtered: tuple[Context, Index], tmp_path: Path, work_log: list[str]
+) -> None:
+    target = {"samples_per_shard": 8, "target": str(tmp_path / "shards")}
+    filter.run(context(tmp_path / "one", model, shards=target))
+    before = shard_bytes(tmp_path / "shards" / "selected")
+    other = {"shards": target, "selections": [{"name": "selected", "rule": "top", "count": 5}]}
+    with pytest.raises(ValueError, match="holds finished shards of other content"):
+        filter.run(context(tmp_path / "two", model, **other))
+    assert shard_bytes(tmp_path / "shards" / "selected") == before
+    filter.run(context(tmp_path / "two", model, force=True, **other))
+    assert sorted(shard_bytes(tmp_path / "shards" / "selected")) == ["index.json", "samples.parquet", "shard-000000.tar"]
+    assert shards.verify(str(tmp_path / "shards" / "selected")) == []
+
+
+def test_another_selection_needs_no_scoring_and_changes_nothing_finished(
+    filtered: tuple[Context, Index], tmp_path: Path, work_log: list[str]
+) -> None:
+    made, index = filtered
+    shutil.copytree(made.run.path, tmp_path / "run")
+    again = context(tmp_path / "run", Path(made.flow.filter.model))
+    best = SelectionConfig(name="best", rule="top", count=5)
+    with pytest.raises(ValueError, match="has no selection best"):
+        filter.write_shards(again, best)
+    table = filter.select(again, best)
+    top = filter.select(again, SelectionConfig(name="selected", rule="top", count=20))
+    assert table["sample_id"].to_pylist() == top["sample_id"].to_pylist()[:5] and work_log == []
+    assert len(list(webdataset.WebDataset([f"{filter.write_shards(again, best)}/shard-000000.tar"], shardshuffle=False))) == 5
+    assert filter.run(again) == index and len(work_log) == 1
+    assert filter.select(again, best).equals(table)
+    with pytest.raises(ValueError, match="selection best exists with another rule or size"):
+        filter.select(again, SelectionConfig(name="best", rule="top", count=6))
+    with pytest.raises(ValueError, match="selection selected is one of the configuration's"):
+        filter.select(again, SelectionConfig(name="selected", rule="top", count=6))
+    with pytest.raises(ValueError, match="count 60 is more than the 59"):
+        filter.select(again, SelectionConfig(name="more", rule="random", count=60))
+
+
+def pictures() -> Iterator[bytes]:
+    for n in range(100):
+        buffer = io.BytesIO()
+        Image.fromarray(np.full((24, 24, 3), 2 * n, np.uint8)).save(buffer, ("PNG", "WEBP", "JPEG")[n % 3])
+        yield buffer.getvalue()
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> dict[str, str]:
+    """A user's triplets: nine edits, of which the fourth and the last repeat the second and the first under other names."""
+    rows = []
+    for n, data in zip(range(9), pictures(), strict=False):
+        (tmp_path / f"{n}.img").write_bytes(data)
+        rows.append({"id": f"row {n}", "source": "0.img", "instruction": f"edit {n}", "edited": f"{n}.img"})
+    for copy, first in ((3, 1), (8, 0)):
+        (tmp_path / f"{copy}.img").write_bytes((tmp_path / f"{first}.img").read_bytes())
+        rows[copy] |= {"instruction": f"edit {first}"}
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return {"dataset": "triplets", "path": str(tmp_path / "own.jsonl")}
+
+
+def test_later_duplicates_are_set_aside_whatever_the_order_of_work(
+    own: dict[str, str], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"input": own, "unit_rows": 3, "selections": [{"name": "full", "rule": "all"}]}
+    indexes = []
+    for backwards in (False, True):
+        log: list[str] = []
+        use(monkeypatch, log, backwards=backwards)
+        made = context(tmp_path / f"run {backwards}", model, **changes)
+        indexes.append(filter.run(made))
+        step = made.run.step("filter")
+        assert [(row["position"], row["reason"]) for row in step.read("quarantine").to_pylist()] == [
+            ("own.jsonl[3]", "duplicate"),
+            ("own.jsonl[8]", "duplicate"),
+        ]
+        assert "those of own.jsonl[1]" in step.read("quarantine")["message"][0].as_py()
+        assert step.read("scores")["sample_id"].to_pylist() == step.read("edits")["sample_id"].to_pylist()
+        assert indexes[-1].counts == {"in": 9, "out": 7, "quarantined": 2}
+        done = len(log)
+        changed = context(made.run.path, model, force=True, **(changes | {"selections": [{"name": "few", "rule": "top", "count": 2}]}))
+        filter.run(changed)
+        assert len(log) == done + 1  # the new shard; nothing is scored again, duplicates or not
+    assert indexes[0] == indexes[1]
+    samples = list(webdataset.WebDataset(str(folder_of(made, "full") / "shard-000000.tar"), shardshuffle=False))
+    assert {name for sample in samples for name in sample if name.startswith("edited.")} == {"edited.png", "edited.webp", "edited.jpg"}
+
+
+def test_an_image_that_changed_after_scoring_stops_the_shards(
+    own: dict[str, str], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = context(
+        tmp_path / "run", model, input=own, unit_rows=3, selections=[{"name": "full", "rule": "all"}], shards={"samples_per_shard": 1}
+    )
+    log: list[str] = []
+    use(monkeypatch, log, stop_after=3)
+    with pytest.raises(KeyboardInterrupt):  # all three slices are scored, three of seven shards written
+        filter.run(made)
+    use(monkeypatch, log)
+    image = tmp_path / "5.img"
+    data = bytearray(image.read_bytes())
+    data[-5] ^= 1
+    image.write_bytes(bytes(data))
+    with pytest.raises(ValueError, match=r"own\.jsonl\[5\] changed since it was scored"):
+        filter.run(made)
+    assert not folder_of(made, "full").joinpath("index.json").exists()
+
+
+def test_a_new_model_scores_again_and_an_absent_one_is_one_sentence(
+    own: dict[str, str], model: Path, tmp_path: Path, work_log: list[str]
+) -> None:
+    changes: dict[str, Any] = {"input": own, "selections": [{"name": "full", "rule": "all"}]}
+    filter.run(context(tmp_path / "run", model, **changes))
+    shutil.copytree(model, tmp_path / "other")
+    (tmp_path / "other" / "extra.json").write_text("{}")
+    assert scorer_revision(tmp_path / "other") != scorer_revision(model)
+    with pytest.raises(ValueError, match="another reward model"):
+        filter.run(context(tmp_path / "run", tmp_path / "other", **changes))
+    with pytest.raises(ValueError, match="no reward model at"):
+        filter.run(context(tmp_path / "run", tmp_path / "absent", **changes))
+    with pytest.raises(ValueError, match="step train-reward is not done"):
+        filter.run(context(tmp_path / "run", None, **changes))
+
+
+def test_world_edits_know_how_good_each_selection_is(model: Path, tmp_path: Path, work_log: list[str]) -> None:
+    changes = {"input": {"dataset": "world-edits", "count": 60}, "unit_rows": 20, "batch_size": 64}
+    index = filter.run(context(tmp_path / "run", model, **changes))
+    assert index.counts == {"in": 60, "out": 60, "quarantined": 0}
+    assert 0.3 < index.results["good_share"] < 0.7
+    assert 0 <= index.results["selections"]["random"]["good_share"] <= 1
+    assert shards.verify(str(tmp_path / "run" / "filter" / "shards" / "selected")) == []
