@@ -1,6 +1,6 @@
 """Does the small demo show the effect? Loose enough to be stable over seeds, tight enough to fail when something breaks.
 
-    python benchmarks/check_small.py runs/demo-small
+python benchmarks/check_small.py runs/demo-small
 """
 
 from __future__ import annotations

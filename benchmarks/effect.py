@@ -2,9 +2,9 @@
 
     python benchmarks/effect.py --seeds 0 1 2
 
-Runs `pipeline run all --config configs/demo.yaml seed=N` per seed (what is done is not done again) and, for the identification check, trains
-the reward model once more per seed with the paper's literal loss (per-dimension weight 0). Writes the table into benchmarks/RESULTS.md between its
-markers and exits with 1 when a target is missed.
+Runs `pipeline run all --config configs/demo.yaml seed=N` per seed (what is done is not done again) and, for the identification check,
+trains the reward model once more per seed with the paper's literal loss (per-dimension weight 0). Writes the table into
+benchmarks/RESULTS.md between its markers and exits with 1 when a target is missed.
 """
 
 from __future__ import annotations
@@ -76,26 +76,42 @@ def read_heads(run: Path) -> dict[str, Any]:
 def table(measured: list[dict[str, Any]], command: str) -> tuple[str, list[str]]:
     """The results as Markdown, and the targets that were missed."""
     missed = []
-    lines = [f"Command: `{command}`", f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, Python {platform.python_version()}.", ""]
-    lines += ["| seed | pair accuracy (95 %) | closeness to the source | raters themselves | ECE | confident half / rest |", "| --- | --- | --- | --- | --- | --- |"]
+    lines = [
+        f"Command: `{command}`",
+        f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, Python {platform.python_version()}.",
+        "",
+    ]
+    lines += [
+        "| seed | pair accuracy (95 %) | closeness to the source | raters themselves | ECE | confident half / rest |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for entry in measured:
         reward = entry["reward"]
         accuracy, baselines = reward["pair_accuracy"]["overall"], reward["baselines"]
         confidence = reward["confidence"]
         lines.append(
-            f"| {entry['seed']} | {interval(accuracy)} | {baselines['closeness to the source']['value']:.3f} | {baselines['the raters themselves']['value']:.3f} "
+            f"| {entry['seed']} | {interval(accuracy)} | {baselines['closeness to the source']['value']:.3f} "
+            f"| {baselines['the raters themselves']['value']:.3f} "
             f"| {reward['calibration']['ece']:.3f} | {confidence['most_confident_half']:.3f} / {confidence['rest']:.3f} |"
         )
         if accuracy["value"] < 0.82:
             missed.append(f"seed {entry['seed']}: pair accuracy {accuracy['value']:.3f} is below 0.82")
-    lines += ["", "Accuracy of each head on each dimension, with the per-dimension term and with the paper's literal loss (aggregate only):", ""]
+    lines += [
+        "",
+        "Accuracy of each head on each dimension, with the per-dimension term and with the paper's literal loss (aggregate only):",
+        "",
+    ]
     lines += ["| seed | loss | overall | IF head on IF / on VQ | VQ head on VQ / on IF |", "| --- | --- | --- | --- | --- |"]
     for entry in measured:
-        both = {"with per-dimension term": (entry["reward"]["pair_accuracy"]["overall"], entry["heads"]), "aggregate only": (entry["literal"]["accuracy"], entry["literal"]["heads"])}
+        both = {
+            "with per-dimension term": (entry["reward"]["pair_accuracy"]["overall"], entry["heads"]),
+            "aggregate only": (entry["literal"]["accuracy"], entry["literal"]["heads"]),
+        }
         for loss, (accuracy, heads) in both.items():
             follow, quality = heads["instruction_following"], heads["visual_quality"]
             lines.append(
-                f"| {entry['seed']} | {loss} | {accuracy['value']:.3f} | {follow['instruction_following']:.3f} / {follow['visual_quality']:.3f} "
+                f"| {entry['seed']} | {loss} | {accuracy['value']:.3f} "
+                f"| {follow['instruction_following']:.3f} / {follow['visual_quality']:.3f} "
                 f"| {quality['visual_quality']:.3f} / {quality['instruction_following']:.3f} |"
             )
     lines += ["", "Share of edits good in both dimensions (true level 3 or 4):", ""]
@@ -110,7 +126,13 @@ def table(measured: list[dict[str, Any]], command: str) -> tuple[str, list[str]]
     for entry in measured:
         lines.append(f"| {entry['seed']} | " + " | ".join(f"{entry['editor']['arms'][arm]['overall']:.2f}" for arm in arms) + " |")
     differences = list(measured[0]["editor"]["differences"])
-    lines += ["", "Paired difference to the full arm, 95 % interval over items:", "", "| seed | " + " | ".join(differences) + " |", "| --- " * (len(differences) + 1) + "|"]
+    lines += [
+        "",
+        "Paired difference to the full arm, 95 % interval over items:",
+        "",
+        "| seed | " + " | ".join(differences) + " |",
+        "| --- " * (len(differences) + 1) + "|",
+    ]
     for entry in measured:
         found = entry["editor"]["differences"]
         lines.append(f"| {entry['seed']} | " + " | ".join(interval(found[arm], "+.2f") for arm in differences) + " |")

@@ -3,8 +3,8 @@
     python benchmarks/survive_kills.py --config configs/demo-small.yaml --kills 10
 
 An attempt is killed (SIGKILL, the driver only: Ray's processes are left to notice) after a random part of the undisturbed run's time and
-started again with the same command. A run that finishes is compared file by file and a new one is begun until the kills are used up. Prints where
-each kill hit; exits with 1 when any artifact differs.
+started again with the same command. A run that finishes is compared file by file and a new one is begun until the kills are used up.
+Prints where each kill hit; exits with 1 when any artifact differs.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def paired_overall(a: Sequence[Verdict], b: Sequence[Verdict]) -> tuple[np.ndarr
     return both[:, 0], both[:, 1]
 
 
-def paired_bootstrap(a: Sequence[float], b: Sequence[float], *, seed: int, resamples: int = 10_000) -> Difference:
+def paired_bootstrap(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray, *, seed: int, resamples: int = 10_000) -> Difference:
     """Mean of b - a and its 95 % percentile interval; items are resampled, so each keeps both its scores.
 
     ValueError if the two are not as long as each other or empty.

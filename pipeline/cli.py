@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,16 +44,15 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
 class _OneSentence(click.Group):
     """A group whose commands end a user's mistake with one sentence instead of a traceback."""
 
-    def invoke(self, context: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(context)
+            return super().invoke(ctx)
         except (ValueError, OSError) as error:
-            state = context.find_root().meta
-            log = state.get("error_log")
+            log = ctx.find_root().meta.get("error_log")
             if log is not None and log.parent.is_dir():
                 _note(log)
             click.echo(f"error: {_sentence(error)}", err=True)
-            context.exit(1)
+            ctx.exit(1)
 
 
 def _note(log: Path) -> None:
@@ -66,7 +65,8 @@ def _note(log: Path) -> None:
 
 def _sentence(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return f"the disk is full ({error.filename or 'no space left on device'}); make room and run the same command again: nothing done is lost"
+        where = error.filename or "no space left on device"
+        return f"the disk is full ({where}); make room and run the same command again: nothing done is lost"
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
@@ -100,7 +100,7 @@ def _run_path(loaded: Loaded, run_path: str | None) -> Path:
 @contextmanager
 def _context(
     config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...], force: bool = False
-) -> Iterator[Context]:
+) -> Generator[Context]:
     """Everything a step needs; holds the lock of the run directory and leaves the cluster at the end."""
     from pipeline import config
     from stages import storage
@@ -153,10 +153,15 @@ def annotate() -> None:
     """Human ratings: hand out work, read what comes back, or simulate raters of the embedded world."""
 
 
-@annotate.command(name="export", help=f"Write the groups to rate: images, a template to fill in, the rubric.\n\n{EXAMPLE.format(command='annotate export', more='')}")
+@annotate.command(
+    name="export",
+    help=f"Write the groups to rate: images, a template to fill in, the rubric.\n\n{EXAMPLE.format(command='annotate export', more='')}",
+)
 @common
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N groups.")
-def annotate_export(config_path: str | None, run_path: str | None, address: str | None, limit: int | None, overrides: tuple[str, ...]) -> None:
+def annotate_export(
+    config_path: str | None, run_path: str | None, address: str | None, limit: int | None, overrides: tuple[str, ...]
+) -> None:
     from stages import annotate as step
 
     with _context(config_path, run_path, address, overrides) as context:
@@ -170,18 +175,35 @@ def annotate_export(config_path: str | None, run_path: str | None, address: str 
 )
 @common
 @click.option("--file", "files", multiple=True, required=True, metavar="FILE", help="File of ratings; may be given several times.")
-@click.option("--format", "layout", default="auto", show_default=True, help="auto (by content) or imagenhub (rater tables of that project).")
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["auto", "long", "wide", "imagenhub"]),
+    default="auto",
+    show_default=True,
+    help="long: a row per rating; wide: a row per candidate; imagenhub: that project's rater tables.",
+)
+@click.option("--force", is_flag=True, help="Begin a new ledger where the old one is of other candidates.")
 def annotate_ingest(
-    config_path: str | None, run_path: str | None, address: str | None, files: tuple[str, ...], layout: str, overrides: tuple[str, ...]
+    config_path: str | None,
+    run_path: str | None,
+    address: str | None,
+    files: tuple[str, ...],
+    layout: Any,
+    force: bool,
+    overrides: tuple[str, ...],
 ) -> None:
-    from pipeline import flow
+    from pipeline import ratings
     from stages import annotate as step
 
-    with _context(config_path, run_path, address, overrides) as context:
-        flow.show_ingest(step.ingest(context, [Path(file) for file in files], layout))
+    with _context(config_path, run_path, address, overrides, force) as context:
+        print(ratings.ingested(step.ingest(context, [Path(file) for file in files], layout)))
 
 
-@annotate.command(name="simulate", help=f"Let the embedded world's raters fill in the exported work.\n\n{EXAMPLE.format(command='annotate simulate', more='')}")
+@annotate.command(
+    name="simulate",
+    help=f"Let the embedded world's raters fill in the exported work.\n\n{EXAMPLE.format(command='annotate simulate', more='')}",
+)
 @common
 def annotate_simulate(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
     from stages import annotate as step
@@ -207,7 +229,7 @@ def select(
     run_path: str | None,
     address: str | None,
     name: str,
-    rule: str,
+    rule: Any,
     count: int | None,
     fraction: float | None,
     seed: int,
@@ -244,7 +266,9 @@ def shards_verify(folder: str) -> None:
     print(f"{folder}: all shards are sound")
 
 
-@main.command(help=f"What the flow would do with this configuration, what is done already, what it costs.\n\n{EXAMPLE.format(command='plan', more='')}")
+@main.command(
+    help=f"What the flow would do with this configuration, what is done, what it costs.\n\n{EXAMPLE.format(command='plan', more='')}"
+)
 @common
 def plan(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
     from pipeline import plan as planning
@@ -278,7 +302,10 @@ def config_group() -> None:
     """Configurations."""
 
 
-@config_group.command(name="show", help=f"Print the resolved configuration and where each value comes from.\n\n{EXAMPLE.format(command='config show', more=' seed=3')}")
+@config_group.command(
+    name="show",
+    help=f"Print the resolved configuration and where each value comes from.\n\n{EXAMPLE.format(command='config show', more=' seed=3')}",
+)
 @common
 def config_show(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
     from pipeline import config

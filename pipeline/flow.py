@@ -39,7 +39,8 @@ def _annotate(context: Context) -> Index:
         index = context.run.step(annotate.STEP).index()
         if index is None:
             raise ValueError(
-                "there are no ratings yet: `pipeline annotate export` writes the work for the raters, `pipeline annotate ingest` reads what they return"
+                "there are no ratings yet: `pipeline annotate export` writes the work for the raters, "
+                "`pipeline annotate ingest` reads what they return"
             )
         return index
     annotate.export(context)

@@ -47,10 +47,14 @@ def parameters(config: BackboneConfig) -> float:
     if config.pretrained is not None:
         named = re.search(r"(\d+(?:\.\d+)?)B", config.pretrained)
         if named is None:
-            raise ValueError(f"reward.model.backbone.pretrained: the name {config.pretrained} says no size such as 7B, so it cannot be planned")
+            raise ValueError(
+                f"reward.model.backbone.pretrained: the name {config.pretrained} says no size such as 7B, so it cannot be planned"
+            )
         return float(named[1]) * 1e9
     kv = config.text_hidden * config.text_kv_heads // config.text_heads
-    text = config.text_layers * (2 * config.text_hidden**2 + 2 * config.text_hidden * kv + 3 * config.text_hidden * config.text_intermediate)
+    text = config.text_layers * (
+        2 * config.text_hidden**2 + 2 * config.text_hidden * kv + 3 * config.text_hidden * config.text_intermediate
+    )
     vision = config.vision_depth * (4 * config.vision_hidden**2 + 3 * config.vision_hidden * config.vision_intermediate)
     return text + vision
 
@@ -80,18 +84,27 @@ def _work(flow: FlowConfig) -> dict[str, str]:
             "generate": f"{groups:,} sources x {candidates} candidates = {groups * candidates:,} edits, {annotated} of each annotated",
             "annotate": f"{groups * annotated * 2:,} ratings; {people}",
             "preferences": f"{pairs:,} pairs",
-            "train-reward": f"{steps:,} steps of {training.groups_per_batch} groups: {passes:,} forward and backward passes, {_cost(3 * forward * passes)}",
+            "train-reward": f"{steps:,} steps of {training.groups_per_batch} groups: {passes:,} passes, {_cost(3 * forward * passes)}",
             "evaluate-reward": f"{validation * annotated:,} held-out edits, {_cost(forward * validation * annotated)}",
         }
     if flow.filter is not None:
         source = flow.filter.input
         count = source.count if isinstance(source, WorldEdits) else None
-        amount = f"{count:,} edits, {_cost(forward * count)}" if count else f"the edits at {getattr(source, 'path', '')}, {_cost(forward * 1000)} per 1,000"
-        kept = ", ".join(f"{choice.name} ({choice.rule} {choice.count or choice.fraction or ''})".replace(" )", ")") for choice in flow.filter.selections)
+        amount = (
+            f"{count:,} edits, {_cost(forward * count)}"
+            if count
+            else f"the edits at {getattr(source, 'path', '')}, {_cost(forward * 1000)} per 1,000"
+        )
+        kept = ", ".join(
+            f"{choice.name} ({choice.rule} {choice.count or choice.fraction or ''})".replace(" )", ")") for choice in flow.filter.selections
+        )
         work["filter"] = f"{amount}; selections: {kept}"
     if flow.finetune is not None:
         fine = flow.finetune
-        work["finetune"] = f"base {fine.base.training.steps:,} steps, then {len(fine.arms)} arms x {fine.training.steps:,} steps of {fine.training.batch_size}"
+        work["finetune"] = (
+            f"base {fine.base.training.steps:,} steps, then {len(fine.arms)} arms x {fine.training.steps:,} steps "
+            f"of {fine.training.batch_size}"
+        )
         if flow.evaluate_editor is not None:
             systems = len(fine.arms) + 3
             work["evaluate-editor"] = f"{systems} systems x {flow.evaluate_editor.items} items, judge {flow.evaluate_editor.judge}"
@@ -135,7 +148,9 @@ def _notes(flow: FlowConfig) -> list[str]:
     if flow.filter is not None and not _reachable(getattr(flow.filter.input, "path", "")):
         notes.append(f"missing input: {getattr(flow.filter.input, 'path', '')}")
     if flow.reward.model.backbone.pretrained:
-        notes.append(f"GPU hours assume {SUSTAINED_TFLOPS:.0f} TFLOP/s sustained (40 % of an A100 or A800) and {PROMPT_TOKENS} text tokens per edit")
+        notes.append(
+            f"GPU hours assume {SUSTAINED_TFLOPS:.0f} TFLOP/s sustained (40 % of an A100 or A800) and {PROMPT_TOKENS} text tokens per edit"
+        )
     return notes
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import PreTrainedTokenizerBase, Qwen2_5_VLConfig, Qwen2_5_VLModel
+from transformers import PreTrainedTokenizerBase, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLModel
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionPatchEmbed
 from transformers.vision_utils import get_vision_cu_seqlens, get_vision_position_ids, get_vision_window_index
 
@@ -74,13 +74,14 @@ def load_pretrained(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) 
     """Published weights; the embedding grows only if the reward token has no row yet."""
     assert config.pretrained is not None
     where: dict[str, Any] = {"revision": config.revision} if config.revision else {}
-    loaded: Any = Qwen2_5_VLModel.from_pretrained(config.pretrained, output_loading_info=True, **where)
-    backbone, report = loaded
+    loaded: Any = Qwen2_5_VLForConditionalGeneration.from_pretrained(config.pretrained, output_loading_info=True, **where)
+    whole, report = loaded
     if report["missing_keys"]:
         raise ValueError(
             f"{config.pretrained} lacks {len(report['missing_keys'])} weights of a Qwen2.5-VL model, "
             f"first {sorted(report['missing_keys'])[0]}; expected a complete checkpoint of that family"
         )
+    backbone = whole.model  # published files name their weights as parts of the generating model
     if len(tokenizer) > backbone.get_input_embeddings().num_embeddings:
         backbone.resize_token_embeddings(len(tokenizer))
     return backbone

@@ -42,7 +42,7 @@ class Batch:
     """What the model reads.
 
     input_ids [row, token]; position_ids [3, row, token]; reward_index [row]: place of the reward token;
-    lengths [row]: tokens that are not padding; stacks: uint8 [item, frame, height, width, 3] each;
+    instruction_start [row]: place of its first word; stacks: uint8 [item, frame, height, width, 3] each;
     grids: (rows, columns) of patches per stack; placeholder [vision token]: its place in input_ids, flattened;
     feature [vision token]: its place among the features of all items.
     """
@@ -50,7 +50,7 @@ class Batch:
     input_ids: Tensor
     position_ids: Tensor
     reward_index: Tensor
-    lengths: Tensor
+    instruction_start: Tensor
     stacks: tuple[Tensor, ...]
     grids: tuple[Grid, ...]
     placeholder: Tensor
@@ -103,6 +103,7 @@ def collate(sets: Sequence[Presented], *, prompt: Prompt, patch_size: int) -> Ba
     grid_of: list[Grid] = []  # per vision input
     ids: list[Tensor] = []
     positions: list[Tensor] = []
+    closing: list[int] = []  # per row, tokens from the first word on
     for presented in sets:
         offset = len(grid_of)
         for stack in presented.stacks:
@@ -116,6 +117,7 @@ def collate(sets: Sequence[Presented], *, prompt: Prompt, patch_size: int) -> Ba
                 row_ids = prompt.ids(grids, presented.instruction)
                 known[grids] = row_ids, prompt.positions(grids, row_ids)
             slots.append(items)
+            closing.append(len(presented.instruction) + len(prompt.tail))
             ids.append(known[grids][0])
             positions.append(known[grids][1])
     joined = [torch.cat(list(run)) for _, run in groupby(stacks, key=lambda stack: stack.shape[1:])]
@@ -128,7 +130,7 @@ def collate(sets: Sequence[Presented], *, prompt: Prompt, patch_size: int) -> Ba
         input_ids=input_ids,
         position_ids=position_ids,
         reward_index=lengths - 1,
-        lengths=lengths,
+        instruction_start=lengths - torch.tensor(closing),
         stacks=tuple(joined),
         grids=tuple((stack.shape[2] // patch_size, stack.shape[3] // patch_size) for stack in joined),
         placeholder=(input_ids == prompt.vision_token).flatten().nonzero()[:, 0],

@@ -28,14 +28,13 @@ class Captioner(nn.Module):
     def __init__(self, model: RewardModel) -> None:
         super().__init__()
         self.backbone = model.backbone
-        self.vision_token = model.prompt.vision_token
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross entropy of the words and the closing reward token, summed over the batch; how many they are."""
         states = encode(self.backbone, batch)[:, :-1]  # [row, token - 1, hidden]
         following = batch.input_ids[:, 1:]  # [row, token - 1]
         place = torch.arange(1, batch.input_ids.shape[1], device=states.device)
-        is_word = (following != self.vision_token) & (place < batch.lengths[:, None])
+        is_word = (place >= batch.instruction_start[:, None]) & (place <= batch.reward_index[:, None])
         embedding: Any = self.backbone.get_input_embeddings()
         logits = F.linear(states[is_word], embedding.weight)  # [word, vocabulary]
         return F.cross_entropy(logits.float(), following[is_word], reduction="sum"), is_word.sum()

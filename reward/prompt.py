@@ -5,7 +5,8 @@ token; the tail ends with the reward token, where the heads read. One prompt ask
 instruction is tokenised on its own and can never produce a special token.
 
 Models built from a configuration see vision tokens, words, reward token and nothing else; two images stand between the family's
-vision marks, since adjacent ones would be numbered as one. Pretrained backbones get their own chat template and a rubric, written from the criteria that the annotators were given (EditReward, appendix A.2).
+vision marks, since adjacent ones would be numbered as one. Pretrained backbones get their own chat template and a rubric, written
+from the criteria that the annotators were given (EditReward, appendix A.2).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The Ray cluster of a command: started or joined when the first step needs it.
 
-A command that finds everything done never starts Ray. A local cluster gets more logical CPUs than cores where there are few: placement is by
-logical CPUs, and actors plus a training group must be able to coexist on two cores.
+A command that finds everything done never starts Ray. A local cluster gets more logical CPUs than cores where there are few: placement
+is by logical CPUs, and actors plus a training group must be able to coexist on two cores.
 """
 
 from __future__ import annotations

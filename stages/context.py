@@ -27,5 +27,7 @@ class Context:
         """A section of the configuration that the step cannot do without."""
         value = getattr(self.flow, section)
         if value is None:
-            raise ValueError(f"the configuration has no section {section}: add it, or use a configuration that has one such as configs/demo.yaml")
+            raise ValueError(
+                f"the configuration has no section {section}: add it, or use a configuration that has one such as configs/demo.yaml"
+            )
         return value

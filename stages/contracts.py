@@ -3,11 +3,12 @@
 One row is: of ``sources`` an image and an instruction to carry out; of ``candidates`` one edit of a source by one editor; of
 ``edits`` a source with an edit that somebody delivers, waiting to be filtered; of ``ratings`` one score by one person; of
 ``pairs`` one preference; of ``scores`` one edit judged by one scorer; of ``selection`` one kept sample and why; of ``verdicts``
-one judged benchmark item; of ``samples`` one picture of a benchmark item to look at; of ``quarantine`` one row that could not be processed, and why.
+one judged benchmark item; of ``samples`` one picture of a benchmark item to look at; of ``quarantine`` one row that could not
+be processed, and why.
 
-Images are the Hub's struct ``{bytes, path}`` and hold the encoded bytes as they came. ``metadata`` columns are JSON text that
-only the plug-in which wrote it reads. Nothing here holds a wall-clock time of the machine: times are in the run's manifest, so that equal work
-gives equal bytes.
+Images are the Hub's struct ``{bytes, path}`` and hold the encoded bytes as they came. ``metadata`` columns are JSON text that only the
+plug-in which wrote it reads. Nothing here holds a wall-clock time of the machine: times are in the run's manifest, so that equal
+work gives equal bytes.
 """
 
 from __future__ import annotations
@@ -19,18 +20,14 @@ IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 DIMENSIONS = ("instruction_following", "visual_quality")
 """Dimensions of the paper (section 2.1); the schemas hold any others as well."""
 
-_DIMENSION_SCORE = pa.struct(
-    [("dimension", pa.string()), ("mean", pa.float64()), ("sigma", pa.float64()), ("likert", pa.float64())]
-)
+_DIMENSION_SCORE = pa.struct([("dimension", pa.string()), ("mean", pa.float64()), ("sigma", pa.float64()), ("likert", pa.float64())])
 _DIMENSION_PREFERENCE = pa.struct(
     [("dimension", pa.string()), ("score_a", pa.float64()), ("score_b", pa.float64()), ("label", pa.string())]
 )
 
 
 def _schema(name: str, version: int, *columns: tuple[str, pa.DataType]) -> pa.Schema:
-    return pa.schema(
-        [pa.field(column, kind) for column, kind in columns], metadata={"contract": f"{name}/{version}"}
-    )
+    return pa.schema([pa.field(column, kind) for column, kind in columns], metadata={"contract": f"{name}/{version}"})
 
 
 SOURCES = _schema(

@@ -6,7 +6,7 @@ means, 0..10. Copying the source and the exact edit stand in the table as floor 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -75,15 +75,33 @@ def run(context: Context) -> Index:
         weights = {name: sha for name, sha in trained.files.items() if name.startswith(f"editors/{arm}/")}
         for first in range(0, config.items, UNIT_ITEMS):
             piece = _Slice(arm, first, min(UNIT_ITEMS, config.items - first))
-            units.append(Unit(settings_hash(STEP, asdict(piece), weights, world, context.flow.seed, WorldJudge.revision), piece, piece.count))
+            units.append(
+                Unit(settings_hash(STEP, asdict(piece), weights, world, context.flow.seed, WorldJudge.revision), piece, piece.count)
+            )
     work = partial(_make_work, editors, world, context.flow.seed)
-    result = run_units(folder, units, work, cluster=context.cluster, workers=config.workers, num_gpus=min(1, context.cluster.gpus) / config.workers, rows_are="edits")
-    index = Index(step=STEP, key=key, settings=settings, inputs=inputs, artifacts=result.artifacts(), counts=result.counts(), quarantined=result.quarantined())
+    result = run_units(
+        folder,
+        units,
+        work,
+        cluster=context.cluster,
+        workers=config.workers,
+        num_gpus=min(1, context.cluster.gpus) / config.workers,
+        rows_are="edits",
+    )
+    index = Index(
+        step=STEP,
+        key=key,
+        settings=settings,
+        inputs=inputs,
+        artifacts=result.artifacts(),
+        counts=result.counts(),
+        quarantined=result.quarantined(),
+    )
     evaluation = _evaluate(index, folder.path, config, context.flow.seed)
     sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
     headline = {arm: entry["overall"] for arm, entry in evaluation["arms"].items()}
     results = {"overall": headline, "differences": evaluation["differences"]}
-    return folder.publish(Index(**{**vars(index), "files": {"evaluation.json": sha256}, "results": results}))
+    return folder.publish(replace(index, files={"evaluation.json": sha256}, results=results))
 
 
 def benchmark_item(seed: int, index: int, world: WorldConfig) -> judging.BenchmarkItem:
@@ -118,7 +136,13 @@ def _make_work(editors: Path, world: WorldConfig, seed: int) -> Work:
             for verdict in verdicts
         ]
         shown = [
-            {"item_id": item.item_id, "task": item.task, "instruction": item.instruction, "arm": piece.arm, "image": images.stored(images.png(output))}
+            {
+                "item_id": item.item_id,
+                "task": item.task,
+                "instruction": item.instruction,
+                "arm": piece.arm,
+                "image": images.stored(images.png(output)),
+            }
             for number, (item, output) in enumerate(zip(batch, edited, strict=True), start=piece.first)
             if number < SAMPLES
         ]
@@ -133,7 +157,7 @@ def _edit(arm: str, batch: list[judging.BenchmarkItem], editors: Path, opened: d
     if arm == COPY:
         return np.stack([item.source for item in batch])
     if arm == EXACT:
-        return np.stack([item.reference for item in batch])
+        return np.stack([item.reference for item in batch if item.reference is not None])
     if arm not in opened:
         import torch
 
@@ -152,7 +176,9 @@ def _evaluate(index: Index, folder: Path, config: EvaluateEditorConfig, seed: in
     verdicts: dict[str, list[judging.Verdict]] = {}
     for part in index.artifacts["verdicts"]:
         for row in pq.read_table(folder / part.path).to_pylist():
-            verdict = judging.Verdict(row["item_id"], row["task"], row["status"], row["semantic_consistency"], row["perceptual_quality"], row["raw"])
+            verdict = judging.Verdict(
+                row["item_id"], row["task"], row["status"], row["semantic_consistency"], row["perceptual_quality"], row["raw"]
+            )
             verdicts.setdefault(row["arm"], []).append(verdict)
     arms: dict[str, Any] = {}
     for arm, rows in verdicts.items():
@@ -185,7 +211,8 @@ def _evaluate(index: Index, folder: Path, config: EvaluateEditorConfig, seed: in
         "resamples": config.bootstrap,
         "seed": seed,
         "caveats": [
-            "Synthetic scenes and a programmatic judge: the direction of a difference and the code path carry over to photographs, its size does not.",
+            "Synthetic scenes and a programmatic judge: the direction of a difference and the code path carry over to photographs, "
+            "its size does not.",
             "The judge's two scores are not independent: damage to the picture also lowers semantic consistency.",
             "The base editor stands in for a pretrained one and was trained on a noisy set of its own.",
         ],

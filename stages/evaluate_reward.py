@@ -1,7 +1,7 @@
 """Evaluate the reward model on held-out source groups: agreement, what each head predicts, calibration, confidence, baselines.
 
-Agreement is with the raters' preferences and, where the embedded world drew the candidates, with the levels that it drew ("truth"). Accuracies
-are over strict pairs; intervals are bootstrapped over sources. Baselines that know nothing stand beside the model.
+Agreement is with the raters' preferences and, where the embedded world drew the candidates, with the levels that it drew ("truth").
+Accuracies are over strict pairs; intervals are bootstrapped over sources. Baselines that know nothing stand beside the model.
 """
 
 from __future__ import annotations
@@ -45,9 +45,14 @@ def run(context: Context) -> Index:
     model = trained.path / "model"
     revision = scorer_revision(model)
     slices = [groups[first : first + config.unit_sources] for first in range(0, len(groups), config.unit_sources)]
-    units = [Unit(settings_hash(STEP, [group.candidate_ids for group in part], revision), part, sum(len(g.candidates) for g in part)) for part in slices]
+    units = [
+        Unit(settings_hash(STEP, [group.candidate_ids for group in part], revision), part, sum(len(g.candidates) for g in part))
+        for part in slices
+    ]
     gpus = min(1, context.cluster.gpus) / config.workers
-    result = run_units(folder, units, partial(_make_work, model), cluster=context.cluster, workers=config.workers, num_gpus=gpus, rows_are="edits")
+    result = run_units(
+        folder, units, partial(_make_work, model), cluster=context.cluster, workers=config.workers, num_gpus=gpus, rows_are="edits"
+    )
     artifacts = result.artifacts()
     evaluation = _evaluation(groups, _table(folder, artifacts), context.run, config.bootstrap, context.flow.seed)
     sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
@@ -76,7 +81,11 @@ def _make_work(model: Path) -> Work:
     revision = scorer_revision(model)
 
     def work(groups: list[RatedGroup]) -> UnitOutput:
-        samples = [(c, EditSample(g.source, g.instruction, edited), g.task) for g in groups for c, edited in zip(g.candidate_ids, g.candidates, strict=True)]
+        samples = [
+            (c, EditSample(g.source, g.instruction, edited), g.task)
+            for g in groups
+            for c, edited in zip(g.candidate_ids, g.candidates, strict=True)
+        ]
         scored = score_rows(loaded, samples, revision=revision, batch_size=BATCH)
         return UnitOutput({"scores": contracts.table("scores", scored.rows)}, len(samples), len(scored.rows), scored.quarantine)
 
@@ -112,12 +121,18 @@ def _evaluation(groups: list[RatedGroup], scores: dict[str, dict[str, Any]], run
         result = evaluate(groups=labelled, predictions=predictions, dimensions=dimensions, resamples=resamples, seed=seed)
         against[name] = _figures(result, dimensions)
         against[name]["baselines"] = {
-            baseline: _interval(evaluate(groups=labelled, predictions=from_scores(values, len(dimensions)), dimensions=dimensions, resamples=resamples, seed=seed).accuracy)
+            baseline: _interval(
+                evaluate(
+                    groups=labelled, predictions=from_scores(values, len(dimensions)), dimensions=dimensions, resamples=resamples, seed=seed
+                ).accuracy
+            )
             for baseline, values in ignorant.items()
         }
         if name == "truth":
             rated = [np.array([sum(score.values()) for score in group.scores]) for group in complete]
-            rater = evaluate(groups=labelled, predictions=from_scores(rated, len(dimensions)), dimensions=dimensions, resamples=resamples, seed=seed)
+            rater = evaluate(
+                groups=labelled, predictions=from_scores(rated, len(dimensions)), dimensions=dimensions, resamples=resamples, seed=seed
+            )
             against[name]["baselines"]["the raters themselves"] = _interval(rater.accuracy)
     return {
         "against": against,
@@ -145,12 +160,15 @@ def _prediction(group: RatedGroup, scores: dict[str, dict[str, Any]], dimensions
 
 def _figures(result: Evaluation, dimensions: tuple[str, ...]) -> dict[str, Any]:
     return {
-        "pair_accuracy": {"overall": _interval(result.accuracy) | {"n": result.strict_pairs}} | {name: _interval(result.dimensions[name]) for name in dimensions},
+        "pair_accuracy": {"overall": _interval(result.accuracy) | {"n": result.strict_pairs}}
+        | {name: _interval(result.dimensions[name]) for name in dimensions},
         "pairs": result.pairs,
         "heads": {head: dict(zip(dimensions, map(_number, row), strict=True)) for head, row in zip(dimensions, result.heads, strict=True)},
         "calibration": {
             "ece": _number(result.calibration_error),
-            "bins": [{"confidence": _number(b.confidence), "accuracy": _number(b.accuracy), "count": b.pairs} for b in result.calibration_bins],
+            "bins": [
+                {"confidence": _number(b.confidence), "accuracy": _number(b.accuracy), "count": b.pairs} for b in result.calibration_bins
+            ],
         },
         "confidence": {"most_confident_half": _number(result.confident_half), "rest": _number(result.other_half)},
         "per_task": {task: _interval(value) for task, value in result.by_task.items()},
@@ -165,7 +183,9 @@ def _likert(groups: list[RatedGroup], scores: dict[str, dict[str, Any]], dimensi
         for candidate, rated in zip(group.candidate_ids, group.scores, strict=True):
             for entry in scores[candidate]["dimensions"]:
                 errors[entry["dimension"]].append(abs(entry["likert"] - rated[entry["dimension"]]))
-    return {name: {"mean_absolute_error": _number(float(np.mean(values))), "ratings": len(values)} for name, values in errors.items() if values}
+    return {
+        name: {"mean_absolute_error": _number(float(np.mean(values))), "ratings": len(values)} for name, values in errors.items() if values
+    }
 
 
 def _interval(value: Interval) -> dict[str, float | None]:

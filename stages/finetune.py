@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray.exceptions import RayTaskError
 
 from stages import edits, filter, storage
 from stages.config import FinetuneConfig, FlowConfig
@@ -74,7 +75,7 @@ def _train_arms(context: Context, config: FinetuneConfig, folder: Path, base_key
         running = [remote_fit(context.cluster, _train_hand, {"hand": hand}, workers=config.workers) for hand in hands]
         try:
             ray.get(running)
-        except ray.exceptions.RayTaskError as error:
+        except RayTaskError as error:
             raise root_cause(error) from error
 
 

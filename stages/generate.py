@@ -1,7 +1,7 @@
 """Generate: sources in, candidates out (paper 2.1: 12 candidates per source, 7 of them sampled for annotation).
 
-Unit of resume: a slice of sources with all their candidates. A source that cannot be read is quarantined; a candidate that an editor fails to
-make stays in the table with status ``failed`` and its error, and is never chosen for annotation.
+Unit of resume: a slice of sources with all their candidates. A source that cannot be read is quarantined; a candidate that an editor
+fails to make stays in the table with status ``failed`` and its error, and is never chosen for annotation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ def run(context: Context) -> Index:
     key, done = folder.begin(settings=settings, inputs={"sources": settings_hash(pieces)}, force=context.force)
     if done:
         return folder.require()
-    editor_settings = {name: settings[name] for name in ("world", "seed")} | {"editors": settings["generate"]["editors"], "annotate": config.annotate}
+    editor_settings = {name: settings[name] for name in ("world", "seed")} | {
+        "editors": settings["generate"]["editors"],
+        "annotate": config.annotate,
+    }
     units = [Unit(settings_hash(STEP, piece, editor_settings), piece, piece["count"]) for piece in pieces]
     work = partial(_make_work, config.editors, config.annotate, flow.seed, flow.world)
     result = run_units(folder, units, work, cluster=context.cluster, workers=config.workers, rows_are="sources")

@@ -38,7 +38,9 @@ def with_truth(groups: Sequence[RatedGroup], run: RunDir) -> list[RatedGroup] | 
 
     wanted = {candidate for group in groups for candidate in group.candidate_ids}
     table = run.step(generate.STEP).read("candidates", ["candidate_id", "metadata"])
-    truth = {row["candidate_id"]: json.loads(row["metadata"]) for row in table.filter(pc.field("candidate_id").isin(list(wanted))).to_pylist()}
+    truth = {
+        row["candidate_id"]: json.loads(row["metadata"]) for row in table.filter(pc.field("candidate_id").isin(list(wanted))).to_pylist()
+    }
     dimensions = tuple(groups[0].scores[0]) if groups else ()
     if not all(dimension in levels for levels in truth.values() for dimension in dimensions):
         return None

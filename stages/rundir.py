@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -68,8 +68,8 @@ class Index:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
         """Inverse of :meth:`to_json`."""
-        artifacts = {name: [Part(**part) for part in entry["parts"]] for name, entry in value["artifacts"].items()}
-        return cls(**{**value, "artifacts": artifacts})
+        parts = {name: [Part(**part) for part in entry["parts"]] for name, entry in value["artifacts"].items()}
+        return replace(cls(**value), artifacts=parts)
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class RunDir:
 
     def __enter__(self) -> Self:
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = open(self.path / ".lock", "a+")  # noqa: SIM115 - held for the whole command
+        self._lock = open(self.path / ".lock", "a+")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

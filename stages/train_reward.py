@@ -107,7 +107,7 @@ def _loop(payload: dict[str, Any]) -> None:
         _calibrate(trained.model, [group for group in validation if calibrates(group.source_id)])
         report.rewrite([m | {"phase": "pretraining"} for m in captioned] + [m | {"phase": "training"} for m in trained.history])
         facts = {
-            "training data": f"{len(training)} rated groups, {sum(len(group.preferences) for group in training)} pairs (hash {payload['key']})",
+            "training data": f"{len(training)} rated groups, {sum(len(g.preferences) for g in training)} pairs (hash {payload['key']})",
             "held-out data": f"{len(validation)} rated groups, one half of them used for calibration",
             "seed": str(flow.seed),
         }
@@ -131,7 +131,9 @@ def _captioned(flow: FlowConfig) -> list[EditSample]:
 
     world = flow.world
     if world is None:
-        raise ValueError("reward.pretraining draws its items in the embedded world: add the section world, or set reward.pretraining.steps to 0")
+        raise ValueError(
+            "reward.pretraining draws its items in the embedded world: add the section world, or set reward.pretraining.steps to 0"
+        )
     return [_captioned_item(flow.seed, index, world, EditSample) for index in range(flow.reward.caption_items)]
 
 

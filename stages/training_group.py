@@ -2,7 +2,8 @@
 
 The libraries' trainers resume from their own checkpoints, which end with identical parameters after any kill. So Ray Train is used for what
 it is good at - placing the processes, joining them with torch.distributed, restarting the group when one dies - and its own
-checkpoints stay unused. The first worker appends metrics to ``metrics.jsonl`` in the step's folder; the driver draws its progress bar from there.
+checkpoints stay unused. The first worker appends metrics to ``metrics.jsonl`` in the step's folder; the driver draws its progress bar
+from there.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, work
         TorchTrainer(
             loop,
             train_loop_config=payload,
-            scaling_config=ScalingConfig(num_workers=workers, use_gpu=gpus > 0, resources_per_worker={"CPU": 1} | ({"GPU": 1} if gpus else {})),
+            scaling_config=ScalingConfig(
+                num_workers=workers, use_gpu=gpus > 0, resources_per_worker={"CPU": 1} | ({"GPU": 1} if gpus else {})
+            ),
             run_config=RunConfig(storage_path=storage, failure_config=FailureConfig(max_failures=MAX_RESTARTS)),
             torch_config=TorchConfig(backend="nccl" if gpus else "gloo"),
         ).fit()
@@ -53,7 +56,9 @@ def root_cause(error: BaseException) -> BaseException:
     """The exception that a worker raised, out of Ray's wrappers."""
     while True:
         failures = getattr(error, "worker_failures", None)
-        inner = next(iter(failures.values())) if failures else getattr(error, "cause", None) or getattr(error, "training_failed_error", None)
+        inner = (
+            next(iter(failures.values())) if failures else getattr(error, "cause", None) or getattr(error, "training_failed_error", None)
+        )
         if not isinstance(inner, BaseException) or inner is error:
             return error
         error = inner
@@ -113,7 +118,9 @@ class ProgressWatch:
         self._thread.join()
 
     def _watch(self) -> None:
-        drawn = {label: tqdm(total=steps, desc=label, unit=" steps", position=row) for row, (label, (_, steps)) in enumerate(self.bars.items())}
+        drawn = {
+            label: tqdm(total=steps, desc=label, unit=" steps", position=row) for row, (label, (_, steps)) in enumerate(self.bars.items())
+        }
         finished = False
         while not finished:
             finished = self._stop.is_set()

@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 import ray
+from ray.exceptions import RayActorError, RayTaskError
 from tqdm import tqdm
 
 from stages import contracts, storage
@@ -125,7 +126,7 @@ def run_units(
     if missing:
         cluster.connect()
         folder.path.mkdir(parents=True, exist_ok=True)
-        worker = ray.remote(max_restarts=2, max_task_retries=2, num_cpus=num_cpus, num_gpus=num_gpus)(_Worker)
+        worker: Any = ray.remote(max_restarts=2, max_task_retries=2, num_cpus=num_cpus, num_gpus=num_gpus)(_Worker)
         actors = [worker.remote(make_work, str(folder.path)) for _ in range(min(workers, len(missing)))]
         total = sum(unit.rows for unit in units)
         before = total - sum(unit.rows for unit in missing)
@@ -163,9 +164,9 @@ def _get(reference: Any) -> UnitRecord:
     """A unit's record; what its work raised is raised here as it was."""
     try:
         return ray.get(reference)
-    except ray.exceptions.RayTaskError as error:
+    except RayTaskError as error:
         raise error.cause from error
-    except ray.exceptions.RayActorError as error:
+    except RayActorError as error:
         raise RuntimeError(f"a worker process died and so did its restarts, perhaps out of memory ({error})") from error
 
 
@@ -183,7 +184,9 @@ class _Worker:
         tables = dict(output.tables) | {"quarantine": contracts.table("quarantine", [asdict(row) for row in output.quarantine])}
         parts = publish_unit(self.folder, unit.key, tables)
         reasons = Counter(row.reason for row in output.quarantine)
-        return UnitRecord(unit.key, parts, output.rows_in, output.rows_out, dict(sorted(reasons.items())), round(time.monotonic() - started, 3))
+        return UnitRecord(
+            unit.key, parts, output.rows_in, output.rows_out, dict(sorted(reasons.items())), round(time.monotonic() - started, 3)
+        )
 
 
 def publish_unit(folder: Path, key: str, tables: Mapping[str, pa.Table]) -> dict[str, Part]:
@@ -210,10 +213,13 @@ def _sound_records(folder: StepFolder, log: Path, wanted: set[str]) -> dict[str,
     for line in lines:
         value = json.loads(line)
         if value["key"] in wanted:
-            parts = {name: Part(**part) for name, part in value["parts"].items()}
-            records[value["key"]] = UnitRecord(**{**value, "parts": parts})
+            value["parts"] = {name: Part(**part) for name, part in value["parts"].items()}
+            records[value["key"]] = UnitRecord(**value)
     return {
         key: record
         for key, record in records.items()
-        if all((folder.path / part.path).exists() and storage.sha256_of(folder.path / part.path) == part.sha256 for part in record.parts.values())
+        if all(
+            (folder.path / part.path).exists() and storage.sha256_of(folder.path / part.path) == part.sha256
+            for part in record.parts.values()
+        )
     }

@@ -70,7 +70,7 @@ def test_mistakes_are_located(tmp_path: Path, text: str, expected: list[str]) ->
 
 
 def test_missing_file_is_named() -> None:
-    with pytest.raises(ValueError, match="nowhere.yaml does not exist"):
+    with pytest.raises(ValueError, match=r"nowhere\.yaml does not exist"):
         config.load("nowhere.yaml")
 
 
@@ -97,7 +97,13 @@ def test_show_and_dump_read_back(tmp_path: Path) -> None:
         assert config.load(write(tmp_path, text)).flow == loaded.flow
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3), max_leaves=8))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+        max_leaves=8,
+    )
+)
 def test_any_yaml_loads_or_is_refused_with_a_sentence(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
     path = tmp_path_factory.mktemp("any") / "any.yaml"
     path.write_text(yaml.safe_dump(value, allow_unicode=True), encoding="utf-8")

@@ -194,7 +194,7 @@ def test_a_data_set_that_cannot_be_read_is_one_sentence(tiny: Path, damage: obje
 
 def test_a_file_instead_of_a_folder_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ValueError, match="has no text_and_image_to_image.json|not a folder"):
+    with pytest.raises(ValueError, match=r"has no text_and_image_to_image\.json"):
         edits.plan(sharegpt(tmp_path / "file"), seed=0, world=None, unit_rows=16)
 
 

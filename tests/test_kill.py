@@ -46,7 +46,18 @@ evaluate_editor: {items: 8, bootstrap: 100}
 def test_kills_leave_no_trace(tmp_path: Path) -> None:
     config = tmp_path / "tiny.yaml"
     config.write_text(TINY)
-    command = [sys.executable, "benchmarks/survive_kills.py", "--config", str(config), "--kills", "4", "--seed", "1", "--runs", str(tmp_path / "runs")]
+    command = [
+        sys.executable,
+        "benchmarks/survive_kills.py",
+        "--config",
+        str(config),
+        "--kills",
+        "4",
+        "--seed",
+        "1",
+        "--runs",
+        str(tmp_path / "runs"),
+    ]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     logs = "\n".join(path.read_text()[-3000:] for path in (tmp_path / "runs").glob("*.log")) if found.returncode else ""
     assert found.returncode == 0, found.stdout + found.stderr + logs

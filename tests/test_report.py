@@ -508,7 +508,7 @@ def test_a_complete_run_shows_every_section_and_its_numbers(whole: Path) -> None
     words = page.words().replace("\u202f", " ")
     for expected in (
         "the reward model orders 86.6 % [85.1 %, 88.1 %] of the pairs of edits as the true levels do",
-        "from 51.0 % to 81.0 %",
+        "raises the share of good edits: 51.0 % before, 81.0 % after",
         "+2.02 [+1.72, +2.32]",
         "no variation",  # a statistic without a value says why
         "38.3 %",  # the paper's tie share
@@ -579,13 +579,14 @@ def test_an_empty_run_directory_has_a_page_and_no_directory_a_sentence(tmp_path:
         build(RunDir(tmp_path / "absent"))
 
 
-def test_a_step_outside_the_configuration_is_not_asked_for(tmp_path: Path) -> None:
+def test_what_the_configuration_does_not_have_is_not_asked_for(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", until="generate")
-    storage.publish_bytes(run.path / "config.yaml", b"name: small\ngenerate: {}\nfilter: {}\nfinetune: null\n")
-    words = Page(build(run)).words()
-    assert words.count("Not done yet: step") == 5
-    assert words.count("is not part of this run's configuration") == 2
-    assert words.count("not part of this run") == 2 + 2 + 2 * 4  # sentences, table rows, two drawings with labels and descriptions
+    storage.publish_bytes(run.path / "config.yaml", b"name: small\ngenerate: {}\nfilter: {}\nfinetune: null\nevaluate_editor: {}\n")
+    page = Page(build(run))
+    assert page.words().count("Not done yet: step") == 6
+    assert page.words().count("Step finetune is not part of this run's configuration.") == 1
+    storage.publish_bytes(run.path / "config.yaml", b"name: small\ngenerate: {}\nfilter: {}\n")
+    assert [attributes["id"] for attributes in Page(build(run)).all("section")] == [name for name in SECTION_IDS if name != "arms"]
 
 
 def test_building_again_gives_the_same_bytes_and_changes_nothing_else(tmp_path: Path) -> None:
@@ -675,6 +676,20 @@ def test_histogram_heights_are_shares_of_each_sample() -> None:
     assert len(columns) == BINS
     assert max(heights) - min(heights) == pytest.approx(sum(columns), rel=0.02)  # one bin holds all of "kept", all bins hold all of "all"
     assert "1,000 values, median 0.500" in drawn
+
+
+def test_a_result_that_may_be_chance_or_is_none_is_called_so(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    for step, name, change in (
+        ("evaluate-editor", "evaluation.json", lambda v: v["differences"]["selected"].update(value=0.05, low=-0.1, high=0.2)),
+        ("filter", "index.json", lambda v: v["results"].update(good_share=0.9)),
+    ):
+        value = storage.read_json(run.path / step / name)
+        change(value)
+        storage.publish_json(run.path / step / name, value)
+    words = Page(build(run)).words()
+    assert "a difference of +0.05 [−0.10, +0.20], which may be chance." in words
+    assert "does not raise the share of good edits" in words
 
 
 def test_estimates_are_read_with_tolerance() -> None:

@@ -53,7 +53,9 @@ def test_the_papers_form_at_known_values(m: float, s: float, exact: float, probi
 def test_against_values_of_the_reference_implementation(shared_data: Path) -> None:
     for case in ("case_a", "case_b"):
         losses = json.loads((shared_data / "parity" / case / "losses.json").read_text())
-        rows = [row for modes in losses["model_outputs"].values() for part in modes.values() if "per_pair" in part for row in part["per_pair"]]
+        rows = [
+            row for modes in losses["model_outputs"].values() for part in modes.values() if "per_pair" in part for row in part["per_pair"]
+        ]
         assert len(rows) >= 8
         for row in rows:
             a, sa, b, sb = (tensor(row[k], dtype=torch.float64) for k in ("mu_A", "log_sigma_A", "mu_B", "log_sigma_B"))

@@ -1,4 +1,4 @@
-"""Shards, and the filter step around them: real photographs in, byte-equal members out, whatever the order of the work; damage is found and placed.
+"""Shards, and the filter step around them: real photographs in, byte-equal members out, whatever the order of the work; damage is found.
 
 The step runs on its real units of work, in this process and in any order; the model is the real class with random weights.
 """

@@ -6,7 +6,6 @@ import json
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,7 +28,11 @@ def make_work(traces: Path, fault: str = "none") -> Work:
             os._exit(9)
         if number == 7 and fault == "raise":
             raise ValueError("row 73 of table x: score 9 is out of scale")
-        rows = [{"sample_id": f"{number}-{row}", "rank": row, "stratum": "", "score": number + row / 10, "rule": "top"} for row in range(10) if row != 3]
+        rows = [
+            {"sample_id": f"{number}-{row}", "rank": row, "stratum": "", "score": number + row / 10, "rule": "top"}
+            for row in range(10)
+            if row != 3
+        ]
         bad = [Quarantined(f"{number}-3", f"table[{number}]", "bad", "does not decode")]
         return UnitOutput({"selection": contracts.table("selection", rows)}, rows_in=10, rows_out=9, quarantine=bad)
 

@@ -27,13 +27,13 @@ class Estimate:
             return None
         return cls(*(published.get(name) for name in ("value", "low", "high", "n")))
 
+    @property
+    def clear(self) -> bool:
+        """Whether there is an interval and it does not contain zero."""
+        return self.low is not None and self.high is not None and not self.low <= 0 <= self.high
+
     def words(self, form: Callable[[float], str]) -> str:
         """``0.87 [0.85, 0.89]``, or the bare number without an interval."""
         if self.low is None or self.high is None:
             return form(self.value)
         return f"{form(self.value)} [{form(self.low)}, {form(self.high)}]"
-
-    @property
-    def above_zero(self) -> bool:
-        """Whether the whole interval lies above zero."""
-        return self.low is not None and self.low > 0

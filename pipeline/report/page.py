@@ -7,13 +7,24 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.report.published import Published
+from pipeline.report.published import STEPS, Published
 from pipeline.report.sections import arms, filtering, flow, headline, provenance, quarantine, ratings, reward, samples
 from stages import storage
 from stages.rundir import RunDir
 
 NAME = "report.html"
-SECTIONS = (headline, flow, samples, ratings, reward, filtering, arms, quarantine, provenance)
+SECTIONS = (
+    (headline, STEPS),
+    (flow, STEPS),
+    (samples, ("generate",)),
+    (ratings, ("annotate", "preferences")),
+    (reward, ("train-reward", "evaluate-reward")),
+    (filtering, ("filter",)),
+    (arms, ("finetune", "evaluate-editor")),
+    (quarantine, STEPS),
+    (provenance, STEPS),
+)
+"""The sections with the steps that they tell of; one whose steps are all outside the run's configuration is left out."""
 
 
 def build(run: RunDir) -> Path:
@@ -32,7 +43,7 @@ def build(run: RunDir) -> Path:
         title=published.path.name,
         headline=headline.sentence(published),
         css=Markup(css),
-        sections=[module.section(published) for module in SECTIONS],
+        sections=[module.section(published) for module, steps in SECTIONS if any(published.planned(s) or published.done(s) for s in steps)],
     )
     path = run.path / NAME
     storage.publish_bytes(path, html.encode())

@@ -78,11 +78,6 @@ class Published:
         tables = [pq.read_table(folder / part.path, columns=columns, filters=filters, partitioning=None) for part in parts]
         return pa.concat_tables(tables)
 
-    def table_file(self, step: str, name: str) -> pa.Table | None:
-        """A table that the step published under a name of its own."""
-        path = self.path / step / name
-        return pq.read_table(path, partitioning=None) if self.done(step) and path.exists() else None
-
     def json(self, step: str, name: str) -> dict[str, Any]:
         """A JSON file of a done step; empty when there is none."""
         path = self.path / step / name

@@ -16,7 +16,14 @@ def plan(config: WorldSources, *, seed: int, drawing: WorldConfig, rows: int) ->
     """Slices of item numbers, training first."""
     counts = {"train": config.train, "validation": config.validation}
     return [
-        {"dataset": "world", "split": split, "first": first, "count": min(rows, count - first), "seed": seed, "drawing": drawing.model_dump(mode="json")}
+        {
+            "dataset": "world",
+            "split": split,
+            "first": first,
+            "count": min(rows, count - first),
+            "seed": seed,
+            "drawing": drawing.model_dump(mode="json"),
+        }
         for split, count in counts.items()
         for first in range(0, count, rows)
     ]

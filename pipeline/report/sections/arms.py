@@ -40,7 +40,7 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
     reference = evaluation.get("reference_arm", "")
     rows = [(words.name(name), *_cells(arm), _difference(name, differences, reference)) for name, arm in arms.items()]
     paper = [(name, *(words.score(value) for value in scores["EN full"]), "", "–", "–", "") for name, scores in TABLE_3.items()]
-    columns = ("Trained on", "SC", "PQ", "Overall", "95 % interval", "Items", "Failed", f"Paired difference to “{reference}”")
+    columns = ("System", "SC", "PQ", "Overall", "95 % interval", "Items", "Failed", f"Paired difference to “{reference}”")
     table = Table(
         columns,
         rows + paper,

@@ -27,13 +27,14 @@ def sentence(published: Published) -> str:
     shares = good_shares(published)
     everything, kept = shares.get(EVERYTHING), shares.get(MAIN_ARM)
     if everything is not None and kept is not None:
-        parts.append(f"Filtering with it raises the share of good edits from {words.share(everything)} to {words.share(kept)}.")
+        verb = "raises" if kept > everything else "does not raise"
+        parts.append(f"Filtering with it {verb} the share of good edits: {words.share(everything)} before, {words.share(kept)} after.")
     effect = main_difference(published)
     if effect:
         arm, reference, score, reference_score, difference = effect
         parts.append(
             f"The editor fine-tuned on “{arm}” scores {words.score(score)} of 10, on “{reference}” {words.score(reference_score)}: "
-            f"a difference of {difference.words(words.difference)}."
+            f"a difference of {difference.words(words.difference)}{'' if difference.clear else ', which may be chance'}."
         )
     if parts:
         return " ".join(parts)

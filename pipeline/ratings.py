@@ -1,0 +1,46 @@
+"""What `pipeline annotate ingest` says: every file's balance, the warnings, and how far raters agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline.tables import text_table
+from stages.annotate import IngestResult
+
+
+def ingested(result: IngestResult) -> str:
+    """Tables as text."""
+    rows = [[batch.file, "new", *_balance(batch)] for batch in result.new] + [
+        [batch.file, "was there", *_balance(batch)] for batch in result.known
+    ]
+    parts = [text_table(["file", "state", "ratings", "accepted", "duplicates", "quarantined"], rows)]
+    parts += [f"warning: {warning}" for warning in result.warnings]
+    agreement = result.index.results.get("agreement", {})
+    by_task = result.index.results.get("agreement_by_task", {})
+    parts.append(_agreement("all ratings", agreement))
+    parts += [_agreement(task, entry) for task, entry in by_task.items()] if len(by_task) > 1 else []
+    return "\n\n".join(part for part in parts if part)
+
+
+def _balance(batch: Any) -> list[str]:
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in batch.quarantined.items())
+    return [f"{batch.ratings:,}", f"{batch.accepted:,}", f"{batch.duplicates:,}", reasons or "0"]
+
+
+def _agreement(title: str, agreement: dict[str, Any]) -> str:
+    """One table per set of ratings: a row per statistic, a column per dimension."""
+    names = list(
+        dict.fromkeys(name for entry in agreement.values() for name, value in entry.items() if isinstance(value, dict) and "value" in value)
+    )
+    if not names:
+        return ""
+    rows = [[name, *(_estimate(entry.get(name)) for entry in agreement.values())] for name in names]
+    return f"agreement of raters, {title} (95 % intervals over groups)\n" + text_table(["statistic", *agreement], rows)
+
+
+def _estimate(value: dict[str, Any] | None) -> str:
+    if value is None:
+        return ""
+    if value["value"] is None:
+        return str(value.get("note", "none"))
+    return f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
