@@ -95,6 +95,10 @@ def headline(index: Index) -> str:
     match index.step:
         case "generate":
             return f"{results['candidates_per_source']} candidates per source, {results['annotated_per_source']} to annotate"
+        case "preferences":
+            return ", ".join(f"{split} {sum(kinds.values()):,} pairs" for split, kinds in results["pairs"].items())
+        case "finetune":
+            return "editors: " + ", ".join(results["arms"])
         case "evaluate-reward":
             accuracy = results["pair_accuracy"]
             return f"held-out pair accuracy {accuracy['value']:.3f} [{accuracy['low']:.3f}, {accuracy['high']:.3f}]"

@@ -27,7 +27,7 @@ from reward.calibration import Calibration
 from reward.card import model_card
 from reward.config import HeadConfig, RewardModelConfig
 from reward.prompt import build_prompt
-from reward.tokenizer import build_tokenizer, load_tokenizer
+from reward.tokenizer import build_tokenizer, load_tokenizer, save_tokenizer
 
 FORMAT = 1
 """Version of the saved layout."""
@@ -132,7 +132,7 @@ class RewardModel(nn.Module):
         backbone.pop("transformers_version", None)
         saved = {"format": FORMAT, "reward_model": self.config.model_dump(mode="json"), "backbone": backbone}
         (path / "config.json").write_text(json.dumps(saved, indent=2, sort_keys=True) + "\n")
-        self.tokenizer.save_pretrained(path)
+        save_tokenizer(self.tokenizer, path)
         calibration = path / "calibration.json"
         calibration.unlink(missing_ok=True)
         if self.calibration is not None:

@@ -6,7 +6,9 @@ knows the words it was built from; any other word is <unk>.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -58,6 +60,15 @@ def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedToken
         if token not in tokenizer.get_vocab():
             raise ValueError(f"tokenizer {name} has no {token}; expected that of a Qwen2.5-VL model")
     return tokenizer
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerBase, path: Path) -> None:
+    """Write the tokenizer's files, without the traces of where it was loaded from."""
+    tokenizer.save_pretrained(path)
+    file = path / "tokenizer_config.json"
+    settings = json.loads(file.read_text())
+    kept = {name: value for name, value in settings.items() if name not in ("is_local", "local_files_only", "name_or_path")}
+    file.write_text(json.dumps(kept, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 def token_id(tokenizer: PreTrainedTokenizerBase, token: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,8 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -223,7 +222,8 @@ def test_a_tokenizer_without_reward_token_gets_one(tmp_path: Path) -> None:
     ).save_pretrained(tmp_path)
     tokenizer = load_tokenizer(str(tmp_path))
     assert tokenizer.get_vocab()[REWARD_TOKEN] == len(tokenizer) - 1
-    assert {"<|image_pad|>", "<|video_pad|>", REWARD_TOKEN} <= set(tokenizer.all_special_tokens)
+    ids = tokenizer("a <|Reward|>", add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    assert tokenizer("<|Reward|>")["input_ids"] == [len(tokenizer) - 1] and len(tokenizer) - 1 not in ids
 
 
 # ------------------------------------------------------------------------------------------------------------------- model
@@ -269,6 +269,18 @@ def test_hidden_states_equal_those_of_the_stock_forward(layout: str, merge_size:
                 assert ids[0, -1] == model.prompt.tail[-1]
                 row += 1
     assert row == len(batch.input_ids)
+
+
+def test_the_source_comes_first() -> None:
+    source, edited = png(0, (16, 16)), png(1, (16, 16))
+    frames = {"source": resize(decode(source), (16, 16)), "edited": resize(decode(edited), (16, 16))}
+    clip = make("clip").present(source=source, candidates=[edited], instruction=INSTRUCTIONS[0])
+    assert torch.equal(clip.stacks[0][0, 0], frames["source"]) and torch.equal(clip.stacks[0][0, 1], frames["edited"])
+    images = make("images").present(source=source, candidates=[edited], instruction=INSTRUCTIONS[0])
+    shown = [images.stacks[0][slot, 0] for slot in images.rows[0]]
+    assert torch.equal(shown[0], frames["source"]) and torch.equal(shown[1], frames["edited"])
+    wide = make("clip").present(source=source, candidates=[png(2, (40, 10))], instruction=INSTRUCTIONS[0])
+    assert wide.stacks[0].shape == (1, 2, 16, 16, 3)  # an edit of another shape takes the source's grid
 
 
 def test_a_source_is_encoded_once_for_its_candidates() -> None:
@@ -458,9 +470,10 @@ def run(
 
 
 def test_training_fits_ratings_it_can_see(tmp_path: Path) -> None:
-    model = make()
-    training = SHORT.model_copy(update={"steps": 80, "groups_per_batch": 10})
-    history = run(model, tmp_path, training=training)
+    training = SHORT.model_copy(update={"steps": 150, "groups_per_batch": 8, "checkpoint_every": 1000, "learning_rate": 5e-3})
+    many, held_out = [group(number, 4) for number in range(60)], [group(number, 4) for number in range(100, 120)]
+    arguments = {"loss": LossConfig(), "groups": many, "validation": held_out, "checkpoint_dir": tmp_path, "on_metrics": nothing}
+    history = train(model=make(), config=training, **arguments).history
     assert history[-1]["loss"] < 0.6 * history[0]["loss"]
     assert history[-1]["validation/accuracy"] > 0.8
     assert {"loss/visual_quality", "loss/aggregate", "learning_rate", "gradient_norm", "validation/accuracy/visual_quality"} <= history[
@@ -537,25 +550,37 @@ def test_bf16_keeps_fp32_weights(tmp_path: Path) -> None:
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters()) and np.isfinite(history[-1]["loss"])
 
 
-def _worker(rank: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
-    model = make(seed=rank)  # rank 0's weights count
-    history = run(model, Path(folder) / "checkpoints")
-    torch.save({"parameters": parameters(model), "history": history}, f"{folder}/rank{rank}.pt")
-    dist.destroy_process_group()
+WORKER = """
+import pickle, sys, torch, torch.distributed as dist
+from pathlib import Path
+from reward.model import RewardModel
+from reward.training import train
+folder, rank = Path(sys.argv[1]), int(sys.argv[2])
+torch.set_num_threads(1)
+dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+work = pickle.loads((folder / "work.pkl").read_bytes())
+model = RewardModel.from_config(work.pop("model"), work.pop("words"), seed=rank)  # rank 0's weights count
+trained = train(model=model, checkpoint_dir=folder / "checkpoints", on_metrics=lambda metrics: None, **work)
+torch.save({"parameters": model.state_dict(), "history": trained.history}, folder / f"rank{rank}.pt")
+dist.destroy_process_group()
+"""
 
 
 def test_two_workers_learn_what_one_learns(tmp_path: Path) -> None:
-    mp.spawn(_worker, args=(str(tmp_path),), nprocs=2)
+    work = {"config": SHORT.model_copy(update={"learning_rate": 1e-3}), "loss": LossConfig(), "groups": GROUPS, "validation": HELD_OUT}
+    (tmp_path / "work.pkl").write_bytes(pickle.dumps(work | {"model": config(), "words": INSTRUCTIONS}))
+    root = Path(__file__).resolve().parent.parent
+    workers = [subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path), str(rank)], cwd=root) for rank in (0, 1)]
+    assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
     found = [torch.load(tmp_path / f"rank{rank}.pt") for rank in (0, 1)]
     assert_identical(found[0]["parameters"], found[1]["parameters"])
     assert found[0]["history"] == found[1]["history"]
     single = make()
-    history = run(single, tmp_path / "single")
-    assert [m["loss"] for m in found[0]["history"]] == pytest.approx([m["loss"] for m in history], abs=1e-3)
+    history = run(single, tmp_path / "single", training=work["config"])
+    assert [m["loss"] for m in found[0]["history"]] == pytest.approx([m["loss"] for m in history], abs=1e-4)
     for name, tensor in parameters(single).items():
-        assert torch.allclose(tensor, found[0]["parameters"][name], atol=2e-3), name
+        if not name.endswith("mlp.2.bias"):  # a shift of all scores has no gradient: there AdamW follows rounding errors
+            assert torch.allclose(tensor, found[0]["parameters"][name], atol=1e-4), name
 
 
 EXAMPLES = [EditSample(group(n).source, group(n).instruction, group(n).candidates[0]) for n in range(12)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections import Counter
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -98,7 +100,7 @@ def test_all_keeps_everything_best_first(rows: list[tuple[str, float, float]]) -
 @steady
 @given(st.integers(1, 1000), st.sampled_from([0.05, 0.43, 0.5, 1 / 3, 0.999, 1.0]))
 def test_a_fraction_is_rounded_half_up(available: int, fraction: float) -> None:
-    expected = int(available * fraction + 0.5)
+    expected = math.floor(Fraction(repr(fraction)) * available + Fraction(1, 2))
     if expected:
         assert selection.size(available, config("top", fraction=fraction)) == expected
     else:

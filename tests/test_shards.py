@@ -253,6 +253,24 @@ def test_an_interrupted_run_continues_to_the_same_bytes(
     assert len(log) == len(set(log)) == 4 + 3 + 4  # slices, shards of 20, shards of 25: nothing twice
 
 
+def test_a_shard_that_got_lost_between_two_attempts_is_written_again(
+    filtered: tuple[Context, Index], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = filtered
+    again = context(tmp_path / "run", model)
+    use(monkeypatch, [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shard_sets, "run_units", partial(in_process, log=[], backwards=False, stop_after=2))
+        with pytest.raises(KeyboardInterrupt):
+            filter.run(again)
+    written = sorted(folder_of(again).glob("*.tar"))
+    assert [path.name for path in written] == ["shard-000000.tar", "shard-000001.tar"]
+    written[0].unlink()
+    written[1].write_bytes(written[1].read_bytes()[:-1] + b"x")
+    filter.run(again)
+    assert again.run.artifact_hashes() == made.run.artifact_hashes()
+
+
 def shards_of(scored: pa.Table, table: pa.Table, slices: Sequence[edits.Slice], folder: Path) -> dict[str, bytes]:
     """Write the shards of a selection by their units of work alone."""
     step = StepFolder(folder / "filter", "filter")
