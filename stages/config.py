@@ -180,7 +180,7 @@ class FilterConfig(Config):
     batch_size: int = Field(64, ge=1, description="Edits in one forward pass, formed inside a unit")
     unit_rows: int = Field(500, ge=1, description="Edits per unit of resume")
     workers: int = Field(2, ge=1, description="Ray actors that score")
-    num_gpus: float = Field(0.0, ge=0, description="GPUs per scoring actor; fractions share one")
+    num_gpus: float = Field(0.0, ge=0, description="GPUs per scoring actor; 0: the actors share one where the cluster has any")
     note: str = Field("", description="Remark shown wherever these scores are shown")
 
     @model_validator(mode="after")

@@ -18,7 +18,17 @@ from stages.config import FinetuneConfig, FlowConfig
 from stages.context import Context
 from stages.ids import settings_hash
 from stages.rundir import Index
-from stages.training_group import MetricsFile, ProgressWatch, fit, is_first_worker, is_trained, publish_trained, remote_fit, root_cause
+from stages.training_group import (
+    MetricsFile,
+    ProgressWatch,
+    alone,
+    fit,
+    is_first_worker,
+    is_trained,
+    publish_trained,
+    remote_fit,
+    root_cause,
+)
 
 STEP = "finetune"
 BASE = "base"
@@ -113,9 +123,12 @@ def _train(payload: dict[str, Any], editor: Any, samples: Any, training: Any) ->
 
     folder, name = Path(payload["folder"]), payload["name"]
     first = is_first_worker()
-    metrics = MetricsFile(folder / "metrics" / f"{name}.jsonl", write=first)
     checkpoints = folder / "checkpoints" / f"{name}-{payload['key']}"
-    trained = train(editor=editor.to(get_device()), samples=samples, config=training, checkpoint_dir=checkpoints, on_metrics=metrics.append)
-    if first:
-        publish_trained(folder / "editors" / name, payload["key"], trained.cpu().save)
-        shutil.rmtree(checkpoints, ignore_errors=True)
+    with alone(checkpoints, first=first):
+        metrics = MetricsFile(folder / "metrics" / f"{name}.jsonl", write=first)
+        trained = train(
+            editor=editor.to(get_device()), samples=samples, config=training, checkpoint_dir=checkpoints, on_metrics=metrics.append
+        )
+        if first:
+            publish_trained(folder / "editors" / name, payload["key"], trained.cpu().save)
+            shutil.rmtree(checkpoints, ignore_errors=True)

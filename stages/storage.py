@@ -118,11 +118,13 @@ def tree_hashes(folder: Path) -> dict[str, str]:
 
 
 def replace_folder(partial: Path, target: Path) -> None:
-    """Give a finished folder its final name; a folder already there is removed first."""
-    if target.exists():
-        shutil.rmtree(target)
+    """Give a finished folder its final name; a folder already there makes way."""
     target.parent.mkdir(parents=True, exist_ok=True)
+    old = target.with_name(f"{TEMPORARY}old-{uuid.uuid4().hex}")
+    if target.exists():
+        os.replace(target, old)
     os.replace(partial, target)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def partial_folder(target: Path) -> Path:

@@ -17,7 +17,7 @@ from stages.context import Context
 from stages.groups import load_groups
 from stages.ids import settings_hash, uniform
 from stages.rundir import Index, RunDir
-from stages.training_group import MetricsFile, ProgressWatch, fit, is_first_worker, is_trained, publish_trained
+from stages.training_group import MetricsFile, ProgressWatch, alone, fit, is_first_worker, is_trained, publish_trained
 from stages.world import items
 from stages.world.scenes import render
 
@@ -82,36 +82,38 @@ def _loop(payload: dict[str, Any]) -> None:
     folder = run.step(STEP).path
     checkpoints = _checkpoints(folder, payload["key"])
     first = is_first_worker()
-    report = MetricsFile(folder / "metrics.jsonl", write=first)
     training, validation = load_groups(run, "train"), load_groups(run, "validation")
     examples = _captioned(flow) if config.pretraining.steps else []
     words = [group.instruction for group in training] + [example.instruction for example in examples]
     model = RewardModel.from_config(config.model, words, seed=flow.seed).to(get_device())
-    captioned = pretrain(
-        model=model,
-        config=config.pretraining,
-        examples=examples,
-        checkpoint_dir=checkpoints / "pretraining",
-        on_metrics=lambda metrics: report.append(metrics | {"phase": "pretraining"}),
-    )
-    trained = train(
-        model=model,
-        config=config.training,
-        loss=config.loss,
-        groups=training,
-        validation=validation,
-        checkpoint_dir=checkpoints / "training",
-        on_metrics=lambda metrics: report.append(metrics | {"phase": "training"}),
-    )
-    if first:
-        _calibrate(trained.model, [group for group in validation if calibrates(group.source_id)])
-        report.rewrite([m | {"phase": "pretraining"} for m in captioned] + [m | {"phase": "training"} for m in trained.history])
-        facts = {
-            "training data": f"{len(training)} rated groups, {sum(len(g.preferences) for g in training)} pairs (hash {payload['key']})",
-            "held-out data": f"{len(validation)} rated groups, one half of them used for calibration",
-            "seed": str(flow.seed),
-        }
-        publish_trained(folder / "model", payload["key"], lambda path: trained.model.cpu().save(path, facts=facts))
+    with alone(checkpoints, first=first):
+        report = MetricsFile(folder / "metrics.jsonl", write=first)
+        captioned = pretrain(
+            model=model,
+            config=config.pretraining,
+            examples=examples,
+            checkpoint_dir=checkpoints / "pretraining",
+            on_metrics=lambda metrics: report.append(metrics | {"phase": "pretraining"}),
+        )
+        trained = train(
+            model=model,
+            config=config.training,
+            loss=config.loss,
+            groups=training,
+            validation=validation,
+            checkpoint_dir=checkpoints / "training",
+            on_metrics=lambda metrics: report.append(metrics | {"phase": "training"}),
+        )
+        if first:
+            _calibrate(trained.model, [group for group in validation if calibrates(group.source_id)])
+            phases = {"pretraining": captioned, "training": trained.history}
+            report.rewrite([metrics | {"phase": phase} for phase, history in phases.items() for metrics in history])
+            facts = {
+                "training data": f"{len(training)} rated groups, {sum(len(g.preferences) for g in training)} pairs (hash {payload['key']})",
+                "held-out data": f"{len(validation)} rated groups, one half of them used for calibration",
+                "seed": str(flow.seed),
+            }
+            publish_trained(folder / "model", payload["key"], lambda path: trained.model.cpu().save(path, facts=facts))
 
 
 def _calibrate(model: RewardModel, groups: list[RatedGroup]) -> None:

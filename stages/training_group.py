@@ -8,12 +8,14 @@ from there.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,18 @@ def root_cause(error: BaseException) -> BaseException:
         if not isinstance(inner, BaseException) or inner is error:
             return error
         error = inner
+
+
+@contextmanager
+def alone(folder: Path, *, first: bool) -> Generator[None]:
+    """Hold a lock on a checkpoint folder. After a kill of the driver its workers live on for some seconds; a new attempt waits for them."""
+    if not first:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class MetricsFile:
