@@ -86,9 +86,11 @@ def _load(config_path: str | None, run_path: str | None, overrides: tuple[str, .
     from pipeline import config
 
     if config_path is None:
-        frozen = Path(run_path or "") / "config.yaml"
-        if run_path is None or not frozen.exists():
+        if run_path is None:
             raise click.UsageError("give --config FILE (the shipped ones are in configs/), or --run DIR of an existing run")
+        frozen = Path(run_path) / "config.yaml"
+        if not frozen.exists():
+            raise ValueError(f"--run {run_path}: no run was begun there; give --config FILE as well (the shipped ones are in configs/)")
         config_path = str(frozen)
     return config.load(config_path, overrides)
 
@@ -132,9 +134,9 @@ def _add_step(name: str) -> None:
     @common
     @click.option("--force", is_flag=True, help="Redo what was made with other settings or inputs.")
     def command(config_path: str | None, run_path: str | None, address: str | None, force: bool, overrides: tuple[str, ...]) -> None:
-        from pipeline import flow, report
-
         with _context(config_path, run_path, address, overrides, force) as context:
+            from pipeline import flow, report
+
             steps = flow.steps_of(context.flow, name)
             flow.run_steps(context, steps)
             print(f"\nreport: {report.build(context.run)}")
@@ -162,9 +164,9 @@ def annotate() -> None:
 def annotate_export(
     config_path: str | None, run_path: str | None, address: str | None, limit: int | None, overrides: tuple[str, ...]
 ) -> None:
-    from stages import annotate as step
-
     with _context(config_path, run_path, address, overrides) as context:
+        from stages import annotate as step
+
         print(f"work for the raters: {step.export(context, limit=limit)}")
 
 
@@ -193,10 +195,10 @@ def annotate_ingest(
     force: bool,
     overrides: tuple[str, ...],
 ) -> None:
-    from pipeline import ratings
-    from stages import annotate as step
-
     with _context(config_path, run_path, address, overrides, force) as context:
+        from pipeline import ratings
+        from stages import annotate as step
+
         print(ratings.ingested(step.ingest(context, [Path(file) for file in files], layout)))
 
 
@@ -206,9 +208,9 @@ def annotate_ingest(
 )
 @common
 def annotate_simulate(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
-    from stages import annotate as step
-
     with _context(config_path, run_path, address, overrides) as context:
+        from stages import annotate as step
+
         for path in step.simulate(context):
             print(path)
 
@@ -236,9 +238,9 @@ def select(
     shards: bool,
     overrides: tuple[str, ...],
 ) -> None:
-    from pipeline import selecting
-
     with _context(config_path, run_path, address, overrides) as context:
+        from pipeline import selecting
+
         selecting.select(context, name=name, rule=rule, count=count, fraction=fraction, seed=seed, shards=shards)
 
 
@@ -262,7 +264,8 @@ def shards_verify(folder: str) -> None:
     for problem in problems:
         click.echo(problem, err=True)
     if problems:
-        raise ValueError(f"{folder}: {len(problems)} problems; run the filter step again or copy the damaged shards anew")
+        found = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise ValueError(f"{folder}: {found}; run the filter step again or copy the damaged shards anew")
     print(f"{folder}: all shards are sound")
 
 
@@ -271,9 +274,10 @@ def shards_verify(folder: str) -> None:
 )
 @common
 def plan(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+    loaded = _load(config_path, run_path, overrides)
+
     from pipeline import plan as planning
 
-    loaded = _load(config_path, run_path, overrides)
     print(planning.plan(loaded.flow, _run_path(loaded, run_path)))
 
 

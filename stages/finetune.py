@@ -28,6 +28,7 @@ from stages.training_group import (
     publish_trained,
     remote_fit,
     root_cause,
+    seeded,
 )
 
 STEP = "finetune"
@@ -72,7 +73,7 @@ def _train_arms(context: Context, config: FinetuneConfig, folder: Path, base_key
     training = config.training.model_dump(mode="json")
     missing = []
     for arm in config.arms:
-        arm_key = settings_hash(STEP, arm, base_key, training, config.workers, filter.shards_hash(context, arm))
+        arm_key = settings_hash(STEP, arm, base_key, training, context.flow.seed, config.workers, filter.shards_hash(context, arm))
         if not is_trained(folder / "editors" / arm, arm_key):
             missing.append(_payload(folder, arm, arm_key, context.flow) | {"shards": filter.shard_urls(context, arm)})
     if not missing:
@@ -102,7 +103,8 @@ def _train_base(payload: dict[str, Any]) -> None:
     assert config is not None
     samples = edits.samples(config.base.edits, seed=flow.seed, world=flow.world, image_size=config.editor.image_size)
     patches = codec.fit(samples.source, config.editor.codec)
-    _train(payload, Editor.from_config(config.editor, patches, samples.instructions), samples, config.base.training)
+    editor = Editor.from_config(seeded(config.editor, flow.seed), patches, samples.instructions)
+    _train(payload, editor, samples, seeded(config.base.training, flow.seed))
 
 
 def _train_hand(payload: dict[str, Any]) -> None:
@@ -110,10 +112,11 @@ def _train_hand(payload: dict[str, Any]) -> None:
     from finetune import Editor, load_shards
 
     for arm in payload["hand"]:
-        config = FlowConfig.model_validate(arm["flow"]).finetune
+        flow = FlowConfig.model_validate(arm["flow"])
+        config = flow.finetune
         assert config is not None
         editor = Editor.from_directory(Path(arm["folder"]) / "editors" / BASE)
-        _train(arm, editor, load_shards(arm["shards"], config.editor.image_size), config.training)
+        _train(arm, editor, load_shards(arm["shards"], config.editor.image_size), seeded(config.training, flow.seed))
 
 
 def _train(payload: dict[str, Any], editor: Any, samples: Any, training: Any) -> None:

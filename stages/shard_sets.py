@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -123,7 +122,7 @@ def is_whole(folder: str, key: str) -> bool:
     if not index or index.get("key") != key:
         return False
     samples = f"{folder}/{shards.SAMPLES}"
-    filesystem, path = fsspec.url_to_fs(samples)
+    filesystem, path = storage.locate(samples)
     if not filesystem.exists(path) or storage.sha256_of(samples) != index["samples"]["sha256"]:
         return False
     return all(_is_there(folder, shards.Shard(**entry)) for entry in index["shards"])
@@ -173,13 +172,13 @@ def _clear_index(entry: ShardSet, *, force: bool) -> None:
         return
     if index and index.get("key") != entry.key and not force:
         raise ValueError(f"{entry.folder} holds finished shards of other content; replace them with --force, or choose another name")
-    filesystem, path = fsspec.url_to_fs(f"{entry.folder}/{shards.INDEX}")
+    filesystem, path = storage.locate(f"{entry.folder}/{shards.INDEX}")
     filesystem.rm(path)
 
 
 def _index(folder: str) -> dict[str, Any] | None:
     """The folder's index: None where there is none, empty where it is damaged."""
-    filesystem, path = fsspec.url_to_fs(f"{folder}/{shards.INDEX}")
+    filesystem, path = storage.locate(f"{folder}/{shards.INDEX}")
     if not filesystem.exists(path):
         return None
     try:
@@ -200,7 +199,7 @@ def _forget_lost(step: StepFolder, unit: Unit) -> None:
 
 
 def _is_there(folder: str, shard: shards.Shard) -> bool:
-    filesystem, path = fsspec.url_to_fs(f"{folder}/{shard.name}")
+    filesystem, path = storage.locate(f"{folder}/{shard.name}")
     if not filesystem.exists(path) or filesystem.size(path) != shard.bytes:
         return False
     return not isinstance(filesystem, LocalFileSystem) or storage.sha256_of(path) == shard.sha256
@@ -208,7 +207,7 @@ def _is_there(folder: str, shard: shards.Shard) -> bool:
 
 def _remove_stale(folder: str, names: set[str]) -> None:
     """Shards of an earlier, larger set, and what a killed worker left."""
-    filesystem, path = fsspec.url_to_fs(folder)
+    filesystem, path = storage.locate(folder)
     filesystem.invalidate_cache()
     for file in filesystem.ls(path, detail=False):
         name = Path(file).name

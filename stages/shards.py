@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
 
-import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -116,7 +115,7 @@ def publish(folder: str, shards: list[Shard], twin: pa.Table, about: Mapping[str
 def verify(folder: str) -> list[str]:
     """What is wrong with a folder of shards (path or URL), one sentence per problem; empty when everything is as it was written."""
     folder = str(folder).rstrip("/")
-    filesystem, path = fsspec.url_to_fs(folder)
+    filesystem, path = storage.locate(folder)
     if not filesystem.exists(f"{path}/{INDEX}"):
         return [f"{folder} has no {INDEX}: it was not finished, or is no folder of shards"]
     try:

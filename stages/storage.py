@@ -6,6 +6,7 @@ Object stores have no rename, but a put there is atomic by itself, so the same f
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -27,16 +28,28 @@ TEMPORARY = ".partial-"
 """Marks names that are not published; whatever carries it may be deleted at any time."""
 
 
+def locate(path: str | Path) -> tuple[Any, str]:
+    """File system of a path or URL, and the name in it. Raises ``ValueError`` for an unknown kind of URL, ``OSError`` where what reads it
+    is not installed."""
+    try:
+        return fsspec.url_to_fs(str(path))
+    except ImportError as error:
+        hint = f"{error}; s3:// comes with this package's extra s3, gs:// with the extra gcs"
+        raise OSError(errno.EPROTONOSUPPORT, hint, str(path)) from None
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be opened ({error})") from None
+
+
 def read_bytes(path: str | Path) -> bytes:
     """Content of a file. Raises ``FileNotFoundError`` or another ``OSError`` naming the path."""
-    filesystem, name = fsspec.url_to_fs(str(path))
+    filesystem, name = locate(path)
     with filesystem.open(name, "rb") as file:
         return file.read()
 
 
 def publish_bytes(path: str | Path, data: bytes) -> str:
     """Write ``data`` under ``path`` atomically and return its sha256."""
-    filesystem, name = fsspec.url_to_fs(str(path))
+    filesystem, name = locate(path)
     if not isinstance(filesystem, LocalFileSystem):
         with filesystem.open(name, "wb") as file:
             file.write(data)
@@ -61,7 +74,7 @@ def publishing(path: str | Path) -> Generator[IO[bytes]]:
 
     For an object store the content is collected on the local disk and put there at the end.
     """
-    filesystem, name = fsspec.url_to_fs(str(path))
+    filesystem, name = locate(path)
     if not isinstance(filesystem, LocalFileSystem):
         with tempfile.NamedTemporaryFile(prefix=TEMPORARY) as file:
             yield file.file
@@ -103,7 +116,7 @@ def table_bytes(table: pa.Table) -> bytes:
 
 def sha256_of(path: str | Path) -> str:
     """sha256 of a file's content, read in blocks."""
-    filesystem, name = fsspec.url_to_fs(str(path))
+    filesystem, name = locate(path)
     digest = hashlib.sha256()
     with filesystem.open(name, "rb") as file:
         for block in _blocks(file):

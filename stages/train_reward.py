@@ -17,7 +17,7 @@ from stages.context import Context
 from stages.groups import load_groups
 from stages.ids import settings_hash, uniform
 from stages.rundir import Index, RunDir
-from stages.training_group import MetricsFile, ProgressWatch, alone, fit, is_first_worker, is_trained, publish_trained
+from stages.training_group import MetricsFile, ProgressWatch, alone, fit, is_first_worker, is_trained, publish_trained, seeded
 from stages.world import items
 from stages.world.scenes import render
 
@@ -90,14 +90,14 @@ def _loop(payload: dict[str, Any]) -> None:
         report = MetricsFile(folder / "metrics.jsonl", write=first)
         captioned = pretrain(
             model=model,
-            config=config.pretraining,
+            config=seeded(config.pretraining, flow.seed),
             examples=examples,
             checkpoint_dir=checkpoints / "pretraining",
             on_metrics=lambda metrics: report.append(metrics | {"phase": "pretraining"}),
         )
         trained = train(
             model=model,
-            config=config.training,
+            config=seeded(config.training, flow.seed),
             loss=config.loss,
             groups=training,
             validation=validation,

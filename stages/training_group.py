@@ -17,16 +17,19 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 import ray.train
+from pydantic import BaseModel
 from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer
 from tqdm import tqdm
 
 from stages import storage
 from stages.cluster import Cluster
+
+C = TypeVar("C", bound=BaseModel)
 
 MAX_RESTARTS = 3
 """Deaths of workers that a training survives; each restart resumes from the newest checkpoint."""
@@ -107,6 +110,11 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         return []
     lines = path.read_text().splitlines(keepends=True)
     return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def seeded(config: C, seed: int) -> C:
+    """A configuration whose own ``seed`` is moved by the run's seed, so that one number changes all that is random."""
+    return config.model_copy(update={"seed": config.seed + seed})  # ty: ignore[missing-attribute]
 
 
 def is_first_worker() -> bool:

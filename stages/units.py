@@ -171,13 +171,15 @@ def _get(reference: Any) -> UnitRecord:
 
 
 class _Worker:
-    """The actor: builds its work function once, then turns units into published folders."""
+    """The actor: builds its work function once, with the first unit, then turns units into published folders."""
 
     def __init__(self, make_work: Callable[[], Work], folder: str) -> None:
-        self.work = make_work()
+        self.make_work = make_work
+        self.work: Work | None = None
         self.folder = Path(folder)
 
     def run(self, unit: Unit) -> UnitRecord:
+        self.work = self.work or self.make_work()  # what goes wrong here reaches the driver as it is; Ray hides it when a constructor fails
         started = time.monotonic()
         output = self.work(unit.payload)
         assert output.rows_in == output.rows_out + len(output.quarantine), f"rows of unit {unit.key} do not balance"

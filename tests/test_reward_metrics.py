@@ -78,7 +78,7 @@ def test_the_confident_half() -> None:
 
 def test_intervals_resample_sources_not_pairs() -> None:
     generator = np.random.default_rng(0)
-    by_source = generator.integers(2, size=40).astype(float)
+    by_source = generator.random(40)
     once = clustered_interval(by_source, np.arange(40), seed=1)
     often = clustered_interval(by_source.repeat(25), np.arange(40).repeat(25), seed=1)
     assert often == once  # repeating what a source says adds no knowledge

@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-import fsspec
+from stages import storage
 
 _ABSENT = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP}
 
 
 def listing(folder: str, *, what: str) -> dict[str, int | None]:
     """Sizes in bytes of the files in a folder by name. Raises ``ValueError`` naming it when it cannot be listed."""
-    filesystem, path = fsspec.url_to_fs(folder)
+    filesystem, path = storage.locate(folder)
     try:
         entries: list[dict[str, Any]] = filesystem.ls(path, detail=True)
     except FileNotFoundError:

@@ -14,8 +14,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import fsspec
-
 from stages import storage, tar
 from stages.config import ShareGPT4oEdits, WorldConfig
 from stages.edits import language, locations
@@ -104,7 +102,7 @@ def _fault(edited: Any, sources: Any, instruction: Any, members: dict[str, Membe
 
 def _read(folder: str, place: Member) -> bytes:
     name, offset, size = place
-    filesystem, path = fsspec.url_to_fs(f"{folder}/{name}")
+    filesystem, path = storage.locate(f"{folder}/{name}")
     data = filesystem.cat_file(path, start=offset, end=offset + size)
     if len(data) != size:
         raise ValueError(f"{folder}/{name} became shorter while it was read; leave the data set alone during a run")
@@ -115,7 +113,7 @@ def _members(folder: str, names: list[str]) -> dict[str, Member]:
     """Place of every image by member name. Raises ``ValueError`` for a tar that was cut short and for a name in two tars."""
     members: dict[str, Member] = {}
     for name in names:
-        filesystem, path = fsspec.url_to_fs(f"{folder}/{name}")
+        filesystem, path = storage.locate(f"{folder}/{name}")
         try:
             with filesystem.open(path, "rb", block_size=1 << 16) as file:
                 for member in tar.scan(file):

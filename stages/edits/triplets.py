@@ -13,8 +13,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import fsspec
-
 from stages import storage
 from stages.config import TripletEdits, WorldConfig
 from stages.edits import language, locations
@@ -88,7 +86,7 @@ def _entries(path: str) -> list[dict[str, Any]]:
     """One entry per line that is not blank: a sound row, or the reason why it is none."""
     entries: list[dict[str, Any]] = []
     first_line: dict[str, int] = {}
-    filesystem, name = fsspec.url_to_fs(path)
+    filesystem, name = storage.locate(path)
     try:
         with filesystem.open(name, "rb") as file:
             for line, data in enumerate(file, start=1):

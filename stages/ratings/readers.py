@@ -66,8 +66,8 @@ def read(path: str | Path, format: Format = "auto") -> Delivery:
 def _content(path: str | Path) -> bytes:
     try:
         return storage.read_bytes(path)
-    except (OSError, ImportError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); give a file of ratings") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror or error}); give a file of ratings") from None
 
 
 def _sha256(data: bytes) -> str:

@@ -39,7 +39,12 @@ class Axes:
 
     def x_ticks(self, ticks: Sequence[float], form: Format) -> list[Markup]:
         """Values below the plot."""
-        return [svg.text(form(tick), self.at_x(tick), self.box[3] + 17, anchor="middle", class_="tick") for tick in ticks]
+        right = self.box[2]
+        ends = [self.at_x(tick) > right - 12 for tick in ticks]  # a label at the very end would be cut off
+        return [
+            svg.text(form(tick), min(self.at_x(tick), right + 6), self.box[3] + 17, anchor="end" if end else "middle", class_="tick")
+            for tick, end in zip(ticks, ends, strict=True)
+        ]
 
     def labels(self, x: str, y: str) -> list[Markup]:
         """What the axes are: ``y`` above its axis, ``x`` below the middle."""

@@ -89,7 +89,7 @@ def _funnel(
     if scored is not None:
         rows.append(Bar("scored", scored, series=4))
     for name, table in selections.items():
-        part = f"({words.share(table.num_rows / scored)} of the scored)" if scored else ""
+        part = f"({words.share(table.num_rows / scored)})" if scored else ""
         rule = table["rule"][0].as_py() if table.num_rows else ""
         rows.append(Bar(f"selection “{name}”, rule {rule}" if rule else f"selection “{name}”", table.num_rows, part))
     return [Figure("Funnel", bars(rows, title="Funnel"))] if rows else []
