@@ -23,7 +23,6 @@ import ray
 import ray.train
 from pydantic import BaseModel
 from ray.train import FailureConfig, RunConfig, ScalingConfig
-from ray.train.torch import TorchConfig, TorchTrainer
 from tqdm import tqdm
 
 from stages import storage
@@ -40,6 +39,8 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, work
 
     ``gpus`` > 0 gives each worker one GPU. May be called in the driver or inside a Ray task (several groups at a time).
     """
+    from ray.train.torch import TorchConfig, TorchTrainer  # imports torch, which `pipeline plan` and `pipeline status` can do without
+
     storage = tempfile.mkdtemp(prefix="train-")
     try:
         TorchTrainer(

@@ -1,0 +1,76 @@
+"""Training loops in a Ray Train worker group: a dying worker is restarted and ends with the same bytes; a user's mistake arrives as itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from finetune import BASE_TRAINING, EditorConfig, EditSamples
+from finetune.config import CodecConfig, DenoiserConfig
+from stages.cluster import Cluster
+from stages.training_group import MetricsFile, alone, fit, is_first_worker, is_trained, publish_trained, read_metrics, seeded, total_steps
+
+
+def loop(payload: dict[str, Any]) -> None:
+    """Train a tiny editor; with ``dies`` the process is gone at the first report after a checkpoint, once."""
+    from finetune import Editor, codec, train
+
+    folder = Path(payload["folder"])
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (12, 16, 16, 3), np.uint8)
+    samples = EditSamples(images, images[::-1].copy(), ["make it red"] * 12, [str(number) for number in range(12)])
+    config = EditorConfig(
+        image_size=16, codec=CodecConfig(channels=8), denoiser=DenoiserConfig(heads=1, double_blocks=1, single_blocks=1, text_dim=16)
+    )
+    training = BASE_TRAINING.model_copy(update={"steps": 6, "batch_size": 4, "warmup_steps": 1, "checkpoint_every": 2, "report_every": 1})
+    editor = Editor.from_config(config, codec.fit(samples.source, config.codec), samples.instructions)
+
+    def report(metrics: dict[str, float]) -> None:
+        metrics_file.append(metrics)
+        if payload["dies"] and metrics["step"] == 5 and not (folder / "died").exists():
+            (folder / "died").touch()
+            os._exit(1)
+
+    with alone(folder / "checkpoints", first=is_first_worker()):
+        metrics_file = MetricsFile(folder / "metrics.jsonl", write=is_first_worker())
+        trained = train(editor=editor, samples=samples, config=training, checkpoint_dir=folder / "checkpoints", on_metrics=report)
+        publish_trained(folder / "editor", "key", trained.save)
+
+
+def mistaken(payload: dict[str, Any]) -> None:
+    raise ValueError("batch_size (3) must be a multiple of the 2 training workers")
+
+
+def run(cluster: Cluster, folder: Path, *, dies: bool) -> dict[str, bytes]:
+    folder.mkdir()
+    fit(loop, {"folder": str(folder), "dies": dies}, workers=1, gpus=0)
+    return {path.name: path.read_bytes() for path in [*(folder / "editor").iterdir(), folder / "metrics.jsonl"]}
+
+
+def test_a_dead_worker_is_restarted_and_ends_the_same(cluster: Cluster, tmp_path: Path) -> None:
+    disturbed = run(cluster, tmp_path / "disturbed", dies=True)
+    assert (tmp_path / "disturbed" / "died").exists()
+    assert disturbed == run(cluster, tmp_path / "undisturbed", dies=False)
+    assert is_trained(tmp_path / "disturbed" / "editor", "key") and not is_trained(tmp_path / "disturbed" / "editor", "other")
+    reports = read_metrics(tmp_path / "disturbed" / "metrics.jsonl")
+    assert [report["step"] for report in reports] == [1, 2, 3, 4, 5, 6] and total_steps(reports) == 6
+
+
+def test_a_mistake_arrives_as_one_sentence(cluster: Cluster) -> None:
+    with pytest.raises(ValueError, match=r"^batch_size \(3\) must be a multiple of the 2 training workers$"):
+        fit(mistaken, {}, workers=1, gpus=0)
+
+
+def test_metrics_that_are_being_written_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 10, "phase": "pretraining"}\n{"step": 4, "phase": "training"}\n{"step": 5, "pha')
+    assert [report["step"] for report in read_metrics(path)] == [10, 4]
+    assert total_steps(read_metrics(path)) == 14
+
+
+def test_seeds_are_counted_from_the_runs_seed() -> None:
+    assert seeded(BASE_TRAINING.model_copy(update={"seed": 5}), 2).seed == 7
