@@ -63,6 +63,7 @@ for name in index.results["selections"]:
 
 # 6. Read them as any trainer does.
 tars = [str(path) for path in sorted((step.path / "shards" / "selected").glob("*.tar"))]
-sample = next(iter(webdataset.WebDataset(tars, shardshuffle=False).decode("pil")))
+reader = webdataset.WebDataset(tars, shardshuffle=False).decode("pil")  # ty: ignore[missing-attribute]  (the library fills its names in late)
+sample = next(iter(reader))
 image = next(value for key, value in sample.items() if key.startswith("edited."))
 print(f"first sample: {image.size[0]} x {image.size[1]} pixels, {sample['json']['instruction']!r}")
