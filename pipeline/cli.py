@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import traceback
 from collections.abc import Callable, Generator
@@ -42,17 +43,22 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _OneSentence(click.Group):
-    """A group whose commands end a user's mistake with one sentence instead of a traceback."""
+    """A group whose commands end a user's mistake, a full disk and Ctrl-C with one sentence instead of a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:
+            os._exit(141)  # whoever read our output has left, as in `pipeline plan | head -1`
         except (ValueError, OSError) as error:
-            log = ctx.find_root().meta.get("error_log")
-            if log is not None and log.parent.is_dir():
-                _note(log)
-            click.echo(f"error: {_sentence(error)}", err=True)
+            run: Path | None = ctx.find_root().meta.get("run")
+            if run is not None and run.is_dir():
+                _note(run / "errors.log")
+            click.echo(f"error: {_sentence(error, run)}", err=True)
             ctx.exit(1)
+        except KeyboardInterrupt:
+            click.echo("\nstopped: the same command goes on from what is done", err=True)
+            ctx.exit(130)
 
 
 def _note(log: Path) -> None:
@@ -63,9 +69,9 @@ def _note(log: Path) -> None:
         click.echo(f"({log} could not be written: {error.strerror})", err=True)
 
 
-def _sentence(error: BaseException) -> str:
+def _sentence(error: BaseException, run: Path | None) -> str:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        where = error.filename or "no space left on device"
+        where = error.filename or run or error.strerror
         return f"the disk is full ({where}); make room and run the same command again: nothing done is lost"
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
@@ -96,7 +102,9 @@ def _load(config_path: str | None, run_path: str | None, overrides: tuple[str, .
 
 
 def _run_path(loaded: Loaded, run_path: str | None) -> Path:
-    return Path(run_path) if run_path else Path("runs") / loaded.flow.name
+    from stages.rundir import RunDir
+
+    return RunDir(run_path or Path("runs") / loaded.flow.name).path
 
 
 @contextmanager
@@ -113,7 +121,7 @@ def _context(
     loaded = _load(config_path, run_path, overrides)
     run = RunDir(_run_path(loaded, run_path))
     with run:
-        click.get_current_context().find_root().meta["error_log"] = run.path / "errors.log"
+        click.get_current_context().find_root().meta["run"] = run.path
         frozen = run.path / "config.yaml"
         if not frozen.exists():
             storage.publish_bytes(frozen, config.dump(loaded.flow).encode())

@@ -56,20 +56,27 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ValueError(f"configuration file {path} does not exist; the shipped ones are in configs/") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"configuration file {path} cannot be read: {error}") from None
+    except OSError as error:
+        raise ValueError(f"configuration file {path} cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"configuration file {path} is not UTF-8 text; save it again as UTF-8") from None
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node, data = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise ValueError(f"{path}{line}: not valid YAML ({error.problem})") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from None
     if node is None:
         return {}, {}
     if not isinstance(node, yaml.MappingNode):
         raise ValueError(f"{path}, line 1: a configuration is a mapping of sections such as generate and reward")
     origins: dict[KeyPath, str] = {}
-    _locate(node, (), str(path), origins)
-    return yaml.safe_load(text), origins
+    try:
+        _locate(node, (), str(path), origins)
+    except RecursionError:
+        raise ValueError(f"{path}: a value contains itself through an alias (*); write it out") from None
+    return data, origins
 
 
 def _locate(node: yaml.Node, path: KeyPath, file: str, origins: dict[KeyPath, str]) -> None:
@@ -107,10 +114,9 @@ def _apply(override: str, data: dict[str, Any], origins: dict[KeyPath, str]) -> 
             raise ValueError(f"override {override!r}: {_dotted(path[:position])} is a value, it has no key {part}")
         if last:
             target[part] = value
-        elif isinstance(target, dict) and not isinstance(target.get(part), (dict, list)):
-            target[part] = {}
-            target = target[part]
         else:
+            if isinstance(target, dict) and target.get(part) is None:
+                target[part] = {}
             target = target[part]
     for known in [known for known in origins if known[: len(path)] == path]:
         del origins[known]

@@ -94,7 +94,8 @@ def headline(index: Index) -> str:
     results = index.results
     match index.step:
         case "generate":
-            return f"{results['candidates_per_source']} candidates per source, {results['annotated_per_source']} to annotate"
+            failed = f", {results['failed_candidates']:,} failed" if results["failed_candidates"] else ""
+            return f"{results['candidates_per_source']} candidates per source, {results['annotated_per_source']} to annotate{failed}"
         case "preferences":
             return ", ".join(f"{split} {sum(kinds.values()):,} pairs" for split, kinds in results["pairs"].items())
         case "finetune":
@@ -103,7 +104,7 @@ def headline(index: Index) -> str:
             accuracy = results["pair_accuracy"]
             return f"held-out pair accuracy {accuracy['value']:.3f} [{accuracy['low']:.3f}, {accuracy['high']:.3f}]"
         case "filter":
-            kept = ", ".join(f"{name} {entry['count']:,}" for name, entry in results["selections"].items())
+            kept = ", ".join(f"{name} {entry['count']:,}" for name, entry in sorted(results["selections"].items()))
             return f"selected: {kept}"
         case "evaluate-editor":
             return "overall of 10: " + ", ".join(f"{arm} {value:.2f}" for arm, value in results["overall"].items())

@@ -1,6 +1,6 @@
 """Scoring edits: the one thing most users want of a reward model.
 
-    scores = score(model=RewardModel.from_directory("runs/demo/reward"), samples=[EditSample(...), ...])
+    scores = score(model=RewardModel.from_directory("runs/demo/train-reward/model"), samples=[EditSample(...), ...])
 
 Each sample gets a Score, or the SampleError that says why it has none; a bad sample never costs its neighbours. Scores of edits of
 the same source and instruction can be compared; `preference` gives the probability that one is better.

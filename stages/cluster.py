@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,10 @@ from stages.config import RayConfig
 
 # Must be set before Ray starts: workers report to the training controller at this interval, and a report blocks the loop until it is seen.
 os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
+
+
+KNOCK_SECONDS = 10.0
+"""Patience with a cluster that is to be joined."""
 
 
 @dataclass
@@ -42,9 +47,13 @@ class Cluster:
         else:
             options["address"] = self.address
         try:
+            _knock(self.address)
             context = ray.init(**options)
         except ConnectionError as error:
-            raise ValueError(f"--address {self.address}: no Ray cluster answers there ({error}); start one or leave it out") from None
+            raise ValueError(
+                f"--address {self.address}: no Ray cluster answers there, or it wants another token ({error}); "
+                "start one, or set RAY_AUTH_TOKEN to its token"
+            ) from None
         self.dashboard_url = f"http://{context.dashboard_url}" if context.dashboard_url else ""
         if self.dashboard_url:
             print(f"Ray dashboard: {self.dashboard_url} (asks for the token that `ray get-auth-token` prints)", flush=True)
@@ -59,3 +68,14 @@ class Cluster:
         """Leave the cluster; a local one is stopped."""
         if ray.is_initialized():
             ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """Raise ``ConnectionError`` at once where nothing listens at ``host:port``: Ray itself would try again for a very long time."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+    except OSError as error:
+        raise ConnectionError(error.strerror or str(error)) from None

@@ -222,7 +222,7 @@ class EvaluateEditorConfig(Config):
 class FlowConfig(Config):
     """The whole flow."""
 
-    name: str = Field(description="Name of the run: the default run directory is runs/<name>")
+    name: str = Field(pattern=r"^\w[\w.-]*$", description="Name of the run: the default run directory is runs/<name>")
     seed: int = Field(0, ge=0, description="Seed of everything random; the seeds of models and trainings are counted from it")
     ray: RayConfig = Field(RayConfig(), description="Local Ray cluster")
     world: WorldConfig | None = Field(None, description="The embedded world, where it is used")

@@ -53,6 +53,9 @@ def run(context: Context) -> Index:
     scored = _score(context, config, step, model, revision, slices)
     artifacts = duplicates.artifacts(scored)
     scores, delivered = _read(step, artifacts, "scores"), _read(step, artifacts, "edits")
+    if not scores.num_rows:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in scored.quarantined().items())
+        raise ValueError(f"none of the {scored.counts()['in']:,} edits could be scored ({reasons}); correct filter.input")
     artifacts["examples"] = _examples(step, scores, delivered, slices)
     tables = {entry.name: selection.select(scores, entry) for entry in config.selections}
     files = {}

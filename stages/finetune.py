@@ -62,6 +62,7 @@ def run(context: Context) -> Index:
         with ProgressWatch({f"{STEP} {BASE}": (folder.path / "metrics" / f"{BASE}.jsonl", config.base.training.steps)}):
             fit(_train_base, base_payload, workers=config.workers, gpus=context.cluster.gpus)
     _train_arms(context, config, folder.path, base_key)
+    _clear(folder.path, {BASE, *config.arms})
     files = {f"editors/{name}": sha256 for name, sha256 in storage.tree_hashes(folder.path / "editors").items()}
     files |= {f"metrics/{name}": sha256 for name, sha256 in storage.tree_hashes(folder.path / "metrics").items()}
     index = Index(step=STEP, key=key, settings=settings, inputs=inputs, files=files, results={"arms": [BASE, *config.arms]})
@@ -88,6 +89,14 @@ def _train_arms(context: Context, config: FinetuneConfig, folder: Path, base_key
             ray.get(running)
         except RayTaskError as error:
             raise root_cause(error) from error
+
+
+def _clear(folder: Path, arms: set[str]) -> None:
+    """Remove checkpoints, and what an earlier configuration left of arms that are no longer there."""
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    for path in [*(folder / "editors").iterdir(), *(folder / "metrics").iterdir()]:
+        if path.stem not in arms:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _payload(folder: Path, name: str, key: str, flow: FlowConfig) -> dict[str, Any]:

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from stages import contracts, editors, images, sources
 from stages.config import EditorChoice, GenerateConfig, WorldConfig
 from stages.context import Context
 from stages.ids import content_id, settings_hash, uniform
-from stages.rundir import Index
+from stages.rundir import Index, Part, StepFolder
 from stages.units import Quarantined, Unit, UnitOutput, Work, run_units
 
 STEP = "generate"
@@ -43,20 +45,51 @@ def run(context: Context) -> Index:
         "editors": settings["generate"]["editors"],
         "annotate": config.annotate,
     }
-    units = [Unit(settings_hash(STEP, piece, editor_settings), piece, piece["count"]) for piece in pieces]
+    units = [Unit(settings_hash(STEP, piece, editor_settings), sources.placed(piece), piece["count"]) for piece in pieces]
     work = partial(_make_work, config.editors, config.annotate, flow.seed, flow.world)
     result = run_units(folder, units, work, cluster=context.cluster, workers=config.workers, rows_are="sources")
+    artifacts = result.artifacts()
+    _refuse_twins(folder, artifacts)
+    failed = _failed(folder, artifacts)
     index = Index(
         step=STEP,
         key=key,
         settings=settings,
         inputs={"sources": settings_hash(pieces)},
-        artifacts=result.artifacts(),
+        artifacts=artifacts,
         counts=result.counts(),
         quarantined=result.quarantined(),
-        results={"candidates_per_source": planned, "annotated_per_source": config.annotate},
+        results={"candidates_per_source": planned, "annotated_per_source": config.annotate, "failed_candidates": failed},
     )
     return folder.publish(index)
+
+
+def _refuse_twins(folder: StepFolder, artifacts: Mapping[str, Sequence[Part]]) -> None:
+    """Raise ``ValueError`` when two rows are the same source; their candidates would have the same ids."""
+    seen: set[str] = set()
+    for part in artifacts["sources"]:
+        for source_id, instruction in zip(*_columns(folder, part, ["source_id", "instruction"]), strict=True):
+            if source_id in seen:
+                raise ValueError(f"generate.sources: two rows have the same image and the instruction {instruction!r}; remove one")
+            seen.add(source_id)
+
+
+def _failed(folder: StepFolder, artifacts: Mapping[str, Sequence[Part]]) -> int:
+    """How many candidates failed. Raises ``ValueError`` with an editor's words when all of them did."""
+    statuses: list[str] = []
+    errors: list[str] = []
+    for part in artifacts["candidates"]:
+        status, error = _columns(folder, part, ["status", "error"])
+        statuses += status
+        errors += [text for text in error if text]
+    failed = statuses.count("failed")
+    if failed == len(statuses):
+        raise ValueError(f"none of the {failed:,} candidates could be made: {errors[0] if errors else 'there are no sources'}")
+    return failed
+
+
+def _columns(folder: StepFolder, part: Part, names: list[str]) -> list[list[str]]:
+    return [column.to_pylist() for column in pq.read_table(folder.path / part.path, columns=names, partitioning=None).columns]
 
 
 def _plan(choices: Sequence[EditorChoice]) -> list[tuple[str, int]]:

@@ -161,8 +161,11 @@ class RunDir:
         return StepFolder(path=self.path / name, name=name)
 
     def __enter__(self) -> Self:
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = open(self.path / ".lock", "a+")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = open(self.path / ".lock", "a+")
+        except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+            raise ValueError(f"--run {self.path}: there is no writing there ({error.strerror}); choose another directory") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -40,6 +40,11 @@ def locate(path: str | Path) -> tuple[Any, str]:
         raise ValueError(f"{path} cannot be opened ({error})") from None
 
 
+def absolute(path: str) -> str:
+    """A path that means the same in every process of this machine: workers of a cluster may have another working directory."""
+    return path if "://" in path else str(Path(path).absolute())
+
+
 def read_bytes(path: str | Path) -> bytes:
     """Content of a file. Raises ``FileNotFoundError`` or another ``OSError`` naming the path."""
     filesystem, name = locate(path)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from reward import EditSample, RatedGroup, RewardModel
 
 STEP = "train-reward"
+CHECKPOINTS = "checkpoints"
 CALIBRATION_SHARE = 0.5
 
 
@@ -53,7 +54,7 @@ def run(context: Context) -> Index:
         metrics = folder.path / "metrics.jsonl"
         with ProgressWatch({STEP: (metrics, config.pretraining.steps + (config.training.steps or 0))}):
             fit(_loop, payload, workers=config.workers, gpus=context.cluster.gpus)
-        shutil.rmtree(_checkpoints(folder.path, training_key), ignore_errors=True)
+    shutil.rmtree(folder.path / CHECKPOINTS, ignore_errors=True)
     files = {f"model/{name}": sha256 for name, sha256 in storage.tree_hashes(model).items()}
     files["metrics.jsonl"] = storage.sha256_of(folder.path / "metrics.jsonl")
     results = {"groups": preferred.results["groups"]["train"], "pairs": sum(preferred.results["pairs"]["train"].values())}
@@ -67,7 +68,7 @@ def calibrates(source_id: str) -> bool:
 
 
 def _checkpoints(folder: Path, key: str) -> Path:
-    return folder / "checkpoints" / key
+    return folder / CHECKPOINTS / key
 
 
 def _loop(payload: dict[str, Any]) -> None:

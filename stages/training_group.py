@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -42,6 +43,7 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, work
     from ray.train.torch import TorchConfig, TorchTrainer  # imports torch, which `pipeline plan` and `pipeline status` can do without
 
     storage = tempfile.mkdtemp(prefix="train-")
+    on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         TorchTrainer(
             loop,
@@ -52,9 +54,13 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, work
             run_config=RunConfig(storage_path=storage, failure_config=FailureConfig(max_failures=MAX_RESTARTS)),
             torch_config=TorchConfig(backend="nccl" if gpus else "gloo"),
         ).fit()
+    except SystemExit:  # Ray Train's answer to Ctrl-C
+        raise KeyboardInterrupt from None
     except Exception as error:
         raise root_cause(error) from error
     finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, on_interrupt)  # Ray Train leaves its own behind
         shutil.rmtree(storage, ignore_errors=True)
 
 

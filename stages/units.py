@@ -117,7 +117,7 @@ def run_units(
     """Do what is not done yet and return the records of all units.
 
     ``make_work`` is called once in each worker process (load a model there) and returns the function from payload to output. An
-    exception in it ends the command after the units already running; a worker that dies is restarted and its unit tried three times.
+    exception in it ends the command, what is logged as done stays done; a worker that dies is restarted and its unit tried three times.
     """
     assert len({unit.key for unit in units}) == len(units), "two units have the same key"
     log = folder.path / "units.jsonl"

@@ -1,4 +1,4 @@
-"""Training loops in a Ray Train worker group: a dying worker is restarted and ends with the same bytes; a user's mistake arrives as itself."""
+"""Training loops in a Ray Train worker group: a dead worker is restarted and ends with the same bytes; a mistake arrives as itself."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages import images
+from stages import images, storage
 from stages.ids import content_id, settings_hash
 
 
@@ -39,7 +39,7 @@ class Slice:
 def cut(dataset: str, location: str, shared: Mapping[str, Any], entries: Sequence[Any], unit_rows: int) -> list[Slice]:
     """Slices of at most ``unit_rows`` rows, numbered from 0 in the order of ``entries``."""
     rows = list(enumerate(entries))
-    return [Slice(dataset, location, shared, rows[first : first + unit_rows]) for first in range(0, len(rows), unit_rows)]
+    return [Slice(dataset, storage.absolute(location), shared, rows[first : first + unit_rows]) for first in range(0, len(rows), unit_rows)]
 
 
 def pick(slices: Sequence[Slice], numbers: Sequence[int]) -> Slice:

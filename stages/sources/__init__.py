@@ -23,6 +23,11 @@ def plan(config: WorldSources | TableSources, *, seed: int, drawing: WorldConfig
     return table.plan(config, rows=rows)
 
 
+def placed(piece: dict[str, Any]) -> dict[str, Any]:
+    """The slice as a worker needs it: with the place of its files, which does not name the work."""
+    return table.placed(piece) if piece["dataset"] == "table" else piece
+
+
 def load(piece: dict[str, Any]) -> Iterator[dict[str, Any] | Quarantined]:
     """Rows of a slice in their order."""
     yield from {"world": world.load, "table": table.load}[piece["dataset"]](piece)

@@ -38,9 +38,13 @@ def plan(config: TableSources, *, rows: int) -> list[dict[str, Any]]:
     return slices
 
 
+def placed(piece: dict[str, Any]) -> dict[str, Any]:
+    """The slice with the folder of its images, which is no part of what it is."""
+    return piece | {"folder": storage.absolute(posixpath.dirname(piece["path"]))}
+
+
 def load(piece: dict[str, Any]) -> Iterator[dict[str, Any] | Quarantined]:
     """Rows of the ``sources`` contract, or the reason why a row cannot be one."""
-    folder = posixpath.dirname(piece["path"])
     for offset, row in enumerate(piece["rows"]):
         position = f"{piece['path']}[{piece['first'] + offset}]"
         row_id = str(row.get("id", piece["first"] + offset))
@@ -49,7 +53,7 @@ def load(piece: dict[str, Any]) -> Iterator[dict[str, Any] | Quarantined]:
             yield Quarantined(row_id, position, "empty-instruction", "the row has no instruction")
             continue
         try:
-            data = storage.read_bytes(posixpath.join(folder, str(row["image"])))
+            data = storage.read_bytes(posixpath.join(piece["folder"], str(row["image"])))
             images.pixels(data)
         except KeyError:
             yield Quarantined(row_id, position, "missing-image", "the row has no column image")
