@@ -65,7 +65,8 @@ def read(run: Path) -> dict[str, Any]:
     editor = json.loads((run / "evaluate-editor" / "evaluation.json").read_text())
     selections = json.loads((run / "filter" / "index.json").read_text())["results"]["selections"]
     good = {name: entry["good_share"] for name, entry in selections.items()}
-    return {"reward": reward, "editor": editor, "good": good, "heads": reward["heads"]}
+    raters = json.loads((run / "preferences" / "statistics.json").read_text())["rater_agreement"]["overall"]
+    return {"reward": reward, "editor": editor, "good": good, "heads": reward["heads"], "raters": raters}
 
 
 def read_heads(run: Path) -> dict[str, Any]:
@@ -82,8 +83,10 @@ def table(measured: list[dict[str, Any]], command: str) -> tuple[str, list[str]]
         "",
     ]
     lines += [
-        "| seed | pair accuracy (95 %) | closeness to the source | raters themselves | ECE | confident half / rest |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "Held-out pairs against the true levels; strict pairs only, intervals over sources. Rater against rater: predicted ties half / wrong.",
+        "",
+        "| seed | pair accuracy (95 %) | closeness to the source | raters themselves | rater against rater | ECE | confident half / rest |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for entry in measured:
         reward = entry["reward"]
@@ -92,6 +95,7 @@ def table(measured: list[dict[str, Any]], command: str) -> tuple[str, list[str]]
         lines.append(
             f"| {entry['seed']} | {interval(accuracy)} | {baselines['closeness to the source']['value']:.3f} "
             f"| {baselines['the raters themselves']['value']:.3f} "
+            f"| {entry['raters']['rater_predicts_rater']['value']:.3f} / {entry['raters']['rater_predicts_rater_ties_wrong']['value']:.3f} "
             f"| {reward['calibration']['ece']:.3f} | {confidence['most_confident_half']:.3f} / {confidence['rest']:.3f} |"
         )
         if accuracy["value"] < 0.82:
