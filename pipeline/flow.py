@@ -104,12 +104,21 @@ def headline(index: Index) -> str:
             accuracy = results["pair_accuracy"]
             return f"held-out pair accuracy {accuracy['value']:.3f} [{accuracy['low']:.3f}, {accuracy['high']:.3f}]"
         case "filter":
-            kept = ", ".join(f"{name} {entry['count']:,}" for name, entry in sorted(results["selections"].items()))
+            kept = ", ".join(_kept(name, entry) for name, entry in sorted(results["selections"].items()))
             return f"selected: {kept}"
         case "evaluate-editor":
-            return "overall of 10: " + ", ".join(f"{arm} {value:.2f}" for arm, value in results["overall"].items())
+            overall = ", ".join(f"{arm} {value:.2f}" for arm, value in results["overall"].items())
+            differences = ", ".join(
+                f"{arm} {entry['value']:+.2f} [{entry['low']:+.2f}, {entry['high']:+.2f}]" for arm, entry in results["differences"].items()
+            )
+            return f"overall of 10: {overall}; against {results['reference_arm']}: {differences}"
         case _:
             return ", ".join(f"{name} {value}" for name, value in results.items() if isinstance(value, (int, str)))
+
+
+def _kept(name: str, entry: dict[str, Any]) -> str:
+    good = f" ({100 * entry['good_share']:.0f} % good in both dimensions)" if "good_share" in entry else ""
+    return f"{name} {entry['count']:,}{good}"
 
 
 def _facts(started: datetime, seconds: float, seed: int) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def run(context: Context) -> Index:
     evaluation = _evaluate(index, folder.path, config, context.flow.seed)
     sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
     headline = {arm: entry["overall"] for arm, entry in evaluation["arms"].items()}
-    results = {"overall": headline, "differences": evaluation["differences"]}
+    results = {"overall": headline, "differences": evaluation["differences"], "reference_arm": config.reference_arm}
     return folder.publish(replace(index, files={"evaluation.json": sha256}, results=results))
 
 
