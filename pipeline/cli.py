@@ -135,7 +135,12 @@ def _context(
 
 @main.group(name="run")
 def run_group() -> None:
-    """Run a step of the flow, or all of them. What is done already is not done again."""
+    """Run a step of the flow, or all of them. What is done already is not done again.
+
+    \b
+    Example:
+      pipeline run all --config configs/demo-small.yaml
+    """
 
 
 def _add_step(name: str) -> None:
@@ -160,7 +165,12 @@ for _name in STEP_HELP:
 
 @main.group()
 def annotate() -> None:
-    """Human ratings: hand out work, read what comes back, or simulate raters of the embedded world."""
+    """Human ratings: hand out work, read what comes back, or simulate raters of the embedded world.
+
+    \b
+    Example:
+      pipeline annotate export --config configs/demo.yaml
+    """
 
 
 @annotate.command(
@@ -254,7 +264,12 @@ def select(
 
 @main.group()
 def shards() -> None:
-    """Webdataset shards that the filter wrote."""
+    """Webdataset shards that the filter wrote.
+
+    \b
+    Example:
+      pipeline shards verify runs/demo/filter/shards/selected
+    """
 
 
 @shards.command(name="verify")
@@ -311,7 +326,12 @@ def report(config_path: str | None, run_path: str | None, address: str | None, o
 
 @main.group(name="config")
 def config_group() -> None:
-    """Configurations."""
+    """Configurations.
+
+    \b
+    Example:
+      pipeline config show --config configs/demo.yaml seed=3
+    """
 
 
 @config_group.command(

@@ -7,6 +7,7 @@ overrides, and turns every mistake into a sentence that names file, line and key
 from __future__ import annotations
 
 import difflib
+import re
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,18 @@ class Loaded:
 
     flow: FlowConfig
     origins: Mapping[KeyPath, str]
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values only, and as in YAML 1.2 only ``true`` and ``false`` are truth values: ``off`` is a word."""
+
+
+_BOOLEAN = "tag:yaml.org,2002:bool"
+_Loader.yaml_implicit_resolvers = {
+    first: [resolver for resolver in resolvers if resolver[0] != _BOOLEAN]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_BOOLEAN, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Loaded:
@@ -61,7 +74,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:
     except UnicodeDecodeError:
         raise ValueError(f"configuration file {path} is not UTF-8 text; save it again as UTF-8") from None
     try:
-        node, data = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
+        node, data = yaml.compose(text, Loader=_Loader), yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise ValueError(f"{path}{line}: not valid YAML ({error.problem})") from None
@@ -100,7 +113,7 @@ def _apply(override: str, data: dict[str, Any], origins: dict[KeyPath, str]) -> 
     if not separator or not dotted:
         raise ValueError(f"override {override!r} is not of the form key.path=value, e.g. reward.training.steps=100")
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError:
         raise ValueError(f"override {override!r}: {text!r} is not valid YAML") from None
     path: KeyPath = tuple(int(part) if part.isdigit() else part for part in dotted.split("."))

@@ -94,7 +94,7 @@ def headline(index: Index) -> str:
     results = index.results
     match index.step:
         case "generate":
-            failed = f", {results['failed_candidates']:,} failed" if results["failed_candidates"] else ""
+            failed = f", {results['failed_candidates']:,} failed" if results.get("failed_candidates") else ""
             return f"{results['candidates_per_source']} candidates per source, {results['annotated_per_source']} to annotate{failed}"
         case "preferences":
             return ", ".join(f"{split} {sum(kinds.values()):,} pairs" for split, kinds in results["pairs"].items())

@@ -31,6 +31,7 @@ class Cluster:
     config: RayConfig
     address: str | None = None
     dashboard_url: str = field(default="", init=False)
+    _connected: bool = field(default=False, init=False)
 
     def connect(self) -> None:
         """Start or join Ray once; later calls do nothing. Raises ``ValueError`` when ``address`` does not answer."""
@@ -54,6 +55,7 @@ class Cluster:
                 f"--address {self.address}: no Ray cluster answers there, or it wants another token ({error}); "
                 "start one, or set RAY_AUTH_TOKEN to its token"
             ) from None
+        self._connected = True
         self.dashboard_url = f"http://{context.dashboard_url}" if context.dashboard_url else ""
         if self.dashboard_url:
             print(f"Ray dashboard: {self.dashboard_url} (asks for the token that `ray get-auth-token` prints)", flush=True)
@@ -65,9 +67,10 @@ class Cluster:
         return int(ray.cluster_resources().get("GPU", 0))
 
     def close(self) -> None:
-        """Leave the cluster; a local one is stopped."""
-        if ray.is_initialized():
+        """Leave the cluster that was connected here; a local one is stopped."""
+        if self._connected:
             ray.shutdown()
+            self._connected = False
 
 
 def _knock(address: str | None) -> None:

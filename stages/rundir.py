@@ -209,14 +209,12 @@ def _contract(artifact: str) -> str:
 
 
 def _difference(index: Index, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
-    """What changed since the index was made, in words."""
-    for name, fingerprint in inputs.items():
-        if index.inputs.get(name) != fingerprint:
-            return f"another {name}"
+    """What changed since the index was made, in words. A setting comes first: inputs that are made from settings change with them."""
     old, new = _flat(index.settings), _flat(settings)
     changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     if not changed:
-        return "an earlier version of the step"
+        others = [name for name, fingerprint in inputs.items() if index.inputs.get(name) != fingerprint]
+        return f"another {others[0]}" if others else "an earlier version of the step"
     key = changed[0]
     more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
     return f"other settings ({key}: {old.get(key)!r} then, {new.get(key)!r} now{more})"

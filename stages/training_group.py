@@ -59,7 +59,7 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, work
     except Exception as error:
         raise root_cause(error) from error
     finally:
-        if threading.current_thread() is threading.main_thread():
+        if on_interrupt is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, on_interrupt)  # Ray Train leaves its own behind
         shutil.rmtree(storage, ignore_errors=True)
 

@@ -204,7 +204,7 @@ def publish_unit(folder: Path, key: str, tables: Mapping[str, pa.Table]) -> dict
 
 
 def _sound_records(folder: StepFolder, log: Path, wanted: set[str]) -> dict[str, UnitRecord]:
-    """Logged units whose files still have the logged hashes. A torn last line (the driver was killed) does not count."""
+    """Logged units whose files still have the logged hashes. A line that is none, as a kill or a full disk leaves it, does not count."""
     if not log.exists():
         return {}
     lines = log.read_text().splitlines(keepends=True)
@@ -213,7 +213,10 @@ def _sound_records(folder: StepFolder, log: Path, wanted: set[str]) -> dict[str,
         lines.pop()
     records: dict[str, UnitRecord] = {}
     for line in lines:
-        value = json.loads(line)
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
         if value["key"] in wanted:
             value["parts"] = {name: Part(**part) for name, part in value["parts"].items()}
             records[value["key"]] = UnitRecord(**value)

@@ -1,0 +1,157 @@
+"""Real input through the filter on a Ray cluster: real photographs with damage, a user's own folder; and ratings that other people made.
+
+The reward model has random weights: the scores mean nothing, the path is what is tested.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tarfile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import webdataset
+from command import hashes, pipeline, save_model
+
+from stages import filter, storage
+from stages.cluster import Cluster
+from stages.config import FlowConfig
+from stages.context import Context
+from stages.rundir import RunDir
+
+MINI = "sharegpt4o-mini"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("reward") / "model")
+
+
+def context(run: Path, data: Path, model: Path, cluster: Cluster, workers: int) -> Context:
+    settings = {
+        "input": {"dataset": "sharegpt4o", "path": str(data / MINI)},
+        "model": str(model),
+        "selections": [{"name": "selected", "rule": "top", "count": 20}],
+        "shards": {"samples_per_shard": 10},
+        "unit_rows": 16,
+        "workers": workers,
+    }
+    return Context(RunDir(run), FlowConfig.model_validate({"name": "mini", "filter": settings}), cluster)
+
+
+@pytest.fixture(scope="module")
+def filtered(shared_data: Path, model: Path, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Context:
+    """The real photographs, filtered by one actor."""
+    made = context(tmp_path_factory.mktemp("mini") / "run", shared_data, model, cluster, 1)
+    filter.run(made)
+    return made
+
+
+def originals(folder: Path) -> dict[str, bytes]:
+    """Every image of the delivered tars by its name, as Python's own tar reader finds it."""
+    members: dict[str, bytes] = {}
+    for path in sorted(folder.glob("*.tar")):
+        with tarfile.open(path) as archive:
+            for member in archive.getmembers():
+                file = archive.extractfile(member)
+                if file is not None:
+                    members[member.name] = file.read()
+    return members
+
+
+def test_59_are_scored_and_4_set_aside_each_with_its_reason(filtered: Context) -> None:
+    step = filtered.run.step("filter")
+    index = step.require()
+    assert index.counts == {"in": 63, "out": 59, "quarantined": 4}
+    assert index.quarantined == {"empty-instruction": 1, "missing-image": 1, "no-source": 1, "undecodable-image": 1}
+    assert step.read("scores").num_rows == 59
+    quarantine = step.read("quarantine").to_pylist()
+    assert len({row["position"] for row in quarantine}) == 4 and all(row["message"] for row in quarantine)
+
+
+def test_the_selection_is_the_20_best(filtered: Context) -> None:
+    step = filtered.run.step("filter")
+    scores = {row["sample_id"]: row["overall_mean"] for row in step.read("scores").to_pylist()}
+    selected = pq.read_table(step.path / "selections" / "selected.parquet").to_pylist()
+    assert [row["rank"] for row in selected] == list(range(20))
+    assert [row["score"] for row in selected] == sorted(scores.values(), reverse=True)[:20]
+    assert all(scores[row["sample_id"]] == row["score"] for row in selected)
+
+
+def test_webdataset_reads_back_the_delivered_bytes(filtered: Context, shared_data: Path) -> None:
+    members = originals(shared_data / MINI)
+    records = json.loads((shared_data / MINI / "text_and_image_to_image.json").read_text())
+    urls = filter.shard_urls(filtered, "selected")
+    assert len(urls) == 2
+    samples = list(webdataset.WebDataset(urls, shardshuffle=False))
+    assert len({sample["__key__"] for sample in samples}) == 20
+    for sample in samples:
+        facts = json.loads(sample["json"])
+        record = records[int(re.fullmatch(r".*\[(\d+)\]", facts["position"])[1])]
+        (source,) = [data for name, data in sample.items() if name.startswith("source.")]
+        (edited,) = [data for name, data in sample.items() if name.startswith("edited.")]
+        assert source == members[record["input_image"][0]] and edited == members[record["output_image"]]
+        assert facts["instruction"] == record["input_prompt"]
+    assert "sound" in pipeline("shards", "verify", Path(urls[0]).parent).output
+
+
+def test_four_actors_and_a_rerun_give_the_same_bytes(
+    filtered: Context, shared_data: Path, model: Path, cluster: Cluster, tmp_path: Path
+) -> None:
+    expected = filtered.run.artifact_hashes()
+    four = context(tmp_path / "run", shared_data, model, cluster, 4)
+    filter.run(four)
+    assert four.run.artifact_hashes() == expected
+    log = (filtered.run.path / "filter" / "units.jsonl").read_bytes()
+    filter.run(filtered)
+    assert filtered.run.artifact_hashes() == expected and (filtered.run.path / "filter" / "units.jsonl").read_bytes() == log
+
+
+def test_a_users_own_folder_works_the_same(shared_data: Path, model: Path, cluster: Cluster, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    shutil.copytree(shared_data / "triplets", folder)
+    rows = [json.loads(line) for line in (folder / "triplets.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = [json.dumps({"source": row["source"], "instruction": row["instruction"], "edited": row["candidate"]}) for row in rows]
+    lines += [json.dumps({"source": rows[0]["source"], "instruction": " ", "edited": rows[0]["candidate"]}), "{not json", lines[3]]
+    (folder / "mine.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    config = tmp_path / "mine.yaml"
+    config.write_text(
+        f"name: mine\nfilter:\n  input: {{dataset: triplets, path: {folder}/mine.jsonl}}\n  model: {model}\n"
+        "  selections: [{name: third, rule: top, fraction: 0.3333}]\n  workers: 1\n  unit_rows: 31\n"
+    )
+    said = pipeline("run", "filter", "--config", config, "--run", tmp_path / "run").output
+    assert "in 62 out 59 quarantined 3" in said and "third 20" in said
+    step = RunDir(tmp_path / "run").step("filter")
+    assert step.require().quarantined == {"bad-line": 1, "duplicate": 1, "empty-instruction": 1}
+    shards = tmp_path / "run" / "filter" / "shards" / "third"
+    samples = list(webdataset.WebDataset([str(path) for path in sorted(shards.glob("*.tar"))], shardshuffle=False))
+    assert len(samples) == 20
+    for sample in samples:
+        row = rows[int(re.fullmatch(r"mine\.jsonl\[(\d+)\]", json.loads(sample["json"])["position"])[1])]
+        (edited,) = [data for name, data in sample.items() if name.startswith("edited.")]
+        assert edited == (folder / row["candidate"]).read_bytes()
+
+
+def test_imagenhub_raters_are_ingested_and_their_agreement_printed(shared_data: Path, tmp_path: Path) -> None:
+    files = sorted((shared_data / "imagenhub" / "ImagenHub_Mask-Guided_IE").glob("*.tsv"))
+    assert len(files) == 3
+    config = tmp_path / "imagenhub.yaml"
+    config.write_text("name: imagenhub\n")
+    command = ["annotate", "ingest", "--config", config, "--run", tmp_path / "run", "--format", "imagenhub"]
+    command += [argument for file in files for argument in ("--file", file)]
+    said = pipeline(*command).output
+    for file in files:
+        assert re.search(rf"{re.escape(file.name)} +new +1,432 +1,432 +0 +0\n", said)  # 179 images x 4 editors x 2 dimensions
+    agreement = said[said.index("agreement of raters") :]
+    assert re.search(r"0\.\d{3} \[0\.\d{3}, 0\.\d{3}\]", agreement)
+    published = storage.read_json(tmp_path / "run" / "annotate" / "index.json")["results"]["agreement"]
+    alphas = {
+        dimension: round(statistics["alpha_ordinal"]["value"], 4) for dimension, statistics in published.items() if dimension != "overall"
+    }
+    assert alphas == {"semantic_consistency": 0.7005, "perceptual_quality": 0.6073}  # as recomputed from the files with public tools
+    before = hashes(tmp_path / "run")
+    assert said.count(" new ") == 3 and pipeline(*command).output.count(" was there ") == 3
+    assert hashes(tmp_path / "run") == before
