@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase, Qwen2_5_VLConfig, Qwen2_5_VLModel
 
@@ -110,7 +111,10 @@ class RewardModel(nn.Module):
             backbone=backbone,
             tokenizer=load_tokenizer(str(path)),
         )
-        weights = load_file(path / "model.safetensors")
+        try:
+            weights = load_file(path / "model.safetensors")
+        except (OSError, SafetensorError) as error:
+            raise ValueError(f"{path}/model.safetensors cannot be read ({error}); train or copy it again") from error
         broken = [name for name, tensor in weights.items() if not tensor.isfinite().all()]
         if broken:
             raise ValueError(f"{path}/model.safetensors holds NaN or infinity in {broken[0]}; train or copy it again")
@@ -127,7 +131,8 @@ class RewardModel(nn.Module):
         """Write the model to a directory. facts: what the card shall say of its making, e.g. {"training data": ...}."""
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
-        save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, path / "model.safetensors")
+        weights = save({name: tensor.contiguous() for name, tensor in self.state_dict().items()})
+        (path / "model.safetensors").write_bytes(weights)
         backbone = self.backbone.config.to_dict()
         backbone.pop("transformers_version", None)
         saved = {"format": FORMAT, "reward_model": self.config.model_dump(mode="json"), "backbone": backbone}

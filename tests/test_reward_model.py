@@ -428,6 +428,11 @@ def test_directories_that_hold_no_sound_model(tmp_path: Path) -> None:
     model.save(tmp_path / "nan")
     with pytest.raises(ValueError, match="holds NaN or infinity in heads"):
         RewardModel.from_directory(tmp_path / "nan")
+    make(seed=1).save(tmp_path / "cut")
+    weights = tmp_path / "cut" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"cut/model.safetensors cannot be read"):
+        RewardModel.from_directory(tmp_path / "cut")
     make(seed=1).save(tmp_path / "other")
     settings_file = tmp_path / "other" / "config.json"
     settings_file.write_text(settings_file.read_text().replace('"format": 1', '"format": 99'))

@@ -136,7 +136,7 @@ def test_input_that_goes_away_between_scoring_and_writing(small: Path, tmp_path:
     assert hashes(run) == hashes(small / "run") and sound(run) and not leftovers(run)
 
 
-@pytest.mark.parametrize("what", ["scores.parquet", "edits.parquet", "full/shard-000001.tar", "full/samples.parquet", "best.parquet"])
+@pytest.mark.parametrize("what", ["scores.parquet", "full/shard-000001.tar", "full/samples.parquet", "best.parquet"])
 def test_damage_under_a_finished_step_is_seen_and_repaired(small: Path, tmp_path: Path, what: str) -> None:
     run = copied(small, tmp_path / "run")
     path = sorted((run / "filter").rglob(what))[0]
