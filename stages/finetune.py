@@ -60,7 +60,7 @@ def run(context: Context) -> Index:
     if not is_trained(folder.path / "editors" / BASE, base_key):
         context.cluster.connect()
         with ProgressWatch({f"{STEP} {BASE}": (folder.path / "metrics" / f"{BASE}.jsonl", config.base.training.steps)}):
-            fit(_train_base, base_payload, workers=config.workers, gpus=context.cluster.gpus)
+            fit(_train_base, base_payload, scratch=folder.path, workers=config.workers, gpus=context.cluster.gpus)
     _train_arms(context, config, folder.path, base_key)
     _clear(folder.path, {BASE, *config.arms})
     files = {f"editors/{name}": sha256 for name, sha256 in storage.tree_hashes(folder.path / "editors").items()}
@@ -84,7 +84,7 @@ def _train_arms(context: Context, config: FinetuneConfig, folder: Path, base_key
     for metrics, _ in bars.values():
         metrics.unlink(missing_ok=True)
     with ProgressWatch(bars):
-        running = [remote_fit(context.cluster, _train_hand, {"hand": hand}, workers=config.workers) for hand in hands]
+        running = [remote_fit(context.cluster, _train_hand, {"hand": hand}, scratch=folder, workers=config.workers) for hand in hands]
         try:
             ray.get(running)
         except RayTaskError as error:

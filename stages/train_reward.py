@@ -53,7 +53,7 @@ def run(context: Context) -> Index:
         payload = {"run": str(context.run.path), "key": training_key, "flow": flow.model_dump(mode="json")}
         metrics = folder.path / "metrics.jsonl"
         with ProgressWatch({STEP: (metrics, config.pretraining.steps + (config.training.steps or 0))}):
-            fit(_loop, payload, workers=config.workers, gpus=context.cluster.gpus)
+            fit(_loop, payload, scratch=folder.path, workers=config.workers, gpus=context.cluster.gpus)
     shutil.rmtree(folder.path / CHECKPOINTS, ignore_errors=True)
     files = {f"model/{name}": sha256 for name, sha256 in storage.tree_hashes(model).items()}
     files["metrics.jsonl"] = storage.sha256_of(folder.path / "metrics.jsonl")

@@ -12,7 +12,6 @@ import fcntl
 import json
 import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -35,14 +34,15 @@ MAX_RESTARTS = 3
 """Deaths of workers that a training survives; each restart resumes from the newest checkpoint."""
 
 
-def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, workers: int, gpus: int) -> None:
+def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scratch: Path, workers: int, gpus: int) -> None:
     """Run ``loop(payload)`` in every worker of a group and wait. What the loop raises is raised here.
 
+    ``scratch`` is a folder that every machine of the cluster sees; what Ray Train keeps of the group lies there and is removed.
     ``gpus`` > 0 gives each worker one GPU. May be called in the driver or inside a Ray task (several groups at a time).
     """
     from ray.train.torch import TorchConfig, TorchTrainer  # imports torch, which `pipeline plan` and `pipeline status` can do without
 
-    storage = tempfile.mkdtemp(prefix="train-")
+    notes = storage.partial_folder(scratch / "ray-train")
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         TorchTrainer(
@@ -51,7 +51,7 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, work
             scaling_config=ScalingConfig(
                 num_workers=workers, use_gpu=gpus > 0, resources_per_worker={"CPU": 1} | ({"GPU": 1} if gpus else {})
             ),
-            run_config=RunConfig(storage_path=storage, failure_config=FailureConfig(max_failures=MAX_RESTARTS)),
+            run_config=RunConfig(storage_path=str(notes), failure_config=FailureConfig(max_failures=MAX_RESTARTS)),
             torch_config=TorchConfig(backend="nccl" if gpus else "gloo"),
         ).fit()
     except SystemExit:  # Ray Train's answer to Ctrl-C
@@ -61,7 +61,7 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, work
     finally:
         if on_interrupt is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, on_interrupt)  # Ray Train leaves its own behind
-        shutil.rmtree(storage, ignore_errors=True)
+        shutil.rmtree(notes, ignore_errors=True)
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -172,10 +172,10 @@ def total_steps(reports: list[dict[str, Any]]) -> int:
     return sum(newest.values())
 
 
-def remote_fit(cluster: Cluster, loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, workers: int) -> Any:
+def remote_fit(cluster: Cluster, loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scratch: Path, workers: int) -> Any:
     """Start :func:`fit` in a Ray task of its own and return the reference, so that several trainings run at a time."""
     cluster.connect()
-    return ray.remote(num_cpus=0, max_retries=0)(fit).remote(loop, payload, workers=workers, gpus=cluster.gpus)
+    return ray.remote(num_cpus=0, max_retries=0)(fit).remote(loop, payload, scratch=scratch, workers=workers, gpus=cluster.gpus)
 
 
 def is_trained(folder: Path, key: str) -> bool:

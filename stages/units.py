@@ -167,7 +167,7 @@ def _get(reference: Any) -> UnitRecord:
     except RayTaskError as error:
         raise error.cause from error
     except RayActorError as error:
-        raise RuntimeError(f"a worker process died and so did its restarts, perhaps out of memory ({error})") from error
+        raise ChildProcessError(f"a worker process died and so did its restarts, perhaps out of memory ({error})") from error
 
 
 class _Worker:

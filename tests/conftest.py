@@ -40,3 +40,12 @@ def cluster() -> Iterator[object]:
     cluster.connect()
     yield cluster
     cluster.close()
+
+
+SLOW = ("test_units", "test_generate", "test_real_input", "test_cli", "test_robust", "test_examples", "test_training_group", "test_kill")
+"""Test files that start Ray or whole commands, in the order in which they come after all others."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first, so that a mistake shows early."""
+    items.sort(key=lambda item: SLOW.index(item.path.stem) + 1 if item.path.stem in SLOW else 0)

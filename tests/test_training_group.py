@@ -47,7 +47,7 @@ def mistaken(payload: dict[str, Any]) -> None:
 
 def run(cluster: Cluster, folder: Path, *, dies: bool) -> dict[str, bytes]:
     folder.mkdir()
-    fit(loop, {"folder": str(folder), "dies": dies}, workers=1, gpus=0)
+    fit(loop, {"folder": str(folder), "dies": dies}, scratch=folder, workers=1, gpus=0)
     return {path.name: path.read_bytes() for path in [*(folder / "editor").iterdir(), folder / "metrics.jsonl"]}
 
 
@@ -60,9 +60,9 @@ def test_a_dead_worker_is_restarted_and_ends_the_same(cluster: Cluster, tmp_path
     assert [report["step"] for report in reports] == [1, 2, 3, 4, 5, 6] and total_steps(reports) == 6
 
 
-def test_a_mistake_arrives_as_one_sentence(cluster: Cluster) -> None:
+def test_a_mistake_arrives_as_one_sentence(cluster: Cluster, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^batch_size \(3\) must be a multiple of the 2 training workers$"):
-        fit(mistaken, {}, workers=1, gpus=0)
+        fit(mistaken, {}, scratch=tmp_path, workers=1, gpus=0)
 
 
 def test_metrics_that_are_being_written_are_left_out(tmp_path: Path) -> None:
