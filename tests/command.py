@@ -58,14 +58,14 @@ def save_model(path: Path) -> Path:
     return path
 
 
-def save_triplets(folder: Path, count: int = 12) -> Path:
+def save_triplets(folder: Path, count: int = 12, side: int = 64) -> Path:
     """A user's folder: ``mine.jsonl`` and pictures of noise, which no compression makes small."""
     noise = np.random.default_rng(0)
     lines = []
     for number in range(count):
         for role in ("source", "edited"):
             buffer = io.BytesIO()
-            Image.fromarray(noise.integers(0, 256, (64, 64, 3), np.uint8)).save(buffer, "PNG")
+            Image.fromarray(noise.integers(0, 256, (side, side, 3), np.uint8)).save(buffer, "PNG")
             (folder / f"{number}-{role}.png").write_bytes(buffer.getvalue())
         row = {"source": f"{number}-source.png", "instruction": f"put cat {number} on the seat", "edited": f"{number}-edited.png"}
         lines.append(json.dumps(row) + "\n")

@@ -52,7 +52,7 @@ def test_kills_leave_no_trace(tmp_path: Path) -> None:
         "--config",
         str(config),
         "--kills",
-        "4",
+        "3",
         "--seed",
         "1",
         "--runs",
