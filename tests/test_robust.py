@@ -226,10 +226,7 @@ def test_more_workers_are_no_change(small: Path, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_leaves_nothing_damaged(small: Path, tmp_path: Path) -> None:
-    """In a process of its own with its own Ray, interrupted after its first unit, as a terminal does it: the whole process group.
-
-    A second interrupt follows after some seconds, as an impatient user would send it: one that falls into a finaliser is lost.
-    """
+    """In a process of its own with its own Ray, interrupted after its first unit, as a terminal does it: the whole process group."""
     run = tmp_path / "run"
     pictures = tmp_path / "pictures"
     pictures.mkdir()
@@ -238,7 +235,12 @@ def test_ctrl_c_leaves_nothing_damaged(small: Path, tmp_path: Path) -> None:
     output = tmp_path / "output"
     with output.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline.cli", *command, str(run), *slow], cwd=ROOT, stdout=file, stderr=file, start_new_session=True
+            [sys.executable, "-m", "pipeline.cli", *command, str(run), *slow],
+            cwd=ROOT,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs are started deaf to it
         )
         log = run / "filter" / "units.jsonl"
         give_up = time.monotonic() + PATIENCE
