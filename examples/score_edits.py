@@ -28,7 +28,7 @@ samples = [
 ]
 
 # %% Score them: a Gaussian per dimension, and of their mean. A damaged sample gets its error instead and costs the others nothing
-model = RewardModel.from_directory(MODEL)
+model = RewardModel.load(MODEL)
 results = score(model=model, samples=samples)
 scored = [(row, result) for row, result in zip(rows, results, strict=True) if not isinstance(result, SampleError)]
 refused = [(row, result) for row, result in zip(rows, results, strict=True) if isinstance(result, SampleError)]

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline.reward_cli import reward
+
 if TYPE_CHECKING:
     from pipeline.config import Loaded
     from stages.context import Context
@@ -260,6 +262,9 @@ def select(
         from pipeline import selecting
 
         selecting.select(context, name=name, rule=rule, count=count, fraction=fraction, seed=seed, shards=shards)
+
+
+main.add_command(reward)
 
 
 @main.group()

@@ -1,24 +1,30 @@
-"""Attention within segments of one long row: many small images in one call.
+"""Attention in blocks: within each image for the vision tower, along the paths of a tree of prompts for the language model.
 
-Transformers' vision tower attends image by image in a Python loop unless a variable-length kernel is asked for. Here images of one
-size, which follow each other, become the batch of a single scaled_dot_product_attention call; values and gradients are those of the loop.
+Both are registered with transformers and called in place of its own attention. Tokens of many images, or of many prompts, lie in one row; no
+block attends to what another owns, and no mask over the whole row is ever made. Blocks of one shape become the batch of one
+scaled_dot_product_attention call. Values and gradients are those of separate calls.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention.bias import causal_lower_right
 from transformers import AttentionInterface
 
-NAME = "segments_flash"
-"""Registered name; transformers passes the segments' bounds to implementations whose name contains "flash"."""
+IMAGES = "images_flash"
+"""Registered name; transformers passes the images' bounds to implementations whose name contains "flash"."""
+TREE = "tree_blocks"
+TREE_VARLEN = "tree_varlen"
+"""The same attention by one variable-length flash kernel; CUDA and half precision only."""
 
 
-def segment_attention(
+def image_attention(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -47,4 +53,104 @@ def _segments(tensor: Tensor, count: int) -> Tensor:
     return tensor.unflatten(1, (count, -1)).transpose(0, 1)
 
 
-AttentionInterface.register(NAME, segment_attention)
+KeysValues = tuple[Tensor, Tensor]
+"""Keys and values of one layer, [1, head, token, width] each."""
+
+
+@dataclass(frozen=True)
+class TreeAttention:
+    """What the tokens of a packed row see: their own node up to themselves, and all of its ancestors.
+
+    blocks: nodes of one shape each, (queries [node, length], keys [node, before + length]): numbers of tokens, in the order of the path;
+    keys are counted from the cached root on, when there is one, queries from the row's first token.
+    order [token]: where each token of the row stands in the blocks' outputs.
+    root: per layer, keys and values of a cached root; record: list that the row's own are appended to.
+    """
+
+    blocks: tuple[tuple[Tensor, Tensor], ...]
+    order: Tensor
+    root: tuple[KeysValues, ...] | None = None
+    record: list[KeysValues] | None = field(default=None, compare=False)
+
+    def to(self, device: torch.device) -> TreeAttention:
+        """The same blocks on a device."""
+        blocks = tuple((queries.to(device), keys.to(device)) for queries, keys in self.blocks)
+        return replace(self, blocks=blocks, order=self.order.to(device))
+
+
+def _tokens_first(tree: TreeAttention, module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """[1, head, token, width] -> [token, head, width], the cached root's keys and values in front."""
+    if tree.record is not None:
+        tree.record.append((key, value))
+    if tree.root is not None:
+        root_key, root_value = tree.root[module.layer_idx]  # ty: ignore[invalid-argument-type]
+        key, value = torch.cat([root_key, key], dim=2), torch.cat([root_value, value], dim=2)
+    return query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
+
+
+def tree_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float,
+    tree: TreeAttention,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """query [1, head, token, width], key, value [1, key head, token, width] -> [1, token, head, width]."""
+    assert attention_mask is None
+    query, key, value = _tokens_first(tree, module, query, key, value)
+    outputs = []
+    for queries, keys in tree.blocks:
+        q = query.index_select(0, queries.flatten()).unflatten(0, queries.shape).transpose(1, 2)  # [node, head, length, width]
+        k = key.index_select(0, keys.flatten()).unflatten(0, keys.shape).transpose(1, 2)  # [node, key head, before + length, width]
+        v = value.index_select(0, keys.flatten()).unflatten(0, keys.shape).transpose(1, 2)
+        causal: Any = causal_lower_right(queries.shape[1], keys.shape[1])
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=causal, scale=scaling, enable_gqa=True)
+        outputs.append(attended.transpose(1, 2).flatten(0, 1))  # [node * length, head, width]
+    return torch.cat(outputs).index_select(0, tree.order)[None], None
+
+
+def tree_attention_varlen(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float,
+    tree: TreeAttention,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """As tree_attention, all nodes in one call of torch's variable-length flash attention (causal from the lower right)."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    assert attention_mask is None
+    query, key, value = _tokens_first(tree, module, query, key, value)
+    queries = torch.cat([block[0].flatten() for block in tree.blocks])
+    keys = torch.cat([block[1].flatten() for block in tree.blocks])
+    shapes = [(block[0].shape, block[1].shape) for block in tree.blocks]
+    attended: Any = varlen_attn(
+        query.index_select(0, queries),
+        key.index_select(0, keys),
+        value.index_select(0, keys),
+        _bounds([q for q, _ in shapes], query.device),
+        _bounds([k for _, k in shapes], query.device),
+        max(q[1] for q, _ in shapes),
+        max(k[1] for _, k in shapes),
+        scale=scaling,
+        window_size=(-1, 0),
+        enable_gqa=True,
+    )
+    return attended.index_select(0, tree.order)[None], None
+
+
+def _bounds(shapes: list[torch.Size], device: torch.device) -> Tensor:
+    """int32 [node + 1]: where each node's tokens begin, and the end of the last."""
+    lengths = torch.tensor([length for count, length in shapes for _ in range(count)], dtype=torch.int32)
+    return F.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0)).to(device)
+
+
+AttentionInterface.register(IMAGES, image_attention)
+AttentionInterface.register(TREE, tree_attention)
+AttentionInterface.register(TREE_VARLEN, tree_attention_varlen)

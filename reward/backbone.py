@@ -1,38 +1,91 @@
-"""Transformers' Qwen2.5-VL as the encoder of edits: built from sizes, from pretrained weights, or from a saved configuration.
+"""Transformers' Qwen-VL models as encoders of edits: built from sizes, from pretrained weights, or from a saved configuration.
 
-In: a Batch. Out: hidden states [row, token, hidden]. The vision tower sees each distinct image once; its features are put in
-the places of the placeholder tokens, with the three-axis positions the family was trained with.
+In: a Batch. Out: hidden states of its tokens. The vision tower sees each distinct image once; its features are put in the places of the
+placeholder tokens. Attention follows the trees of the prompts (reward.attention).
+
+| family | models | attention over trees |
+| --- | --- | --- |
+| qwen2_5_vl | Qwen2.5-VL 3B and 7B, MiMo-VL-7B | blocks; varlen on CUDA in half precision |
+| qwen3_vl | Qwen3-VL (dense) | the same |
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedTokenizerBase, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLModel
-from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionPatchEmbed
+from transformers import (
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2_5_VLModel,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+    Qwen3VLModel,
+)
 from transformers.vision_utils import get_vision_cu_seqlens, get_vision_position_ids, get_vision_window_index
 
 from reward import attention
 from reward.batch import Batch
 from reward.config import BackboneConfig
-from reward.images import patchify
-from reward.prompt import Grid
+from reward.images import Statistics, patchify
 from reward.tokenizer import IMAGE_TOKEN, VIDEO_TOKEN, VISION_END_TOKEN, VISION_START_TOKEN, token_id
+from reward.tree import Grid
 
 TEMPORAL_PATCH = 2
 """Frames that one vision token covers: a still image twice, or source and edit."""
 
 
-def sized_config(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> Qwen2_5_VLConfig:
+def _sizes_2_5(config: BackboneConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+    vision = {
+        "window_size": config.patch_size * config.merge_size * 2,
+        "fullatt_block_indexes": list(range(config.vision_depth)),
+    }
+    return {}, vision
+
+
+def _sizes_3(config: BackboneConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+    # features of the last block reach the first layer of the language model, as those of three blocks do in the published models
+    return {"head_dim": config.text_hidden // config.text_heads}, {"deepstack_visual_indexes": [config.vision_depth - 1]}
+
+
+@dataclass(frozen=True)
+class Family:
+    """What differs between model families: transformers' classes and what inputs look like. sizes: further settings of the text and the vision part, from our sizes."""
+
+    config: Any
+    model: Any
+    generating: Any
+    statistics: Statistics
+    sizes: Callable[[BackboneConfig], tuple[dict[str, Any], dict[str, Any]]]
+
+
+FAMILIES = {
+    "qwen2_5_vl": Family(
+        Qwen2_5_VLConfig,
+        Qwen2_5_VLModel,
+        Qwen2_5_VLForConditionalGeneration,
+        ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),  # those of CLIP
+        _sizes_2_5,
+    ),
+    "qwen3_vl": Family(Qwen3VLConfig, Qwen3VLModel, Qwen3VLForConditionalGeneration, ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), _sizes_3),
+}
+
+
+def sized_config(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrainedConfig:
     """Transformers' configuration for random weights of the given sizes and the tokenizer's vocabulary."""
+    family = FAMILIES[config.family]
+    text, vision = family.sizes(config)
     half = config.text_hidden // config.text_heads // 2
     third = half // 3
-    return Qwen2_5_VLConfig(
+    return family.config(
         text_config={
             "vocab_size": len(tokenizer),
             "hidden_size": config.text_hidden,
@@ -48,6 +101,7 @@ def sized_config(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> 
             },
             "bos_token_id": None,
             "eos_token_id": None,
+            **text,
         },
         vision_config={
             "depth": config.vision_depth,
@@ -57,10 +111,9 @@ def sized_config(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> 
             "patch_size": config.patch_size,
             "spatial_merge_size": config.merge_size,
             "temporal_patch_size": TEMPORAL_PATCH,
-            "window_size": config.patch_size * config.merge_size * 2,
-            "fullatt_block_indexes": list(range(config.vision_depth)),
             "out_hidden_size": config.text_hidden,
             "initializer_range": config.initializer_range,
+            **vision,
         },
         image_token_id=token_id(tokenizer, IMAGE_TOKEN),
         video_token_id=token_id(tokenizer, VIDEO_TOKEN),
@@ -70,15 +123,18 @@ def sized_config(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> 
     )
 
 
-def load_pretrained(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> Qwen2_5_VLModel:
-    """Published weights; the embedding grows only if the reward token has no row yet."""
+def load_pretrained(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """Published weights; the embedding grows only if the reward token has no row yet.
+
+    Raises ValueError when the checkpoint is not complete, or of another family.
+    """
     assert config.pretrained is not None
     where: dict[str, Any] = {"revision": config.revision} if config.revision else {}
-    loaded: Any = Qwen2_5_VLForConditionalGeneration.from_pretrained(config.pretrained, output_loading_info=True, **where)
+    loaded: Any = FAMILIES[config.family].generating.from_pretrained(config.pretrained, output_loading_info=True, **where)
     whole, report = loaded
     if report["missing_keys"]:
         raise ValueError(
-            f"{config.pretrained} lacks {len(report['missing_keys'])} weights of a Qwen2.5-VL model, "
+            f"{config.pretrained} lacks {len(report['missing_keys'])} weights of a {config.family} model, "
             f"first {sorted(report['missing_keys'])[0]}; expected a complete checkpoint of that family"
         )
     backbone = whole.model  # published files name their weights as parts of the generating model
@@ -87,48 +143,69 @@ def load_pretrained(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) 
     return backbone
 
 
-class _ProductPatchEmbed(Qwen2_5_VisionPatchEmbed):
+class _ProductPatchEmbed(nn.Module):
     """The same map as a matrix product: a convolution whose stride is its kernel is one, and slower."""
+
+    proj: nn.Conv3d
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         weight = self.proj.weight  # [hidden, 3, 2, patch, patch]
-        return F.linear(hidden_states.to(weight.dtype), weight.flatten(1))
+        return F.linear(hidden_states.to(weight.dtype), weight.flatten(1), self.proj.bias)
 
 
-def prepare(backbone: Qwen2_5_VLModel) -> Qwen2_5_VLModel:
-    """Let the vision tower work on all images at once; outputs and parameter names stay what they were."""
+def prepare(backbone: Any, *, attention_name: str = attention.TREE) -> Any:
+    """Let the vision tower work on all images at once and the language model on trees; parameter names stay what they were."""
     backbone.visual.patch_embed.__class__ = _ProductPatchEmbed
-    vision: Any = backbone.config.vision_config
-    vision._attn_implementation = attention.NAME
+    backbone.visual.config._attn_implementation = attention.IMAGES
+    backbone.language_model.config._attn_implementation = attention_name
     return backbone
 
 
-def encode(backbone: Qwen2_5_VLModel, batch: Batch) -> Tensor:
-    """Last hidden states [row, token, hidden] of a batch."""
-    vision: Any = backbone.config.vision_config
-    patches = [patchify(stack, patch_size=vision.patch_size, merge_size=vision.spatial_merge_size) for stack in batch.stacks]
+def encode(backbone: Any, batch: Batch, *, reward_vectors: Tensor, reward_token: int) -> Tensor:
+    """Last hidden states [token, hidden] of a batch.
+
+    reward_vectors [n, hidden]: embeddings of the reward tokens, which take turns in the order of tokens.
+    """
+    embeddings = backbone.get_input_embeddings()(batch.input_ids)  # [token, hidden]
+    further: dict[str, Any] = {}
+    if batch.stacks:
+        features, deep = _vision_features(backbone, batch)
+        embeddings = embeddings.index_copy(0, batch.placeholder, features[batch.feature].to(embeddings.dtype))
+        if deep:
+            is_vision = torch.zeros(len(embeddings), dtype=torch.bool, device=embeddings.device).index_fill(0, batch.placeholder, True)
+            further = {"visual_pos_masks": is_vision[None], "deepstack_visual_embeds": [layer[batch.feature] for layer in deep]}
+    places = (batch.input_ids == reward_token).nonzero()[:, 0]
+    turns = torch.arange(len(places), device=places.device) % len(reward_vectors)
+    embeddings = embeddings.index_copy(0, places, reward_vectors[turns].to(embeddings.dtype))
+    states = backbone.language_model(
+        inputs_embeds=embeddings[None], position_ids=batch.position_ids[:, None], use_cache=False, tree=batch.attention, **further
+    ).last_hidden_state
+    return states[0]
+
+
+def _vision_features(backbone: Any, batch: Batch) -> tuple[Tensor, list[Tensor]]:
+    """[vision token of all items, hidden], and the features for further layers of the language model (qwen3_vl)."""
+    vision = backbone.config.vision_config
+    statistics = FAMILIES[backbone.config.model_type].statistics
+    patches = [
+        patchify(stack, patch_size=vision.patch_size, merge_size=vision.spatial_merge_size, statistics=statistics) for stack in batch.stacks
+    ]
     pixels = torch.cat(patches) if len(patches) > 1 else patches[0]
     runs = tuple((grid, len(stack)) for grid, stack in zip(batch.grids, batch.stacks, strict=True))
-    layout = _vision_layout(runs, vision.spatial_merge_size, vision.window_size, vision.patch_size)
-    layout = {name: tensor.to(pixels.device) for name, tensor in layout.items()}
-    features = backbone.visual(pixels, **layout).pooler_output  # [vision token of all items, hidden]
-    embeddings = backbone.get_input_embeddings()(batch.input_ids)  # [row, token, hidden]
-    flat = embeddings.flatten(0, 1)
-    flat = flat.index_copy(0, batch.placeholder, features[batch.feature].to(flat.dtype))
-    return backbone.language_model(
-        inputs_embeds=flat.view_as(embeddings), position_ids=batch.position_ids, use_cache=False
-    ).last_hidden_state
+    layout = _vision_layout(runs, vision.spatial_merge_size, getattr(vision, "window_size", None), vision.patch_size)
+    output = backbone.visual(pixels, **{name: tensor.to(pixels.device) for name, tensor in layout.items()})
+    return output.pooler_output, list(getattr(output, "deepstack_features", None) or [])
 
 
 @lru_cache(maxsize=32)
-def _vision_layout(runs: Sequence[tuple[Grid, int]], merge_size: int, window_size: int, patch_size: int) -> dict[str, Tensor]:
+def _vision_layout(runs: Sequence[tuple[Grid, int]], merge_size: int, window_size: int | None, patch_size: int) -> dict[str, Tensor]:
     """What the vision tower derives from the grids, item by item in Python: kept, since batches repeat their shapes."""
     grid_thw = torch.tensor([[1, *grid] for grid, count in runs for _ in range(count)])
-    window_index, cu_window_seqlens = get_vision_window_index(grid_thw, merge_size, window_size, patch_size)
-    return {
+    layout = {
         "grid_thw": grid_thw,
         "position_ids": get_vision_position_ids(grid_thw, merge_size),
         "cu_seqlens": get_vision_cu_seqlens(grid_thw),
-        "window_index": window_index,
-        "cu_window_seqlens": cu_window_seqlens,
     }
+    if window_size is not None:
+        layout["window_index"], layout["cu_window_seqlens"] = get_vision_window_index(grid_thw, merge_size, window_size, patch_size)
+    return layout

@@ -31,6 +31,7 @@ class Calibration(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     dimensions: dict[str, MonotoneMap]
     ratings: dict[str, int] = Field(description="ratings that each map was fitted on")
+    tie_threshold: float | None = Field(None, ge=0, description="half the margin within which people call two edits equal")
 
 
 def fit_calibration(means: Mapping[str, np.ndarray], ratings: Mapping[str, np.ndarray]) -> Calibration:

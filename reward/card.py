@@ -40,7 +40,7 @@ def model_card(*, config: RewardModelConfig, parameters: int, calibration: Calib
         "```python",
         "from reward import EditSample, RewardModel, score",
         "",
-        'model = RewardModel.from_directory("this directory")',
+        'model = RewardModel.load("this directory")',
         "print(score(model=model, samples=[EditSample(source=..., instruction=..., edited=...)]))",
         "```",
     ]

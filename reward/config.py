@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 DIMENSIONS = ("instruction_following", "visual_quality")
 """The two dimensions that people rate (EditReward, section 2.1)."""
+TOKEN_BUDGET = 16384
+"""Tokens of one inference pass, unless the caller knows better."""
 
 
 class _Configuration(BaseModel):
@@ -21,7 +23,7 @@ class _Configuration(BaseModel):
 class BackboneConfig(_Configuration):
     """A vision-language model: pretrained weights by name, or random weights of the sizes given here."""
 
-    family: Literal["qwen2_5_vl"] = Field("qwen2_5_vl", description="model class; MiMo-VL-7B is of this family too")
+    family: Literal["qwen2_5_vl", "qwen3_vl"] = Field("qwen2_5_vl", description="model class; MiMo-VL-7B is a qwen2_5_vl")
     pretrained: str | None = Field(None, description="Hub id or directory of weights; null: random weights, sizes below")
     revision: str | None = Field(None, description="Hub revision of the pretrained weights")
     text_hidden: int = Field(96, gt=0, description="width of the language model")
@@ -57,21 +59,55 @@ class BackboneConfig(_Configuration):
 
 
 class PresentationConfig(_Configuration):
-    """How source and edit are shown to the backbone."""
+    """How source, instruction and edit are shown to the backbone."""
 
     layout: Literal["images", "clip"] = Field(
         "clip", description="images: two images as in the paper; clip: frames 0 and 1 of one two-frame video"
     )
+    prompt: Literal["words", "reference", "rubric_first"] = Field(
+        "words",
+        description="words: images, instruction, one reward token; reference: images, then per dimension a rubric and a reward token, as "
+        "published; rubric_first: all rubrics, source, instruction, edit, one reward token per dimension",
+    )
+    rubrics: dict[str, str] | None = Field(
+        None, description="text per dimension with {instruction} once (reference prompt) or without (rubric_first); null: ours"
+    )
+    positions: Literal["mrope", "flat"] = Field(
+        "mrope", description="mrope: rows and columns of images as the backbone was pretrained with; flat: 1-D, as published weights need"
+    )
     image_area: int = Field(1024, gt=0, description="pixels that an image is resized to; the paper: 200704 = 448x448")
+    min_image_area: int | None = Field(None, gt=0, description="images between this and image_area keep their size; null: all get image_area")
     max_instruction_tokens: int = Field(2048, gt=0, description="a longer instruction is an error, never cut")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> PresentationConfig:
+        if self.min_image_area is not None and self.min_image_area > self.image_area:
+            raise ValueError(f"min_image_area {self.min_image_area} is larger than image_area {self.image_area}; lower it or leave it out")
+        if self.layout == "clip" and self.prompt != "words":
+            raise ValueError(f"prompt {self.prompt} shows two images: set layout to images, or prompt to words")
+        if self.rubrics is not None:
+            expected = {"words": None, "reference": 1, "rubric_first": 0}[self.prompt]
+            if expected is None:
+                raise ValueError("prompt words has no rubrics: leave rubrics out, or choose another prompt")
+            for dimension, text in self.rubrics.items():
+                if text.count("{instruction}") != expected:
+                    raise ValueError(
+                        f"the rubric of {dimension} has {text.count('{instruction}')} marks {{instruction}}, prompt {self.prompt} needs {expected}"
+                    )
+        return self
 
 
 class HeadConfig(_Configuration):
     """The MLP of each dimension: hidden state at the reward token -> (mu, sigma)."""
 
+    kind: Literal["separate", "shared"] = Field("separate", description="one MLP per dimension, or one for all of them")
     hidden: tuple[int, ...] = Field((96,), description="widths of the hidden layers; the reference: 1024, 16")
     dropout: float = Field(0.0, ge=0, lt=1, description="dropout after the first hidden layer; the reference: 0.05")
-    sigma_floor: float = Field(0.1, gt=0, description="smallest sigma: sigma = softplus(raw) + floor")
+    sigma: Literal["softplus", "exp"] = Field("softplus", description="softplus(raw) + sigma_floor, or exp(raw) as published")
+    sigma_floor: float = Field(0.1, ge=0, description="smallest sigma; not used with exp")
+
+
+Aggregation = Literal["mean", "min", "sum", "reference_mean", "reference_min", "reference_sum"]
 
 
 class RewardModelConfig(_Configuration):
@@ -81,16 +117,36 @@ class RewardModelConfig(_Configuration):
     presentation: PresentationConfig = PresentationConfig()
     heads: HeadConfig = HeadConfig()
     dimensions: tuple[str, ...] = Field(DIMENSIONS, min_length=1, description="rated dimensions, one head each")
+    aggregation: Aggregation = Field(
+        "mean", description="how dimensions become the overall score (eq. 3); reference_*: the public code's ways with sigma"
+    )
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> RewardModelConfig:
+        presentation = self.presentation
+        if self.backbone.pretrained is not None and presentation.prompt == "words":
+            raise ValueError("a pretrained backbone needs a prompt in sentences: set presentation.prompt to reference or rubric_first")
+        if presentation.rubrics is not None and set(presentation.rubrics) != set(self.dimensions):
+            raise ValueError(f"rubrics are for {', '.join(presentation.rubrics)}, the dimensions are {', '.join(self.dimensions)}")
+        if self.heads.kind == "shared" and presentation.prompt == "words":
+            raise ValueError("a shared head cannot tell dimensions apart at one reward token: use prompt reference or rubric_first")
+        return self
 
 
 class LossConfig(_Configuration):
-    """Ranking loss: aggregate term of the paper, and a term per dimension that identifies the heads."""
+    """Loss of the aggregate score as in the paper, and the same loss per dimension, which identifies the heads."""
 
-    ranking: Literal["uncertainty"] = Field("uncertainty", description="-log E[sigmoid(s_a - s_b)], the paper's eq. 4")
-    aggregation: Literal["mean"] = Field("mean", description="how dimensions become one score: eq. 3, balanced average")
-    aggregate_weight: float = Field(1.0, ge=0, description="weight of the ranking loss of the aggregated score")
+    kind: Literal["uncertainty", "uncertainty_released", "bradley_terry", "bradley_terry_ties", "regression"] = Field(
+        "uncertainty",
+        description="uncertainty: -log E[sigmoid(s_a - s_b)], the paper's eq. 4; uncertainty_released: E[-log sigmoid], as the public code; "
+        "bradley_terry; bradley_terry_ties: ties are targets; regression: eq. 5",
+    )
+    expectation: Literal["quadrature", "probit"] = Field("quadrature", description="how uncertainty takes its expectation")
+    tie_constant: float = Field(5.0, gt=1, description="k of bradley_terry_ties")
+    regression_centre: float = Field(2.25, description="score, per dimension, that regression maps to 0; 2.25 as published")
+    aggregate_weight: float = Field(1.0, ge=0, description="weight of the loss of the aggregated score")
     per_dimension_weight: float = Field(
-        1.0, ge=0, description="weight of the ranking losses per dimension; at 0 the heads are not identified"
+        1.0, ge=0, description="weight of the losses per dimension; at 0 the heads are not identified"
     )
 
     @model_validator(mode="after")
@@ -111,9 +167,13 @@ class OptimizerConfig(_Configuration):
     clip_norm: float = Field(1.0, gt=0, description="gradients are scaled down to this norm")
     seed: int = Field(0, ge=0, description="seed of the order of the data and of dropout")
     checkpoint_every: int = Field(100, gt=0, description="steps between checkpoints")
+    keep_checkpoints: int = Field(2, gt=0, description="newest checkpoints that are kept; with 1 a damaged one restarts the run")
+    ema_decay: float | None = Field(
+        None, gt=0, lt=1, description="validate and export an exponential average of the weights over about 1 / (1 - decay) steps; null: off"
+    )
     log_every: int = Field(10, gt=0, description="steps between reported metrics")
     threads: int = Field(1, gt=0, description="CPU threads of torch; more do not help tiny models")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16: autocast over fp32 weights")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16: computed in bf16, over fp32 weights")
     activation_checkpointing: bool = Field(False, description="recompute activations in the backward pass")
 
 
@@ -124,6 +184,15 @@ class PretrainingConfig(OptimizerConfig):
     batch_size: int = Field(32, gt=0, description="captioned edits per step")
 
 
+class LoraConfig(_Configuration):
+    """Low-rank adapters on linear layers (Hu et al. 2021)."""
+
+    rank: int = Field(64, gt=0, description="rank of the update of each matrix")
+    alpha: float = Field(128.0, gt=0, description="the update is scaled by alpha / rank")
+    dropout: float = Field(0.0, ge=0, lt=1, description="dropout on the adapters' input")
+    vision: bool = Field(False, description="adapters in the vision tower too; else it stays as it is")
+
+
 class TrainingConfig(OptimizerConfig):
     """Training on preferences: a step takes groups, each candidate once, all pairs of a group."""
 
@@ -131,7 +200,20 @@ class TrainingConfig(OptimizerConfig):
     steps: int | None = Field(600, gt=0, description="optimizer steps; null when epochs is given")
     epochs: float | None = Field(None, gt=0, description="passes over the groups; null when steps is given")
     groups_per_batch: int = Field(16, gt=0, description="groups per step, over all workers")
-    head_learning_rate: float | None = Field(None, gt=0, description="peak rate of the heads; null: learning_rate")
+    token_budget: int = Field(
+        TOKEN_BUDGET, gt=0, description="tokens that a worker takes through the model at a time; gradients of several passes are added up"
+    )
+    head_learning_rate: float | None = Field(
+        None, gt=0, description="peak rate of the heads and of the reward token's vector; null: learning_rate"
+    )
+    freeze_vocabulary: bool = Field(False, description="leave the token embedding as it is; the reward token's vector always learns")
+    adapter: Literal["full", "lora"] = Field(
+        "full", description="full: the backbone learns; lora: only adapters in it, merged into its weights at the end"
+    )
+    lora: LoraConfig = LoraConfig()
+    parallel: Literal["ddp", "fsdp"] = Field(
+        "ddp", description="what several workers do with the weights: ddp: each holds all of them; fsdp: each holds a share (FSDP2)"
+    )
     validate_every: int = Field(100, gt=0, description="steps between validations; the last step is always validated")
     cache_mebibytes: int = Field(1024, ge=0, description="memory for decoded training images; the rest is decoded anew")
 
@@ -139,6 +221,12 @@ class TrainingConfig(OptimizerConfig):
     def _one_length(self) -> TrainingConfig:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("set exactly one of steps and epochs, the other to null")
+        return self
+
+    @model_validator(mode="after")
+    def _adapters_are_used(self) -> TrainingConfig:
+        if self.adapter == "full" and self.lora != LoraConfig():
+            raise ValueError("lora has settings, but adapter is full, which uses none; set adapter to lora, or leave lora out")
         return self
 
 
@@ -156,5 +244,10 @@ class RewardConfig(_Configuration):
             raise ValueError(
                 f"pretraining.steps is {self.pretraining.steps}, but the backbone is pretrained "
                 f"({self.model.backbone.pretrained}): the stand-in is only for random weights, set pretraining.steps to 0"
+            )
+        if self.model.presentation.prompt != "words" and self.pretraining.steps:
+            raise ValueError(
+                f"pretraining.steps is {self.pretraining.steps}, but the stand-in predicts the words of prompt words, not of prompt "
+                f"{self.model.presentation.prompt}: set pretraining.steps to 0"
             )
         return self

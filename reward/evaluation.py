@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from reward.batch import Presented
+from reward.config import TOKEN_BUDGET
 from reward.groups import RatedGroup
-from reward.losses import aggregate_mean
+from reward.inference import passes
 from reward.metrics import (
     CalibrationBin,
     Interval,
@@ -26,32 +26,24 @@ from reward.metrics import (
 )
 from reward.model import RewardModel
 
-ROWS_PER_PASS = 256
 
-
-def predict(*, model: RewardModel, presented: Sequence[Presented], rows_per_pass: int = ROWS_PER_PASS) -> list[Prediction]:
+def predict(*, model: RewardModel, presented: Sequence[Presented], token_budget: int = TOKEN_BUDGET) -> list[Prediction]:
     """Score presented groups, without gradients; the model's training mode is kept."""
-    was_training = model.training
-    model.eval()
     predictions: list[Prediction] = []
-    with torch.no_grad():
-        for sets in _passes(presented, rows_per_pass):
-            output = model(model.collate(sets))
-            mu, sigma = aggregate_mean(output.mean, output.sigma)
-            parts = [value.double().cpu().numpy() for value in (output.mean, output.sigma, mu, sigma)]
-            start = 0
-            for item in sets:
-                stop = start + len(item.rows)
-                predictions.append(Prediction(*(part[start:stop] for part in parts)))
-                start = stop
-    model.train(was_training)
+    for sets, output in passes(model=model, presented=presented, token_budget=token_budget):
+        columns = [value.double().cpu().numpy() for value in vars(output).values()]
+        start = 0
+        for item in sets:
+            stop = start + len(item.tree.reads)
+            predictions.append(Prediction(*(column[start:stop] for column in columns)))
+            start = stop
     return predictions
 
 
-def predict_groups(*, model: RewardModel, groups: Sequence[RatedGroup], rows_per_pass: int = ROWS_PER_PASS) -> list[Prediction]:
+def predict_groups(*, model: RewardModel, groups: Sequence[RatedGroup], token_budget: int = TOKEN_BUDGET) -> list[Prediction]:
     """Decode and score groups, each candidate once. Raises SampleError for a damaged image."""
     presented = [model.present(source=group.source, candidates=group.candidates, instruction=group.instruction) for group in groups]
-    return predict(model=model, presented=presented, rows_per_pass=rows_per_pass)
+    return predict(model=model, presented=presented, token_budget=token_budget)
 
 
 def from_scores(scores: Sequence[np.ndarray], dimensions: int) -> list[Prediction]:
@@ -131,15 +123,3 @@ def held_out_means(
     means = {name: np.concatenate([p.mean[:, d] for p in predictions]) for d, name in enumerate(dimensions)}
     ratings = {name: np.array([score[name] for group in groups for score in group.scores]) for name in dimensions}
     return means, ratings
-
-
-def _passes(presented: Sequence[Presented], rows: int) -> Iterator[list[Presented]]:
-    """Consecutive groups, as many as fit into a number of rows (at least one)."""
-    part: list[Presented] = []
-    for item in presented:
-        if part and sum(len(other.rows) for other in part) + len(item.rows) > rows:
-            yield part
-            part = []
-        part.append(item)
-    if part:
-        yield part

@@ -2,15 +2,16 @@
 
 Every step's data and randomness are functions of (seed, step, rank) alone, so a run that is killed anywhere and started again on the
 same checkpoint directory ends with the same parameters, bit for bit. Under torch.distributed (set up by the caller) each rank computes its
-share of the batch's loss and gradients are summed; all ranks see the same metrics, rank 0 writes the checkpoints.
+share of the batch's loss, in one pass or several, and gradients are summed; all ranks see the same metrics and write their part of the
+checkpoints.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,18 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 
-from reward.checkpoints import load_checkpoint, newest_sound_checkpoint, save_checkpoint
+from reward.checkpoints import load_checkpoint, newest_sound_checkpoint, read_notes, save_checkpoint
 from reward.config import OptimizerConfig
+from reward.ema import WeightAverage
+from reward.sharding import replicated, unsynchronised
 
 Metrics = dict[str, float]
+Share = tuple[Tensor, dict[str, Tensor]]
+"""A worker's share of a step's loss, and its shares of what to report; those of all workers and passes add up."""
 
 
 def optimise(
@@ -33,26 +40,31 @@ def optimise(
     config: OptimizerConfig,
     steps: int,
     task: str,
-    losses: Callable[[nn.Module, int], tuple[Tensor, dict[str, Tensor]]],
+    losses: Callable[[nn.Module, int], Share],
     validate: Callable[[int], Metrics],
     checkpoint_dir: Path,
     on_metrics: Callable[[Metrics], None],
 ) -> list[Metrics]:
     """Run to `steps` steps, from the newest sound checkpoint if there is one; returns all metrics since step 0.
 
-    losses(module, step): this rank's share of the loss and of what to report; shares of all ranks add up.
+    losses(module, step): this rank's share of the loss and of what to report; shares of all ranks add up. A share that is too large for
+    one pass goes through `accumulate`.
     validate(step): metrics after a step, empty when none are due. task: what the checkpoints belong to, any text.
-    on_metrics may see a step again after a resume. Raises ValueError if checkpoint_dir holds another task's checkpoints.
+    on_metrics may see a step again after a resume. With ema_decay, validation sees the averaged weights, and the module ends with them.
+    Raises ValueError if checkpoint_dir holds another task's checkpoints, or when loss or gradient are no longer finite.
     """
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-    task_hash = hashlib.sha256(task.encode()).hexdigest()
     device = next(module.parameters()).device
     optimizer = torch.optim.AdamW(
         parameter_groups, lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, fused=True
     )
     peaks = [group["lr"] for group in optimizer.param_groups]
-    first, history = _resume(module, optimizer, checkpoint_dir, task_hash, world)
-    parallel = DistributedDataParallel(module) if world > 1 else module
+    learning = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    average = None if config.ema_decay is None else WeightAverage(module, config.ema_decay)
+    record = _Record(module, optimizer, average, checkpoint_dir, hashlib.sha256(task.encode()).hexdigest(), config.keep_checkpoints)
+    first, history = record.resume()
+    parallel = replicated(module)
+    autocast = config.precision == "bf16" and not isinstance(module, FSDPModule)  # sharded modules cast by themselves
     with _threads(config.threads), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         module.train()
         for step in range(first, steps):
@@ -60,25 +72,54 @@ def optimise(
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                 group["lr"] = peak * rate
             torch.manual_seed(derived_seed(config.seed, "dropout", step, rank))
-            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=config.precision == "bf16"):
-                loss, reported = losses(parallel, step)
             optimizer.zero_grad()
-            (loss * world).backward()  # averaged over ranks by DistributedDataParallel: together, the sum
-            norm = nn.utils.clip_grad_norm_(module.parameters(), config.clip_norm)
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=autocast):
+                loss, reported = losses(parallel, step)
+            _backward(loss)
+            norm = _clip(learning, config.clip_norm)
             optimizer.step()
+            if average is not None:
+                average.update()
             done = step + 1
             metrics: Metrics = {}
             if done % config.log_every == 0 or done == steps:
-                metrics = _reported(reported, norm, world) | {"learning_rate": peaks[0] * rate}
-            metrics |= validate(done)
+                metrics = _reported(reported, norm, world, done) | {"learning_rate": peaks[0] * rate}
+            with average.in_place() if average is not None else nullcontext():
+                metrics |= validate(done)
             if metrics:
                 metrics = {"step": done} | metrics
                 history.append(metrics)
                 on_metrics(metrics)
             if done % config.checkpoint_every == 0 or done == steps:
-                _save(module, optimizer, history, checkpoint_dir, task_hash, done, rank, world)
+                record.save(done, history)
+    if average is not None:
+        average.swap()
     module.eval()
     return history
+
+
+def accumulate(module: nn.Module, passes: Sequence[Callable[[], Share]]) -> Share:
+    """One share from several passes, each a function: gradients of all but the last are added up here, those of the last by the caller.
+
+    Workers exchange gradients once, with the last pass. At least one pass is needed.
+    """
+    count = len(passes)
+    if isinstance(module, FSDPModule):  # in every pass workers gather weights from each other, so all need equally many
+        most = torch.tensor(count, device=next(module.parameters()).device)
+        dist.all_reduce(most, dist.ReduceOp.MAX)
+        count = int(most)
+    *early, last = passes
+    total: dict[str, Tensor] = {}
+    with unsynchronised(module):
+        for _ in range(count - len(passes)):
+            loss, _ = last()
+            _backward(loss * 0)
+        for run in early:
+            loss, reported = run()
+            _backward(loss)
+            total = _sum(total, reported)
+    loss, reported = last()
+    return loss, _sum(total, reported)
 
 
 def learning_rate_factor(step: int, steps: int, config: OptimizerConfig) -> float:
@@ -128,46 +169,70 @@ def _threads(count: int) -> Generator[None]:
         torch.set_num_threads(before)
 
 
-def _reported(values: dict[str, Tensor], norm: Tensor, world: int) -> Metrics:
+def _backward(loss: Tensor) -> None:
+    """Gradients are averaged over the workers: of the share times their number, that makes the sum of the shares."""
+    world = dist.get_world_size() if dist.is_initialized() else 1
+    with torch.autocast(loss.device.type, enabled=False):
+        (loss * world).backward()
+
+
+def _clip(parameters: Sequence[nn.Parameter], limit: float) -> Tensor:
+    """Scale gradients down to a norm; returns the norm that they had."""
+    norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+    if isinstance(norm, DTensor):
+        norm = norm.full_tensor()
+    nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+    return norm
+
+
+def _sum(a: dict[str, Tensor], b: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.detach() + a.get(name, 0) for name, value in b.items()}
+
+
+def _reported(values: dict[str, Tensor], norm: Tensor, world: int, step: int) -> Metrics:
     stacked = torch.stack([value.detach().float() for value in values.values()])
     if world > 1:
         dist.all_reduce(stacked)
-    return dict(zip(values, stacked.tolist(), strict=True)) | {"gradient_norm": float(norm)}
+    metrics = dict(zip(values, stacked.tolist(), strict=True)) | {"gradient_norm": float(norm)}
+    broken = [name for name, value in metrics.items() if not math.isfinite(value)]
+    if broken:
+        raise ValueError(f"{broken[0]} is {metrics[broken[0]]} at step {step}; lower the learning rate or clip_norm, or check the weights")
+    return metrics
 
 
-def _resume(module: nn.Module, optimizer: torch.optim.Optimizer, directory: Path, task_hash: str, world: int) -> tuple[int, list[Metrics]]:
-    """Load the newest sound checkpoint; rank 0 chooses for all. Returns the steps done and their metrics."""
-    chosen = [newest_sound_checkpoint(directory)]
-    if world > 1:
-        dist.broadcast_object_list(chosen)
-    if chosen[0] is None:
-        return 0, []
-    state = load_checkpoint(chosen[0])
-    if state["task"] != task_hash:
-        raise ValueError(f"{chosen[0]} belongs to other settings or data; use an empty checkpoint directory")
-    module.load_state_dict(state["module"])
-    optimizer.load_state_dict(state["optimizer"])
-    return state["step"], state["history"]
+class _Record:
+    """What a run is resumed from: weights, optimizer, averages and metrics, in checkpoints of one task."""
 
+    def __init__(
+        self, module: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage | None, directory: Path, task: str, keep: int
+    ) -> None:
+        self._module, self._optimizer, self._average = module, optimizer, average
+        self._directory, self._task, self._keep = directory, task, keep
 
-def _save(
-    module: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    history: list[Metrics],
-    directory: Path,
-    task_hash: str,
-    done: int,
-    rank: int,
-    world: int,
-) -> None:
-    if rank == 0:
-        state = {
-            "task": task_hash,
-            "step": done,
-            "module": module.state_dict(),
-            "optimizer": optimizer.state_dict(),
-            "history": history,
-        }
-        save_checkpoint(directory, done, state)
-    if world > 1:
-        dist.barrier()
+    def resume(self) -> tuple[int, list[Metrics]]:
+        """Load the newest sound checkpoint; rank 0 chooses for all. Returns the steps done and their metrics."""
+        several = dist.is_initialized() and dist.get_world_size() > 1
+        chosen = [newest_sound_checkpoint(self._directory) if not several or dist.get_rank() == 0 else None]
+        if several:
+            dist.broadcast_object_list(chosen)
+        path = chosen[0]
+        if path is None:
+            return 0, []
+        notes = read_notes(path)
+        if notes["task"] != self._task:
+            raise ValueError(f"{path} belongs to other settings or data; use an empty checkpoint directory")
+        state = self._state()
+        load_checkpoint(path, state)
+        set_state_dict(self._module, self._optimizer, model_state_dict=state["module"], optim_state_dict=state["optimizer"])
+        return notes["step"], notes["history"]
+
+    def save(self, done: int, history: list[Metrics]) -> None:
+        """Write a checkpoint after `done` steps."""
+        notes = {"task": self._task, "step": done, "history": history}
+        save_checkpoint(self._directory, done, self._state(), notes=notes, keep=self._keep)
+
+    def _state(self) -> dict[str, Any]:
+        """Tensors that loading fills in place, and what the optimizer keeps beside them."""
+        module, optimizer = get_state_dict(self._module, self._optimizer)
+        averages = self._average.averages if self._average is not None else {}
+        return {"module": module, "optimizer": optimizer, "averages": averages}

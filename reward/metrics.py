@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import expit
 
 from reward.groups import RatedGroup
+from reward.comparison import preference_probability
 
 Array = np.ndarray
 
@@ -43,11 +43,6 @@ class LabelledPairs:
     margins: Array
     probability: Array
     source: Array
-
-
-def preference_probability(margin: Array, sigma_a: Array, sigma_b: Array) -> Array:
-    """P(a > b), as `reward.losses.preference_log_probability`, for numpy."""
-    return expit(margin / np.sqrt(1 + np.pi / 8 * (sigma_a**2 + sigma_b**2)))
 
 
 def labelled_pairs(groups: Sequence[RatedGroup], predictions: Sequence[Prediction]) -> LabelledPairs:

@@ -28,16 +28,15 @@ class Captioner(nn.Module):
     def __init__(self, model: RewardModel) -> None:
         super().__init__()
         self.backbone = model.backbone
+        self.reward_token = model.prompt.reward_token
+        self.reward_vectors = model.reward_embedding.detach()
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross entropy of the words and the closing reward token, summed over the batch; how many they are."""
-        states = encode(self.backbone, batch)[:, :-1]  # [row, token - 1, hidden]
-        following = batch.input_ids[:, 1:]  # [row, token - 1]
-        place = torch.arange(1, batch.input_ids.shape[1], device=states.device)
-        is_word = (place >= batch.instruction_start[:, None]) & (place <= batch.reward_index[:, None])
+        states = encode(self.backbone, batch, reward_vectors=self.reward_vectors, reward_token=self.reward_token)  # [token, hidden]
         embedding: Any = self.backbone.get_input_embeddings()
-        logits = F.linear(states[is_word], embedding.weight)  # [word, vocabulary]
-        return F.cross_entropy(logits.float(), following[is_word], reduction="sum"), is_word.sum()
+        logits = F.linear(states[batch.words - 1], embedding.weight)  # [word, vocabulary]
+        return F.cross_entropy(logits.float(), batch.input_ids[batch.words], reduction="sum"), torch.tensor(len(batch.words))
 
 
 def pretrain(
@@ -60,7 +59,7 @@ def pretrain(
             "set pretraining.steps to 0"
         )
     presented = [model.present(source=example.source, candidates=[example.edited], instruction=example.instruction) for example in examples]
-    words = [len(item.instruction) + len(model.prompt.tail) for item in presented]
+    words = [len(item.tree.words) for item in presented]
 
     def losses(module: nn.Module, step: int) -> tuple[Tensor, dict[str, Tensor]]:
         order = batch_order(len(presented), config.batch_size, config.seed, step)

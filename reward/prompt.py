@@ -1,129 +1,159 @@
-"""The text around the images: from an instruction to token ids with one placeholder run per vision input.
+"""The text around the images: from an instruction and the sizes of images to the tree of tokens that a model reads.
 
-A prompt is head + instruction + tail. The head holds one placeholder token per vision input, which is repeated once per vision
-token; the tail ends with the reward token, where the heads read. One prompt asks for all dimensions, in one pass. A user's
-instruction is tokenised on its own and can never produce a special token.
+Three prompts. `words`: images, instruction, one reward token that all heads read; for models built from a configuration, whose tokenizer
+knows little else. `reference`: the published order: images, then per dimension a rubric with the instruction and a reward token.
+`rubric_first`: all rubrics, source, instruction, edit, one reward token per dimension; the part before the source is the same for every
+edit, so inference computes it once. Pretrained backbones get their own chat template around it; what follows the last reward token is
+left out, since attention is causal.
 
-Models built from a configuration see vision tokens, words, reward token and nothing else; two images stand between the family's
-vision marks, since adjacent ones would be numbered as one. Pretrained backbones get their own chat template and a rubric, written
-from the criteria that the annotators were given (EditReward, appendix A.2).
+The special tokens of a prompt come from its template only: text between them is tokenised with special tokens turned off, so that no
+instruction can produce one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from reward.config import RewardModelConfig
+from reward.rubrics import INTRODUCTION, rubrics_of
 from reward.sample import InstructionError
 from reward.tokenizer import IMAGE_TOKEN, REWARD_TOKEN, VIDEO_TOKEN, VISION_END_TOKEN, VISION_START_TOKEN, token_id
+from reward.tree import Grid, Tree, TreeBuilder
 
-RUBRIC = """Judge an edited picture against the original it was made from and the instruction that was given.
-Instruction following: does the edit mean what was asked, is every part of it done, and is everything else left as it was? \
-An unchanged or unrelated picture fails.
-Visual quality: could the result be a real picture, with sound light, shadow and proportion, without blur, seams, halos or \
-distortion, and pleasant as a whole?
-{pictures}
-Instruction: {instruction}
-Rating: """
-PICTURES = {
-    "images": "The first picture is the original, the second is the edit.",
-    "clip": "The first frame is the original, the second is the edit.",
-}
-_MARK = "[[instruction]]"
-
-Grid = tuple[int, int]
-"""Rows and columns of patches of one vision input."""
+INSTRUCTION = "\ue000"
+"""Stands for the instruction in a template: a private-use character, which no template holds otherwise."""
+_IMAGE = VISION_START_TOKEN + IMAGE_TOKEN + VISION_END_TOKEN
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """Token ids around an instruction, for one model.
+    """Templates of the nodes of a tree, for one model.
 
-    `rope_index` is the backbone's get_rope_index; its results are kept, since they depend only on grids and length.
+    root: ids before the first vision input; source: template from the source image on (empty for clips); edit: from the edited image, or the
+    clip, on; branches: one per dimension, or none when the reward tokens stand in `edit`.
     """
 
     tokenizer: PreTrainedTokenizerBase
-    head: tuple[int, ...]
-    tail: tuple[int, ...]
+    root: tuple[int, ...]
+    source: str
+    edit: str
+    branches: tuple[str, ...]
+    dimensions: int
     vision_token: int
-    is_video: bool
+    reward_token: int
     merge_size: int
+    flat: bool
     max_instruction_tokens: int
-    rope_index: Callable[..., tuple[Tensor, Tensor]]
-    _positions: dict[tuple[tuple[Grid, ...], int], Tensor] = field(default_factory=dict)
 
-    def instruction_ids(self, instruction: str) -> tuple[int, ...]:
-        """Token ids of a user's instruction. Raises InstructionError when it is empty or too long."""
+    def check(self, instruction: str) -> None:
+        """Raise InstructionError for an instruction that is empty or too long."""
         if not instruction.strip():
             raise InstructionError("the instruction is empty; expected what was asked of the editor")
-        ids = self.tokenizer(instruction, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-        if len(ids) > self.max_instruction_tokens:
+        count = len(self.tokenizer(instruction, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+        if count > self.max_instruction_tokens:
             raise InstructionError(
-                f"the instruction has {len(ids)} tokens, more than presentation.max_instruction_tokens "
+                f"the instruction has {count} tokens, more than presentation.max_instruction_tokens "
                 f"{self.max_instruction_tokens}; shorten it or raise the limit"
             )
-        return tuple(ids)
 
-    def ids(self, grids: tuple[Grid, ...], instruction: tuple[int, ...]) -> Tensor:
-        """[token] ids of one edit, whose vision inputs have these grids."""
-        runs = iter(grids)
-        row: list[int] = []
-        for token in self.head:
-            row.extend([token] * (vision_tokens(next(runs), self.merge_size) if token == self.vision_token else 1))
-        return torch.tensor([*row, *instruction, *self.tail])
+    def tree(self, *, source: Grid | None, edits: Sequence[Grid], instruction: str) -> Tree:
+        """The tree of a source and its edits. source: None when the edits are clips. Raises InstructionError.
 
-    def positions(self, grids: tuple[Grid, ...], ids: Tensor) -> Tensor:
-        """[3, token] temporal, height and width positions of `ids` as Qwen2.5-VL numbers them."""
-        key = (grids, len(ids))
-        if key not in self._positions:
-            is_vision = (ids == self.vision_token).int()[None]
-            grid_thw = torch.tensor([[1, *grid] for grid in grids])
-            if self.is_video:
-                found, _ = self.rope_index(ids[None], is_vision * 2, video_grid_thw=grid_thw)
-            else:
-                found, _ = self.rope_index(ids[None], is_vision, image_grid_thw=grid_thw)
-            if len(self._positions) >= 4096:  # sizes and lengths seldom recur this variously: start anew
-                self._positions.clear()
-            self._positions[key] = found[:, 0]
-        return self._positions[key]
+        Vision inputs are numbered source, edit 0, edit 1, ...; clips from 0.
+        """
+        self.check(instruction)
+        source_ids, edit_ids, *branch_ids = (
+            tokenise(self.tokenizer, template, instruction) for template in (self.source, self.edit, *self.branches)
+        )
+        builder = TreeBuilder(len(self.root), self.vision_token, self.merge_size, self.flat)
+        parent = None if source is None else builder.add(source_ids, parent=None, grids=[source], items=[0])
+        reads: list[list[int]] = []
+        words: list[int] = []
+        for number, grid in enumerate(edits):
+            edit = builder.add(edit_ids, parent=parent, grids=[grid], items=[number + (source is not None)])
+            if self.branches:
+                reads.append([])
+                for ids in branch_ids:
+                    builder.add(ids, parent=edit)
+                    reads[-1].append(builder.size - 1)
+                continue
+            count = edit_ids.count(self.reward_token)
+            tokens = list(range(builder.size - count, builder.size))
+            reads.append(tokens if count > 1 else tokens * self.dimensions)
+            last_vision = max(place for place, token in enumerate(edit_ids) if token in self._vision_marks)
+            words.extend(range(builder.size - (len(edit_ids) - 1 - last_vision), builder.size))
+        return builder.build(reads=reads, words=words)
+
+    @property
+    def _vision_marks(self) -> tuple[int, int]:
+        return self.vision_token, token_id(self.tokenizer, VISION_END_TOKEN)
 
 
-def vision_tokens(grid: Grid, merge_size: int) -> int:
-    """Number of language tokens of one vision input."""
-    return grid[0] * grid[1] // merge_size**2
-
-
-def build_prompt(*, config: RewardModelConfig, tokenizer: PreTrainedTokenizerBase, merge_size: int, rope_index: Callable) -> Prompt:
+def build_prompt(*, config: RewardModelConfig, tokenizer: PreTrainedTokenizerBase, merge_size: int) -> Prompt:
     """The prompt of a model, from its configuration and tokenizer."""
-    layout = config.presentation.layout
-    vision_name, inputs = (IMAGE_TOKEN, 2) if layout == "images" else (VIDEO_TOKEN, 1)
-    vision_token, reward_token = token_id(tokenizer, vision_name), token_id(tokenizer, REWARD_TOKEN)
-    head: tuple[int, ...] = (vision_token,)
-    if inputs == 2:
-        head = (token_id(tokenizer, VISION_START_TOKEN), vision_token, token_id(tokenizer, VISION_END_TOKEN)) * 2
-    tail: tuple[int, ...] = (reward_token,)
-    if config.backbone.pretrained is not None:
-        kind = "image" if layout == "images" else "video"
-        text = RUBRIC.format(pictures=PICTURES[layout], instruction=_MARK) + REWARD_TOKEN
-        content: Any = [{"type": kind}] * inputs + [{"type": "text", "text": text}]
-        rendered = str(tokenizer.apply_chat_template([{"role": "user", "content": content}], tokenize=False))
-        before, _, after = rendered.partition(_MARK)
-        after = after[: after.index(REWARD_TOKEN) + len(REWARD_TOKEN)]  # causal: what follows cannot be read
-        head, tail = (tuple(tokenizer(part, add_special_tokens=False)["input_ids"]) for part in (before, after))
-    assert head.count(vision_token) == inputs and tail[-1] == reward_token
+    presentation = config.presentation
+    clip = presentation.layout == "clip"
+    placeholder = VIDEO_TOKEN if clip else IMAGE_TOKEN
+    branches: list[str] = []
+    if presentation.prompt == "words":
+        whole = (VIDEO_TOKEN if clip else _IMAGE * 2) + INSTRUCTION + REWARD_TOKEN
+    elif presentation.prompt == "reference":
+        texts = [_with_reward_token(text) for text in rubrics_of(presentation, config.dimensions)]
+        rendered = [_rendered(tokenizer, [None, None, text]) for text in texts]
+        whole = rendered[0][: rendered[0].rindex(VISION_END_TOKEN) + len(VISION_END_TOKEN)]
+        assert all(text.startswith(whole) for text in rendered)
+        branches = [text.removeprefix(whole) for text in rendered]
+    else:
+        opening = "\n\n".join([INTRODUCTION, *rubrics_of(presentation, config.dimensions), "Original:"])
+        asked = f"\nInstruction: {INSTRUCTION}\nEdit:"
+        whole = _rendered(tokenizer, [opening, None, asked, None, "\nRatings: " + REWARD_TOKEN * len(config.dimensions)])
+    root, *parts = whole.split(placeholder)
     return Prompt(
         tokenizer=tokenizer,
-        head=head,
-        tail=tail,
-        vision_token=vision_token,
-        is_video=layout == "clip",
+        root=tuple(tokenise(tokenizer, root, "")),
+        source="" if clip else placeholder + parts[0],
+        edit=placeholder + parts[-1],
+        branches=tuple(branches),
+        dimensions=len(config.dimensions),
+        vision_token=token_id(tokenizer, placeholder),
+        reward_token=token_id(tokenizer, REWARD_TOKEN),
         merge_size=merge_size,
-        max_instruction_tokens=config.presentation.max_instruction_tokens,
-        rope_index=rope_index,
+        flat=presentation.positions == "flat",
+        max_instruction_tokens=presentation.max_instruction_tokens,
     )
+
+
+def tokenise(tokenizer: PreTrainedTokenizerBase, template: str, instruction: str) -> list[int]:
+    """Token ids of a template with the instruction put in; special tokens are those that the template spells."""
+    added: dict[str, int] = tokenizer.get_added_vocab()
+    pattern = "|".join(re.escape(token) for token in sorted(added, key=len, reverse=True))
+    ids: list[int] = []
+    for part in re.split(f"({pattern})", template):
+        if part in added:
+            ids.append(added[part])
+        elif part:
+            text = part.replace(INSTRUCTION, instruction)
+            ids.extend(tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+    return ids
+
+
+def _with_reward_token(rubric: str) -> str:
+    """A rubric with the instruction's mark, up to its reward token, which is appended where the text has none."""
+    text = rubric.replace("{instruction}", INSTRUCTION)
+    before, _, _ = text.partition(REWARD_TOKEN)
+    return before + REWARD_TOKEN
+
+
+def _rendered(tokenizer: PreTrainedTokenizerBase, content: Sequence[str | None]) -> str:
+    """A user's turn of texts and images (None) in the backbone's chat template, up to its last reward token."""
+    if tokenizer.chat_template is None:
+        whole = "".join(_IMAGE if part is None else part for part in content)
+    else:
+        turn: Any = [{"type": "image"} if part is None else {"type": "text", "text": part} for part in content]
+        whole = str(tokenizer.apply_chat_template([{"role": "user", "content": turn}], tokenize=False))
+    return whole[: whole.rindex(REWARD_TOKEN) + len(REWARD_TOKEN)]

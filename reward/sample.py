@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+ImageInput = bytes | str | Path | Image.Image
+"""An encoded image, the path of one, or a decoded one."""
 
 
 @dataclass(frozen=True)
 class EditSample:
-    """A source image, the instruction given for it, and the edited image; images are encoded bytes as they came."""
+    """A source image, the instruction given for it, and the edited image: encoded bytes as they came, a path, or a Pillow image."""
 
-    source: bytes
+    source: ImageInput
     instruction: str
-    edited: bytes
+    edited: ImageInput
 
 
 class SampleError(ValueError):

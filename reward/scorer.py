@@ -1,79 +1,120 @@
 """Scoring edits: the one thing most users want of a reward model.
 
-    scores = score(model=RewardModel.from_directory("runs/demo/train-reward/model"), samples=[EditSample(...), ...])
+    model = RewardModel.load("runs/demo/train-reward/model")
+    one = score_one(model=model, source="before.png", instruction="make the sky red", edited="after.png")
+    many = score(model=model, samples=[EditSample(...), ...])
 
 Each sample gets a Score, or the SampleError that says why it has none; a bad sample never costs its neighbours. Scores of edits of
-the same source and instruction can be compared; `preference` gives the probability that one is better.
+the same source and instruction can be compared; `better` gives the probabilities.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 
 from reward.batch import Presented
-from reward.losses import aggregate_mean
-from reward.model import RewardModel
-from reward.sample import EditSample, SampleError
+from reward.comparison import Comparison, compare
+from reward.config import TOKEN_BUDGET
+from reward.inference import passes
+from reward.model import RewardModel, RewardOutput
+from reward.sample import EditSample, ImageInput, SampleError
 
 
 @dataclass(frozen=True)
 class Score:
-    """A Gaussian per dimension, and of their mean; likert is on the raters' scale, None without calibration."""
+    """A Gaussian per dimension, and of their aggregate.
+
+    likert: on the raters' scale, per dimension, None without calibration. tie_threshold: from the calibration too, for `better`.
+    """
 
     mean: dict[str, float]
     sigma: dict[str, float]
     overall_mean: float
     overall_sigma: float
     likert: dict[str, float] | None
+    tie_threshold: float | None
 
 
-def score(*, model: RewardModel, samples: Sequence[EditSample], batch_size: int = 64) -> list[Score | SampleError]:
-    """Scores in the order of the samples.
+def score_one(*, model: RewardModel, source: ImageInput, instruction: str, edited: ImageInput) -> Score:
+    """The score of one edit. Raises SampleError when it cannot be judged."""
+    (result,) = score(model=model, samples=[EditSample(source, instruction, edited)])
+    if isinstance(result, SampleError):
+        raise result
+    return result
 
-    Samples of like length are batched together, within this call only, so equal calls give equal scores.
+
+def score(*, model: RewardModel, samples: Iterable[EditSample], token_budget: int = TOKEN_BUDGET) -> list[Score | SampleError]:
+    """Scores in the order of the samples; equal calls give equal scores."""
+    return list(score_stream(model=model, samples=samples, token_budget=token_budget))
+
+
+def score_stream(*, model: RewardModel, samples: Iterable[EditSample], token_budget: int = TOKEN_BUDGET) -> Iterator[Score | SampleError]:
+    """As `score`, for an iterator of any length: memory holds about one pass of `token_budget` tokens.
+
+    Samples that follow each other with the same source and instruction share the source's part of the pass.
     """
-    results: list[Score | SampleError | None] = [None] * len(samples)
-    presented: list[tuple[int, Presented]] = []
-    for index, sample in enumerate(samples):
-        try:
-            shown = model.present(source=sample.source, candidates=[sample.edited], instruction=sample.instruction)
-        except SampleError as error:
-            results[index] = error
-        else:
-            presented.append((index, shown))
-    presented.sort(key=lambda item: (item[1].bytes + len(item[1].instruction), item[0]))
-    was_training = model.training
-    model.eval()
-    with torch.no_grad():
-        for start in range(0, len(presented), batch_size):
-            part = presented[start : start + batch_size]
-            output = model(model.collate([shown for _, shown in part]))
-            mu, sigma = aggregate_mean(output.mean, output.sigma)
-            rows = torch.cat([output.mean, output.sigma, mu[:, None], sigma[:, None]], dim=1).tolist()
-            for (index, _), row in zip(part, rows, strict=True):
-                results[index] = _score(model, row)
-    model.train(was_training)
-    return [result for result in results if result is not None]
+    waiting: list[Presented | SampleError] = []
+    tokens = 0
+    for _, run in groupby(samples, key=lambda sample: (sample.source, sample.instruction)):
+        for shown in _presented(model, list(run)):
+            size = 0 if isinstance(shown, SampleError) else len(shown.tree)
+            if waiting and tokens + size > token_budget:
+                yield from _flush(model, waiting, token_budget)
+                waiting, tokens = [], 0
+            waiting.append(shown)
+            tokens += size
+    yield from _flush(model, waiting, token_budget)
+
+
+def better(a: Score, b: Score) -> Comparison:
+    """P(a better), P(tie), P(b better). Raises ValueError when the model's calibration has no tie threshold."""
+    if a.tie_threshold is None:
+        raise ValueError("the model's calibration has no tie threshold; train it with held-out ratings, or use `preference`")
+    return compare(a.overall_mean - b.overall_mean, a.overall_sigma, b.overall_sigma, threshold=a.tie_threshold)
 
 
 def preference(a: Score, b: Score) -> float:
-    """P(a is better than b), as the model was trained to predict it."""
-    variance = a.overall_sigma**2 + b.overall_sigma**2
-    return 1 / (1 + math.exp(-(a.overall_mean - b.overall_mean) / math.sqrt(1 + math.pi / 8 * variance)))
+    """P(a is better than b) where ties are not possible, as the model was trained to predict it."""
+    return compare(a.overall_mean - b.overall_mean, a.overall_sigma, b.overall_sigma, threshold=0.0).a_better
 
 
-def _score(model: RewardModel, row: list[float]) -> Score:
-    names = model.config.dimensions
-    mean = dict(zip(names, row[: len(names)], strict=True))
-    calibration = model.calibration
-    return Score(
-        mean=mean,
-        sigma=dict(zip(names, row[len(names) : -2], strict=True)),
-        overall_mean=row[-2],
-        overall_sigma=row[-1],
-        likert=None if calibration is None else {name: calibration.dimensions[name](mean[name]) for name in names},
-    )
+def _presented(model: RewardModel, run: list[EditSample]) -> Iterator[Presented | SampleError]:
+    """Samples of one source and instruction: one tree when all are sound, else one each, damaged ones as their errors."""
+    first = run[0]
+    try:
+        yield model.present(source=first.source, candidates=[sample.edited for sample in run], instruction=first.instruction)
+    except SampleError as error:
+        if len(run) == 1:
+            yield error
+            return
+        for sample in run:
+            yield from _presented(model, [sample])
+
+
+def _flush(model: RewardModel, waiting: list[Presented | SampleError], token_budget: int) -> Iterator[Score | SampleError]:
+    sound = [item for item in waiting if not isinstance(item, SampleError)]
+    rows = (row for _, output in passes(model=model, presented=sound, token_budget=token_budget) for row in _rows(model, output))
+    for item in waiting:
+        if isinstance(item, SampleError):
+            yield item
+        else:
+            yield from (next(rows) for _ in range(len(item.tree.reads)))
+
+
+def _rows(model: RewardModel, output: RewardOutput) -> Iterator[Score]:
+    names, calibration = model.config.dimensions, model.calibration
+    table = torch.cat([output.mean, output.sigma, output.overall_mean[:, None], output.overall_sigma[:, None]], dim=1)
+    for row in table.tolist():
+        mean = dict(zip(names, row[: len(names)], strict=True))
+        yield Score(
+            mean=mean,
+            sigma=dict(zip(names, row[len(names) : -2], strict=True)),
+            overall_mean=row[-2],
+            overall_sigma=row[-1],
+            likert=None if calibration is None else {name: calibration.dimensions[name](mean[name]) for name in names},
+            tie_threshold=None if calibration is None else calibration.tie_threshold,
+        )

@@ -9,21 +9,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch.distributed as dist
 from torch import Tensor, nn
 
-from reward.batch import Presented
+from reward.batch import Presented, packed
 from reward.config import LossConfig, TrainingConfig
 from reward.evaluation import predict
 from reward.groups import RatedGroup, pair_targets
-from reward.loop import Metrics, batch_order, optimise, rank_share
+from reward.loop import Metrics, Share, accumulate, batch_order, derived_seed, optimise, rank_share
 from reward.losses import ranking_loss
 from reward.metrics import labelled_pairs, pair_accuracy
 from reward.model import RewardModel
 from reward.sample import SampleError
+from reward.sharding import collect, sharded_twin
 
 
 @dataclass(frozen=True)
@@ -50,27 +53,38 @@ def train(
 ) -> TrainedReward:
     """Train `model` in place, on its device; under torch.distributed when the caller has initialised it.
 
-    Starts from the newest sound checkpoint in checkpoint_dir (which all workers share). Raises ValueError for no groups, for a source
-    that is in both `groups` and `validation`, or for checkpoints of another run.
+    Starts from the newest sound checkpoint in checkpoint_dir (which all workers share). With `parallel: fsdp` and several workers only the
+    first one's model has weights in the end. Raises ValueError for no groups, for a source that is in both `groups` and `validation`, or
+    for checkpoints of another run.
     """
     if not groups:
         raise ValueError("there are no groups to train on; rate candidates and build their preferences first")
     shared = {group.source_id for group in groups} & {group.source_id for group in validation}
     if shared:
         raise ValueError(f"source {sorted(shared)[0]} is in training and in validation; split by source")
+    model.backbone.get_input_embeddings().weight.requires_grad_(not config.freeze_vocabulary)
+    adapters = _adapters(model, config)
     if config.activation_checkpointing:
         model.backbone.activation_checkpointing_enable()
+    sharded = config.parallel == "fsdp" and dist.is_initialized() and dist.get_world_size() > 1
+    learner = sharded_twin(model, precision=config.precision) if sharded else model
     steps = config.steps or math.ceil((config.epochs or 0) * len(groups) / config.groups_per_batch)
     presented = _PresentedGroups(model, groups, config.cache_mebibytes * 2**20)
     held_out = _PresentedGroups(model, validation, config.cache_mebibytes * 2**20)
     dimensions = len(model.config.dimensions)
 
-    def losses(module: nn.Module, step: int) -> tuple[Tensor, dict[str, Tensor]]:
+    def losses(module: nn.Module, step: int) -> Share:
         order = batch_order(len(groups), config.groups_per_batch, config.seed, step)
-        counts = pair_targets([groups[index] for index in order], dimensions).counts().to(model.device)
+        counts = pair_targets([groups[index] for index in order], dimensions).counts().to(learner.device)
         mine = rank_share(order)
-        pairs = pair_targets([groups[index] for index in mine], dimensions).to(model.device)
-        output = module(model.collate([presented[index] for index in mine]))
+        parts = list(packed([presented[index] for index in mine], config.token_budget))
+        places = iter(mine)
+        owners = [[groups[next(places)] for _ in part] for part in parts]
+        return accumulate(module, [partial(one_pass, module, *part, counts) for part in zip(parts, owners, strict=True)])
+
+    def one_pass(module: nn.Module, sets: list[Presented], owners: list[RatedGroup], counts: Tensor) -> Share:
+        pairs = pair_targets(owners, dimensions).to(learner.device)
+        output = module(learner.collate(sets))
         result = ranking_loss(output.mean, output.sigma, pairs, loss, counts)
         per_dimension = dict(zip(_named("loss", model), result.dimensions, strict=True))
         return result.total, {"loss": result.total, "loss/aggregate": result.aggregate} | per_dimension
@@ -78,7 +92,7 @@ def train(
     def validate(done: int) -> Metrics:
         if not validation or (done % config.validate_every and done != steps):
             return {}
-        predictions = predict(model=model, presented=[held_out[index] for index in range(len(validation))])
+        predictions = predict(model=learner, presented=[held_out[index] for index in range(len(validation))])
         pairs = labelled_pairs(validation, predictions)
         accuracies = {"validation/accuracy": pair_accuracy(pairs.overall_margin, pairs.overall)}
         for column, name in enumerate(_named("validation/accuracy", model)):
@@ -86,8 +100,8 @@ def train(
         return {name: value for name, value in accuracies.items() if not np.isnan(value)}
 
     history = optimise(
-        module=model,
-        parameter_groups=_parameter_groups(model, config),
+        module=learner,
+        parameter_groups=_parameter_groups(learner, config),
         config=config,
         steps=steps,
         task=repr(("training", config, loss, model.config, [(g.source_id, g.candidate_ids, g.preferences) for g in groups])),
@@ -96,7 +110,13 @@ def train(
         checkpoint_dir=checkpoint_dir,
         on_metrics=on_metrics,
     )
-    return TrainedReward(model=model, steps=steps, history=history)
+    if learner is not model:
+        collect(learner, model)
+    if adapters:
+        from reward.lora import merge
+
+        merge(model, adapters)
+    return TrainedReward(model=model.eval(), steps=steps, history=history)
 
 
 class _PresentedGroups:
@@ -120,10 +140,22 @@ class _PresentedGroups:
         return presented
 
 
+def _adapters(model: RewardModel, config: TrainingConfig) -> list[Any]:
+    if config.adapter == "full":
+        return []
+    from reward.lora import adapt  # peft takes seconds to import
+
+    return adapt(model, config.lora, seed=derived_seed(config.seed, "adapters"))
+
+
 def _parameter_groups(model: RewardModel, config: TrainingConfig) -> list[dict[str, Any]]:
+    """What learns: the backbone; heads and the reward token's vector."""
+    learning = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    backbone = [parameter for name, parameter in learning.items() if name.startswith("backbone.")]
+    rest = [parameter for name, parameter in learning.items() if not name.startswith("backbone.")]
     return [
-        {"params": list(model.backbone.parameters()), "lr": config.learning_rate},
-        {"params": list(model.heads.parameters()), "lr": config.head_learning_rate or config.learning_rate},
+        {"params": backbone, "lr": config.learning_rate},
+        {"params": rest, "lr": config.head_learning_rate or config.learning_rate},
     ]
 
 

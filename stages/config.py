@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from finetune.config import BASE_TRAINING, EditorConfig, EditorTrainingConfig
-from reward.config import RewardConfig
+from reward.config import TOKEN_BUDGET, RewardConfig
 
 EditKind = Literal["recolour", "remove", "background", "add", "replace", "resize", "move", "style"]
 ALL_KINDS: tuple[EditKind, ...] = ("recolour", "remove", "background", "add", "replace", "resize", "move", "style")
@@ -110,12 +110,33 @@ class TrainRewardConfig(RewardConfig):
     workers: int = Field(1, ge=1, description="Processes of the Ray Train worker group")
 
 
+class BenchmarkConfig(Config):
+    """A published benchmark, read from a local copy in its own layout (docs/benchmarks.md)."""
+
+    name: Literal[
+        "tiger-editreward-bench", "editscore-editreward-bench", "genai-bench", "aurora-pair", "aurora-point", "imagenhub"
+    ] = Field(description="Which benchmark")
+    path: str = Field(description="Folder of the local copy")
+    revision: str = Field(min_length=1, description="Revision of the copy, e.g. its Hub commit; recorded beside the figures")
+
+
 class EvaluateRewardConfig(Config):
-    """Held-out evaluation of the reward model."""
+    """Held-out evaluation of the reward model, and published benchmarks where a copy is at hand."""
 
     bootstrap: int = Field(1000, ge=100, description="Bootstrap resamples (clustered by source) for intervals")
     workers: int = Field(2, ge=1, description="Ray actors")
     unit_sources: int = Field(50, ge=1, description="Source groups per unit of resume")
+    benchmarks: tuple[BenchmarkConfig, ...] = Field((), description="Benchmarks to score")
+    compare_with: str | None = Field(None, description="Directory of another reward model to compare with on the benchmarks")
+
+    @model_validator(mode="after")
+    def _benchmarks_fit(self) -> EvaluateRewardConfig:
+        names = [benchmark.name for benchmark in self.benchmarks]
+        if len(set(names)) < len(names):
+            raise ValueError(f"a benchmark is there twice: {', '.join(sorted(names))}")
+        if self.compare_with is not None and not names:
+            raise ValueError("compare_with compares two models on benchmarks: list benchmarks, or leave it out")
+        return self
 
 
 class WorldEdits(Config):
@@ -177,7 +198,7 @@ class FilterConfig(Config):
     model: str | None = Field(None, description="Reward model directory; default: the one trained in this run")
     selections: tuple[SelectionConfig, ...] = Field(min_length=1, description="What to keep; each becomes a set of shards")
     shards: ShardsConfig = Field(ShardsConfig(), description="Shard layout")
-    batch_size: int = Field(64, ge=1, description="Edits in one forward pass, formed inside a unit")
+    token_budget: int = Field(TOKEN_BUDGET, ge=1, description="Tokens in one forward pass, formed inside a unit")
     unit_rows: int = Field(500, ge=1, description="Edits per unit of resume")
     workers: int = Field(2, ge=1, description="Ray actors that score")
     num_gpus: float = Field(0.0, ge=0, description="GPUs per scoring actor; 0: the actors share one where the cluster has any")

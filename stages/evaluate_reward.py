@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from stages import contracts, storage, train_reward
+from reward.config import TOKEN_BUDGET
+from stages import benchmarks, contracts, storage, train_reward
 from stages.context import Context
 from stages.groups import load_groups, with_truth
 from stages.ids import settings_hash
 from stages.rundir import Index, RunDir, StepFolder
-from stages.scoring import score_rows, scorer_revision
+from stages.scoring import load_model, score_rows, scorer_revision
 from stages.units import Unit, UnitOutput, Work, run_units
 
 if TYPE_CHECKING:
@@ -28,14 +29,13 @@ if TYPE_CHECKING:
     from reward.metrics import Interval, Prediction
 
 STEP = "evaluate-reward"
-BATCH = 64
 
 
 def run(context: Context) -> Index:
     """Score the held-out candidates and publish ``evaluation.json``; returns the step's index."""
     config = context.flow.evaluate_reward
     trained = context.run.step(train_reward.STEP)
-    inputs = {train_reward.STEP: trained.require().fingerprint}
+    inputs = {train_reward.STEP: trained.require().fingerprint} | benchmarks.inputs(config)
     settings = {"evaluate_reward": config.model_dump(mode="json", exclude={"workers", "unit_sources"}), "seed": context.flow.seed}
     folder = context.run.step(STEP)
     key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
@@ -56,6 +56,7 @@ def run(context: Context) -> Index:
     artifacts = result.artifacts()
     evaluation = _evaluation(groups, _table(folder, artifacts), context.run, config.bootstrap, context.flow.seed)
     sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
+    benchmarked = benchmarks.run(context, folder, model)
     reference = evaluation["against"]["truth" if "truth" in evaluation["against"] else "ratings"]
     index = Index(
         step=STEP,
@@ -63,21 +64,18 @@ def run(context: Context) -> Index:
         settings=settings,
         inputs=inputs,
         artifacts=artifacts,
-        files={"evaluation.json": sha256},
+        files={"evaluation.json": sha256} | benchmarked.files,
         counts=result.counts(),
         quarantined=result.quarantined(),
-        results={"pair_accuracy": reference["pair_accuracy"]["overall"], "against": sorted(evaluation["against"])},
+        results={"pair_accuracy": reference["pair_accuracy"]["overall"], "against": sorted(evaluation["against"])} | benchmarked.results,
     )
     return folder.publish(index)
 
 
 def _make_work(model: Path) -> Work:
-    import torch
+    from reward import EditSample
 
-    from reward import EditSample, RewardModel
-
-    torch.set_num_threads(1)
-    loaded = RewardModel.from_directory(model).to("cuda" if torch.cuda.is_available() else "cpu")
+    loaded = load_model(model)
     revision = scorer_revision(model)
 
     def work(groups: list[RatedGroup]) -> UnitOutput:
@@ -86,7 +84,7 @@ def _make_work(model: Path) -> Work:
             for g in groups
             for c, edited in zip(g.candidate_ids, g.candidates, strict=True)
         ]
-        scored = score_rows(loaded, samples, revision=revision, batch_size=BATCH)
+        scored = score_rows(loaded, samples, revision=revision, token_budget=TOKEN_BUDGET)
         return UnitOutput({"scores": contracts.table("scores", scored.rows)}, len(samples), len(scored.rows), scored.quarantine)
 
     return work

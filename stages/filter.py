@@ -26,7 +26,7 @@ from stages.config import FilterConfig, SelectionConfig
 from stages.context import Context
 from stages.ids import settings_hash
 from stages.rundir import Index, Part, StepFolder
-from stages.scoring import DECIMALS, score_rows, scorer_revision
+from stages.scoring import DECIMALS, load_model, score_rows, scorer_revision
 from stages.units import Done, Quarantined, Unit, UnitOutput, Work, publish_unit, run_units
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 STEP = "filter"
 EXAMPLES = 12
+EDITS_IN_MEMORY = 128
 """Edits kept with their images at each end of the scores and of the uncertainty, to look at."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -127,24 +128,19 @@ def shards_hash(context: Context, name: str) -> str:
     return storage.sha256_of(f"{shard_sets.folder_of(context.run.step(STEP), context.need('filter').shards, name)}/{shards.INDEX}")
 
 
-def make_scoring(model: Path, revision: str, batch_size: int) -> Work:
+def make_scoring(model: Path, revision: str, token_budget: int) -> Work:
     """Load the model and return the work of one slice: tables ``edits`` and ``scores`` with the same samples in the same order."""
-    import torch
-
-    from reward import RewardModel
-
-    torch.set_num_threads(1)
-    loaded = RewardModel.from_directory(model).to("cuda" if torch.cuda.is_available() else "cpu")
+    loaded = load_model(model)
 
     def work(piece: edits.Slice) -> UnitOutput:
         references: list[dict[str, Any]] = []
         rows: list[dict[str, Any]] = []
         quarantine: list[Quarantined] = []
         entries = edits.load(piece)
-        while batch := list(islice(entries, batch_size)):  # only one batch of images is in memory
+        while batch := list(islice(entries, EDITS_IN_MEMORY)):
             sound = [entry for entry in batch if isinstance(entry, edits.Edit)]
             quarantine += [entry for entry in batch if isinstance(entry, Quarantined)]
-            for edit, scored in zip(sound, _scored(loaded, sound, revision), strict=True):
+            for edit, scored in zip(sound, _scored(loaded, sound, revision, token_budget), strict=True):
                 if isinstance(scored, Quarantined):
                     quarantine.append(scored)
                 else:
@@ -156,12 +152,12 @@ def make_scoring(model: Path, revision: str, batch_size: int) -> Work:
     return work
 
 
-def _scored(model: RewardModel, batch: Sequence[edits.Edit], revision: str) -> list[dict[str, Any] | Quarantined]:
-    """A row of the ``scores`` contract for each edit, or why it has none; one forward pass."""
+def _scored(model: RewardModel, batch: Sequence[edits.Edit], revision: str, token_budget: int) -> list[dict[str, Any] | Quarantined]:
+    """A row of the ``scores`` contract for each edit, or why it has none."""
     from reward import EditSample
 
     samples = [(edit.sample_id, EditSample(edit.source, edit.instruction, edit.edited), edit.task) for edit in batch]
-    result = score_rows(model, samples, revision=revision, batch_size=max(1, len(batch)), languages=[edit.language for edit in batch])
+    result = score_rows(model, samples, revision=revision, token_budget=token_budget, languages=[edit.language for edit in batch])
     reasons = {row.row_id: row for row in result.quarantine}
     rows = iter(result.rows)
     scored: list[dict[str, Any] | Quarantined] = []
@@ -180,8 +176,8 @@ def _scored(model: RewardModel, batch: Sequence[edits.Edit], revision: str) -> l
 
 
 def _score(context: Context, config: FilterConfig, step: StepFolder, model: Path, revision: str, slices: Sequence[edits.Slice]) -> Done:
-    units = [Unit(settings_hash(STEP, piece.fingerprint, revision, config.batch_size), piece, len(piece.rows)) for piece in slices]
-    work = partial(make_scoring, model, revision, config.batch_size)
+    units = [Unit(settings_hash(STEP, piece.fingerprint, revision, config.token_budget), piece, len(piece.rows)) for piece in slices]
+    work = partial(make_scoring, model, revision, config.token_budget)
     gpus = config.num_gpus or min(1, context.cluster.gpus) / config.workers
     done = run_units(step, units, work, cluster=context.cluster, workers=config.workers, num_gpus=gpus, rows_are="edits")
     return duplicates.set_aside(step, done)

@@ -32,6 +32,18 @@ class Scored:
     quarantine: list[Quarantined]
 
 
+def load_model(model: Path) -> RewardModel:
+    """A reward model for an actor that scores: on its GPU in bfloat16, else on the CPU in float32, one thread."""
+    import torch
+
+    from reward import RewardModel
+
+    torch.set_num_threads(1)
+    if torch.cuda.is_available():
+        return RewardModel.load(model, device="cuda", dtype=torch.bfloat16)
+    return RewardModel.load(model)
+
+
 def scorer_revision(model: str | Path) -> str:
     """Hash of a saved model's files. Raises ``ValueError`` when there is no model."""
     hashes = storage.tree_hashes(Path(model)) if Path(model).is_dir() else {}
@@ -41,13 +53,13 @@ def scorer_revision(model: str | Path) -> str:
 
 
 def score_rows(
-    model: RewardModel, samples: Sequence[tuple[str, EditSample, str]], *, revision: str, batch_size: int, languages: Sequence[str] = ()
+    model: RewardModel, samples: Sequence[tuple[str, EditSample, str]], *, revision: str, token_budget: int, languages: Sequence[str] = ()
 ) -> Scored:
-    """Score (id, sample, task) triples; batches are formed inside this call."""
+    """Score (id, sample, task) triples; passes are formed inside this call."""
     from reward import SampleError, score
 
     rows, quarantine = [], []
-    results = score(model=model, samples=[sample for _, sample, _ in samples], batch_size=batch_size)
+    results = score(model=model, samples=[sample for _, sample, _ in samples], token_budget=token_budget)
     for number, ((sample_id, sample, task), result) in enumerate(zip(samples, results, strict=True)):
         if isinstance(result, SampleError):
             quarantine.append(Quarantined(sample_id, sample_id, "unscorable", str(result)))

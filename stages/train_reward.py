@@ -17,14 +17,17 @@ from stages.context import Context
 from stages.groups import load_groups
 from stages.ids import settings_hash, uniform
 from stages.rundir import Index, RunDir
-from stages.training_group import MetricsFile, ProgressWatch, alone, fit, is_first_worker, is_trained, publish_trained, seeded
+from stages.training_group import Gauges, MetricsFile, ProgressWatch, alone, fit, is_first_worker, is_trained, publish_trained, seeded
 from stages.world import items
 from stages.world.scenes import render
 
 if TYPE_CHECKING:
     from reward import EditSample, RatedGroup, RewardModel
+    from reward.loop import Metrics
 
 STEP = "train-reward"
+METRICS = "metrics.jsonl"
+CURVES = "curves.png"
 CHECKPOINTS = "checkpoints"
 CALIBRATION_SHARE = 0.5
 
@@ -51,12 +54,12 @@ def run(context: Context) -> Index:
     if not is_trained(model, training_key):
         context.cluster.connect()
         payload = {"run": str(context.run.path), "key": training_key, "flow": flow.model_dump(mode="json")}
-        metrics = folder.path / "metrics.jsonl"
+        metrics = folder.path / METRICS
         with ProgressWatch({STEP: (metrics, config.pretraining.steps + (config.training.steps or 0))}):
             fit(_loop, payload, scratch=folder.path, workers=config.workers, gpus=context.cluster.gpus)
     shutil.rmtree(folder.path / CHECKPOINTS, ignore_errors=True)
     files = {f"model/{name}": sha256 for name, sha256 in storage.tree_hashes(model).items()}
-    files["metrics.jsonl"] = storage.sha256_of(folder.path / "metrics.jsonl")
+    files |= {name: storage.sha256_of(folder.path / name) for name in (METRICS, CURVES)}
     results = {"groups": preferred.results["groups"]["train"], "pairs": sum(preferred.results["pairs"]["train"].values())}
     index = Index(step=STEP, key=key, settings=settings, inputs=inputs, files=files, results=results)
     return folder.publish(index)
@@ -76,6 +79,7 @@ def _loop(payload: dict[str, Any]) -> None:
     from ray.train.torch import get_device
 
     from reward import RewardModel, pretrain, train
+    from reward.curves import draw_curves
 
     flow = FlowConfig.model_validate(payload["flow"])
     config = flow.reward
@@ -88,7 +92,14 @@ def _loop(payload: dict[str, Any]) -> None:
     words = [group.instruction for group in training] + [example.instruction for example in examples]
     model = RewardModel.from_config(config.model, words, seed=flow.seed).to(get_device())
     with alone(checkpoints, first=first):
-        report = MetricsFile(folder / "metrics.jsonl", write=first)
+        report = MetricsFile(folder / METRICS, write=first)
+        pairs_per_step = config.training.groups_per_batch * sum(len(group.preferences) for group in training) / max(1, len(training))
+        gauges = Gauges("reward_training", tags={"run": run.path.name}, per_step={"pairs": pairs_per_step}, write=first)
+
+        def ranked(metrics: Metrics) -> None:
+            report.append(metrics | {"phase": "training"})
+            gauges.show(metrics)
+
         captioned = pretrain(
             model=model,
             config=seeded(config.pretraining, flow.seed),
@@ -103,12 +114,13 @@ def _loop(payload: dict[str, Any]) -> None:
             groups=training,
             validation=validation,
             checkpoint_dir=checkpoints / "training",
-            on_metrics=lambda metrics: report.append(metrics | {"phase": "training"}),
+            on_metrics=ranked,
         )
         if first:
             _calibrate(trained.model, [group for group in validation if calibrates(group.source_id)])
             phases = {"pretraining": captioned, "training": trained.history}
             report.rewrite([metrics | {"phase": phase} for phase, history in phases.items() for metrics in history])
+            storage.publish_bytes(folder / CURVES, draw_curves(phases))
             facts = {
                 "training data": f"{len(training)} rated groups, {sum(len(g.preferences) for g in training)} pairs (hash {payload['key']})",
                 "held-out data": f"{len(validation)} rated groups, one half of them used for calibration",

@@ -2,14 +2,15 @@
 
 The libraries' trainers resume from their own checkpoints, which end with identical parameters after any kill. So Ray Train is used for what
 it is good at - placing the processes, joining them with torch.distributed, restarting the group when one dies - and its own
-checkpoints stay unused. The first worker appends metrics to ``metrics.jsonl`` in the step's folder; the driver draws its progress bar
-from there.
+checkpoints stay unused. A mistake in settings or data, which would be back after every restart, ends the group at once. The first worker
+appends metrics to ``metrics.jsonl`` in the step's folder; the driver draws its progress bar from there. Ray's metrics show the newest.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import re
 import shutil
 import signal
 import threading
@@ -22,7 +23,8 @@ from typing import Any, TypeVar
 import ray
 import ray.train
 from pydantic import BaseModel
-from ray.train import FailureConfig, RunConfig, ScalingConfig
+from ray.train import FailureConfig, RunConfig, ScalingConfig, UserCallback
+from ray.util.metrics import Gauge
 from tqdm import tqdm
 
 from stages import storage
@@ -34,8 +36,19 @@ MAX_RESTARTS = 3
 """Deaths of workers that a training survives; each restart resumes from the newest checkpoint."""
 
 
+class _EndAtMistakes(UserCallback):
+    """Ends a group in which a worker raised ``ValueError``; Ray Train restarts after any other exception, not after one of a callback."""
+
+    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+        """Raise the mistake in Ray Train's controller."""
+        for error in worker_exceptions.values():
+            cause = root_cause(error)
+            if isinstance(cause, ValueError):
+                raise cause
+
+
 def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scratch: Path, workers: int, gpus: int) -> None:
-    """Run ``loop(payload)`` in every worker of a group and wait. What the loop raises is raised here.
+    """Run ``loop(payload)`` in every worker of a group and wait. What the loop raises is raised here, ``ValueError`` without a restart.
 
     ``scratch`` is a folder that every machine of the cluster sees; what Ray Train keeps of the group lies there and is removed.
     ``gpus`` > 0 gives each worker one GPU. May be called in the driver or inside a Ray task (several groups at a time).
@@ -51,7 +64,9 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scra
             scaling_config=ScalingConfig(
                 num_workers=workers, use_gpu=gpus > 0, resources_per_worker={"CPU": 1} | ({"GPU": 1} if gpus else {})
             ),
-            run_config=RunConfig(storage_path=str(notes), failure_config=FailureConfig(max_failures=MAX_RESTARTS)),
+            run_config=RunConfig(
+                storage_path=str(notes), failure_config=FailureConfig(max_failures=MAX_RESTARTS), callbacks=[_EndAtMistakes()]
+            ),
             torch_config=TorchConfig(backend="nccl" if gpus else "gloo"),
         ).fit()
     except SystemExit:  # Ray Train's answer to Ctrl-C
@@ -68,9 +83,9 @@ def root_cause(error: BaseException) -> BaseException:
     """The exception that a worker raised, out of Ray's wrappers."""
     while True:
         failures = getattr(error, "worker_failures", None)
-        inner = (
-            next(iter(failures.values())) if failures else getattr(error, "cause", None) or getattr(error, "training_failed_error", None)
-        )
+        inner = next(iter(failures.values())) if failures else None
+        for wrapper in ("cause", "training_failed_error", "controller_failure"):
+            inner = inner or getattr(error, wrapper, None)
         if not isinstance(inner, BaseException) or inner is error:
             return error
         error = inner
@@ -109,6 +124,39 @@ class MetricsFile:
         if self.write:
             lines = "".join(json.dumps(report, sort_keys=True) + "\n" for report in reports)
             storage.publish_bytes(self.path, lines.encode())
+
+
+class Gauges:
+    """Ray's metrics of a training: a gauge per reported number, ``ray_<prefix>_<name>`` on the metrics port of the worker's machine."""
+
+    def __init__(self, prefix: str, *, tags: dict[str, str], per_step: dict[str, float], write: bool) -> None:
+        """``tags`` tell runs apart; ``per_step``: how many of a thing a step takes, shown as ``<name>_per_second`` since the report before.
+
+        Only the first worker of a group writes.
+        """
+        self.prefix, self.tags, self.per_step, self.write = prefix, tags, per_step, write
+        self._gauges: dict[str, Gauge] = {}
+        self._last: tuple[float, float] | None = None  # step and time of the report before
+
+    def show(self, report: dict[str, Any]) -> None:
+        """Set the gauges of all numbers of a report."""
+        if not self.write:
+            return
+        now, last = time.monotonic(), self._last
+        self._last = (report["step"], now)
+        rates = {}
+        if last is not None:
+            pace = (report["step"] - last[0]) / (now - last[1])
+            rates = {f"{name}_per_second": count * pace for name, count in self.per_step.items()}
+        for name, value in {**report, **rates}.items():
+            if isinstance(value, int | float):
+                self._gauge(name).set(value, tags=self.tags)
+
+    def _gauge(self, name: str) -> Gauge:
+        if name not in self._gauges:
+            label = re.sub(r"\W", "_", f"{self.prefix}_{name}")
+            self._gauges[name] = Gauge(label, description=f"{self.prefix}: {name}", tag_keys=tuple(self.tags))
+        return self._gauges[name]
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -92,7 +92,7 @@ def printed(edits: Edits) -> list[str]:
 
 def test_score_edits_prints_the_librarys_scores_best_first(edits: Edits, printed: list[str]) -> None:
     sound = [row for row in edits.rows if row["id"] != "damaged"]
-    scores = score(model=RewardModel.from_directory(edits.model), samples=[edits.sample(row) for row in sound])
+    scores = score(model=RewardModel.load(edits.model), samples=[edits.sample(row) for row in sound])
     assert all(isinstance(result, Score) for result in scores)
     expected = sorted((f"{result.overall_mean:.3f}" for result in scores if isinstance(result, Score)), key=float, reverse=True)
     table = printed[1 : 1 + len(sound)]
@@ -106,7 +106,7 @@ def test_score_edits_says_which_of_several_edits_is_best(edits: Edits, printed: 
     if TRIPLETS.exists():
         group = [row for row in edits.rows if row["id"].startswith("editreward")]
     assert len(group) > 1
-    scores = score(model=RewardModel.from_directory(edits.model), samples=[edits.sample(row) for row in group])
+    scores = score(model=RewardModel.load(edits.model), samples=[edits.sample(row) for row in group])
     ranked = sorted(
         ((result, row) for result, row in zip(scores, group, strict=True) if isinstance(result, Score)),
         key=lambda pair: -pair[0].overall_mean,

@@ -19,8 +19,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from scipy import integrate, special
 from torch import Tensor
-from transformers import Qwen2_5_VLModel
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from reward import (
@@ -30,14 +30,14 @@ from reward import (
     RewardModel,
     SampleError,
     Score,
+    better,
     build_preferences,
     preference,
     pretrain,
     score,
     train,
 )
-from reward.backbone import encode
-from reward.batch import Batch
+from reward.backbone import FAMILIES, encode
 from reward.calibration import fit_calibration
 from reward.checkpoints import newest_sound_checkpoint, save_checkpoint
 from reward.config import (
@@ -70,6 +70,7 @@ SMALL = BackboneConfig(
     patch_size=8,
 )
 LAYOUTS = ("clip", "images")
+CLIP = FAMILIES["qwen2_5_vl"].statistics
 
 
 def png(seed: int, size: tuple[int, int] = (20, 16)) -> bytes:
@@ -146,8 +147,8 @@ def test_patches_equal_those_of_the_stock_processor(
     stock = Qwen2VLImageProcessorPil(patch_size=patch_size, merge_size=merge_size, size={"shortest_edge": area, "longest_edge": area})
     expected = stock(images=[image], return_tensors="pt")
     factor = patch_size * merge_size
-    frames = resize(image, fitted_size(width, height, factor=factor, area=area))[None, None]
-    found = patchify(frames, patch_size=patch_size, merge_size=merge_size)
+    frames = resize(image, fitted_size(width, height, factor=factor, area=(area, area)))[None, None]
+    found = patchify(frames, patch_size=patch_size, merge_size=merge_size, statistics=CLIP)
     assert expected["image_grid_thw"].tolist() == [[1, frames.shape[2] // patch_size, frames.shape[3] // patch_size]]
     assert (found - expected["pixel_values"]).abs().max() < 1e-6
 
@@ -158,20 +159,18 @@ def test_pixels_equal_those_of_the_reference_implementation(shared_data: Path) -
         arrays, inputs = np.load(folder / "arrays.npz"), json.loads((folder / "inputs.json").read_text())
         vision = json.loads((folder / "model" / "config.json").read_text())["vision_config"]
         patch_size, merge_size = vision["patch_size"], vision["spatial_merge_size"]
-        if inputs["min_pixels"] != inputs["max_pixels"]:
-            continue
         for path in sorted((folder / "images").iterdir()):
             image = decode(path.read_bytes())
-            size = fitted_size(*image.size, factor=patch_size * merge_size, area=inputs["max_pixels"])
-            found = patchify(resize(image, size)[None, None], patch_size=patch_size, merge_size=merge_size)
+            size = fitted_size(*image.size, factor=patch_size * merge_size, area=(inputs["min_pixels"], inputs["max_pixels"]))
+            found = patchify(resize(image, size)[None, None], patch_size=patch_size, merge_size=merge_size, statistics=CLIP)
             assert np.abs(found.numpy() - arrays[f"pixel_values.{path.stem}"]).max() < 1e-6
 
 
 def test_two_frames_fill_the_two_temporal_places() -> None:
     first, second = (resize(decode(png(seed)), (16, 16)) for seed in (1, 2))
-    both = patchify(torch.stack([first, second])[None], patch_size=8, merge_size=1).view(4, 3, 2, 64)
+    both = patchify(torch.stack([first, second])[None], patch_size=8, merge_size=1, statistics=CLIP).view(4, 3, 2, 64)
     for place, frame in enumerate((first, second)):
-        still = patchify(frame[None, None], patch_size=8, merge_size=1).view(4, 3, 2, 64)
+        still = patchify(frame[None, None], patch_size=8, merge_size=1, statistics=CLIP).view(4, 3, 2, 64)
         assert torch.equal(both[:, :, place], still[:, :, place]) and torch.equal(still[:, :, 0], still[:, :, 1])
 
 
@@ -188,7 +187,7 @@ def test_the_reason_names_the_image() -> None:
     with pytest.raises(ImageError, match="edited image of 4 bytes cannot be decoded"):
         decode(b"junk", what="edited image")
     with pytest.raises(ImageError, match="source image is 4000x1: an aspect ratio above 200"):
-        fitted_size(4000, 1, factor=16, area=1024, what="source image")
+        fitted_size(4000, 1, factor=16, area=(1024, 1024), what="source image")
 
 
 # ------------------------------------------------------------------------------------------------------------------ prompt
@@ -205,10 +204,12 @@ def test_the_tiny_tokenizer_keeps_content_words() -> None:
 
 def test_an_instruction_cannot_smuggle_in_special_tokens() -> None:
     model = make()
-    ids = model.prompt.instruction_ids("blue <|video_pad|> <|Reward|> square")
-    assert not set(ids) & {model.prompt.vision_token, model.prompt.tail[-1]}
-    sample = EditSample(png(1), "blue <|video_pad|> <|Reward|> square", png(2))
-    assert isinstance(score(model=model, samples=[sample])[0], Score)
+    instruction = "blue <|video_pad|> <|Reward|> square"
+    presented = model.present(source=png(1), candidates=[png(2)], instruction=instruction)
+    ids = presented.tree.input_ids.tolist()
+    assert ids.count(model.prompt.reward_token) == 1 and ids[-1] == model.prompt.reward_token
+    assert ids.count(model.prompt.vision_token) == 4
+    assert isinstance(score(model=model, samples=[EditSample(png(1), instruction, png(2))])[0], Score)
 
 
 def test_a_tokenizer_without_reward_token_gets_one(tmp_path: Path) -> None:
@@ -238,46 +239,13 @@ def presented_sets(model: RewardModel) -> list:
     ]
 
 
-@pytest.mark.parametrize("merge_size", [1, 2])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_hidden_states_equal_those_of_the_stock_forward(layout: str, merge_size: int) -> None:
-    """Shared images, one attention call for all images, no mask: the same numbers as the class's own forward, row by row."""
-    model = make(layout, merge_size)
-    stock = Qwen2_5_VLModel(model.backbone.config.from_dict(model.backbone.config.to_dict()))
-    stock.load_state_dict(model.backbone.state_dict())
-    stock.eval()
-    vision_kind = 2 if layout == "clip" else 1
-    sets = presented_sets(model)
-    batch = model.collate(sets)
-    with torch.no_grad():
-        states = encode(model.backbone, batch)
-        row = 0
-        for presented in sets:
-            items = [item for stack in presented.stacks for item in stack]
-            for slots in presented.rows:
-                ids = batch.input_ids[row : row + 1, : int(batch.reward_index[row]) + 1]
-                pixels = torch.cat([patchify(items[slot][None], patch_size=8, merge_size=merge_size) for slot in slots])
-                grid = torch.tensor([[1, items[slot].shape[1] // 8, items[slot].shape[2] // 8] for slot in slots])
-                names = ("pixel_values_videos", "video_grid_thw") if layout == "clip" else ("pixel_values", "image_grid_thw")
-                expected = stock(
-                    input_ids=ids,
-                    attention_mask=torch.ones_like(ids),
-                    mm_token_type_ids=(ids == model.prompt.vision_token).int() * vision_kind,
-                    **dict(zip(names, (pixels, grid), strict=True)),
-                ).last_hidden_state[0]
-                assert (states[row, : ids.shape[1]] - expected).abs().max() < 2e-5
-                assert ids[0, -1] == model.prompt.tail[-1]
-                row += 1
-    assert row == len(batch.input_ids)
-
-
 def test_the_source_comes_first() -> None:
     source, edited = png(0, (16, 16)), png(1, (16, 16))
     frames = {"source": resize(decode(source), (16, 16)), "edited": resize(decode(edited), (16, 16))}
     clip = make("clip").present(source=source, candidates=[edited], instruction=INSTRUCTIONS[0])
     assert torch.equal(clip.stacks[0][0, 0], frames["source"]) and torch.equal(clip.stacks[0][0, 1], frames["edited"])
     images = make("images").present(source=source, candidates=[edited], instruction=INSTRUCTIONS[0])
-    shown = [images.stacks[0][slot, 0] for slot in images.rows[0]]
+    shown = [images.stacks[0][slot, 0] for slot in images.tree.items]
     assert torch.equal(shown[0], frames["source"]) and torch.equal(shown[1], frames["edited"])
     wide = make("clip").present(source=source, candidates=[png(2, (40, 10))], instruction=INSTRUCTIONS[0])
     assert wide.stacks[0].shape == (1, 2, 16, 16, 3)  # an edit of another shape takes the source's grid
@@ -287,7 +255,7 @@ def test_a_source_is_encoded_once_for_its_candidates() -> None:
     model = make("images")
     presented = model.present(source=png(0), candidates=[png(1), png(2), png(3)], instruction=INSTRUCTIONS[0])
     batch = model.collate([presented])
-    assert sum(len(stack) for stack in batch.stacks) == 4 and len(batch.input_ids) == 3
+    assert sum(len(stack) for stack in batch.stacks) == 4 and len(batch.reads) == 3
     together = model(batch).mean
     for number in (1, 2, 3):
         alone = model(model.collate([model.present(source=png(0), candidates=[png(number)], instruction=INSTRUCTIONS[0])])).mean
@@ -304,57 +272,27 @@ def test_every_parameter_learns(layout: str) -> None:
     assert float(output.sigma.detach().min()) >= model.config.heads.sigma_floor
 
 
-def test_hidden_state_of_the_reference_implementation(shared_data: Path) -> None:
-    """The recorded token ids and images, through our image path and encoder, at the three-axis positions."""
-    for case in ("case_a", "case_b"):
-        folder = shared_data / "parity" / case
-        arrays, inputs = np.load(folder / "arrays.npz"), json.loads((folder / "inputs.json").read_text())
-        model = RewardModel.from_config(pretrained_config(folder, inputs["max_pixels"])).eval()
-        if inputs["min_pixels"] != inputs["max_pixels"]:
-            continue
-        for number, pair in enumerate(inputs["pairs"]):
-            names = (pair["source"], pair["edited_A"])
-            images = [decode((folder / name).read_bytes()) for name in names]
-            sizes = [fitted_size(*image.size, factor=model.patch_size * model.merge_size, area=inputs["max_pixels"]) for image in images]
-            stacks = tuple(resize(image, size)[None, None] for image, size in zip(images, sizes, strict=True))
-            mask = arrays["attention_mask.A.dim1"][number].astype(bool)
-            ids = torch.from_numpy(arrays["input_ids.A.dim1"][number][mask].astype(np.int64))
-            grids = tuple((stack.shape[2] // model.patch_size, stack.shape[3] // model.patch_size) for stack in stacks)
-            placeholder = (ids == model.prompt.vision_token).nonzero()[:, 0]
-            batch = Batch(
-                input_ids=ids[None],
-                position_ids=model.prompt.positions(grids, ids)[:, None],
-                reward_index=(ids == model.prompt.tail[-1]).nonzero()[:, 0],
-                instruction_start=torch.zeros(1),
-                stacks=stacks,
-                grids=grids,
-                placeholder=placeholder,
-                feature=torch.arange(len(placeholder)),
-            )
-            with torch.no_grad():
-                hidden = encode(model.backbone, batch)[0, batch.reward_index[0]]
-            assert np.abs(hidden.numpy() - arrays["hidden.mrope.A.dim1"][number]).max() < 5e-5
-
-
-def pretrained_config(folder: Path, area: int, layout: str = "images") -> RewardModelConfig:
+def pretrained_config(folder: Path, area: int, prompt: str = "reference") -> RewardModelConfig:
     return RewardModelConfig(
         backbone=BackboneConfig(pretrained=str(folder / "model")),
-        presentation=PresentationConfig.model_validate({"layout": layout, "image_area": area}),
+        presentation=PresentationConfig.model_validate({"layout": "images", "prompt": prompt, "image_area": area}),
     )
 
 
-def test_a_pretrained_directory_is_prompted_with_a_rubric(shared_data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("prompt", ["reference", "rubric_first"])
+def test_a_pretrained_directory_is_prompted_with_a_rubric(prompt: str, shared_data: Path, tmp_path: Path) -> None:
     folder = shared_data / "parity" / "case_a"
-    model = RewardModel.from_config(pretrained_config(folder, 12544), seed=3).eval()
+    model = RewardModel.from_config(pretrained_config(folder, 12544, prompt), seed=3).eval()
     images = [path.read_bytes() for path in sorted((folder / "images").iterdir())]
     samples = [EditSample(images[4], "Make the red disc blue.", images[i]) for i in (0, 1, 2)]
     scores = score(model=model, samples=samples)
-    ids = model.collate([model.present(source=images[4], candidates=images[:1], instruction="Make <|Reward|> it.")]).input_ids[0]
+    ids = model.collate([model.present(source=images[4], candidates=images[:1], instruction="Make <|Reward|> it.")]).input_ids
     text = model.tokenizer.decode(ids.tolist())
-    assert ids.tolist().count(model.prompt.tail[-1]) == 1 and ids[-1] == model.prompt.tail[-1]
+    assert ids.tolist().count(model.prompt.reward_token) == 2 and ids[-1] == model.prompt.reward_token
     assert text.startswith("<|im_start|>") and "Visual quality" in text and "<|im_end|>\n<|im_start|>user" in text
+    assert (text.index("Visual quality") < text.index("<|image_pad|>")) == (prompt == "rubric_first")
     model.save(tmp_path)
-    assert score(model=RewardModel.from_directory(tmp_path), samples=samples) == scores
+    assert score(model=RewardModel.load(tmp_path), samples=samples) == scores
 
 
 # ------------------------------------------------------------------------------------------------------------------ scoring
@@ -364,14 +302,14 @@ def test_a_pretrained_directory_is_prompted_with_a_rubric(shared_data: Path, tmp
 def test_a_batch_scores_as_its_samples_do_alone(layout: str) -> None:
     model = make(layout)
     samples = [EditSample(png(i, (16 + 8 * (i % 3), 16)), INSTRUCTIONS[i % 3], png(50 + i, (30, 12 + i))) for i in range(7)]
-    together = score(model=model, samples=samples, batch_size=4)
+    together = score(model=model, samples=samples, token_budget=40)
     for sample, found in zip(samples, together, strict=True):
         (alone,) = score(model=model, samples=[sample])
         assert isinstance(alone, Score) and isinstance(found, Score)
         assert found.mean == pytest.approx(alone.mean, abs=1e-5) and found.sigma == pytest.approx(alone.sigma, abs=1e-5)
         assert found.overall_mean == pytest.approx(sum(found.mean.values()) / 2, abs=1e-6)
         assert found.overall_sigma == pytest.approx(np.hypot(*found.sigma.values()) / 2, abs=1e-6)
-    assert together == score(model=model, samples=samples, batch_size=4)
+    assert together == score(model=model, samples=samples, token_budget=40)
 
 
 def test_a_bad_sample_never_costs_its_neighbours() -> None:
@@ -384,7 +322,7 @@ def test_a_bad_sample_never_costs_its_neighbours() -> None:
         "instruction is empty": replace(good, instruction=" \n"),
         "more than presentation.max_instruction_tokens": replace(good, instruction="red " * 5000),
     }
-    results = score(model=model, samples=[good, *bad.values(), good], batch_size=3)
+    results = score(model=model, samples=[good, *bad.values(), good], token_budget=30)
     (alone,) = score(model=model, samples=[good])
     for number in (0, -1):
         found = results[number]
@@ -395,10 +333,21 @@ def test_a_bad_sample_never_costs_its_neighbours() -> None:
 
 
 def test_preference_between_two_scores() -> None:
-    low = Score({"d": 0.0}, {"d": 1.0}, 0.0, 1.0, None)
-    high = Score({"d": 3.0}, {"d": 1.0}, 3.0, 1.0, None)
-    assert preference(high, low) == pytest.approx(1 / (1 + np.exp(-3 / np.sqrt(1 + np.pi / 4))))
-    assert preference(high, low) + preference(low, high) == pytest.approx(1) and preference(low, low) == 0.5
+    low = Score({"d": 0.0}, {"d": 1.0}, 0.0, 1.0, None, None)
+    high = Score({"d": 3.0}, {"d": 1.0}, 3.0, 1.0, None, None)
+    assert preference(high, low) == pytest.approx(expected_sigmoid(3.0, np.sqrt(2)), abs=1e-9)
+    assert preference(high, low) + preference(low, high) == pytest.approx(1) and preference(low, low) == pytest.approx(0.5)
+    with pytest.raises(ValueError, match="no tie threshold"):
+        better(high, low)
+    outcome = better(replace(high, tie_threshold=0.4), replace(low, tie_threshold=0.4))
+    assert outcome.a_better == pytest.approx(expected_sigmoid(2.6, np.sqrt(2)), abs=1e-9)
+    assert outcome.b_better == pytest.approx(expected_sigmoid(-3.4, np.sqrt(2)), abs=1e-9)
+    assert outcome.a_better + outcome.tie + outcome.b_better == pytest.approx(1) and outcome.tie > 0
+
+
+def expected_sigmoid(mean: float, sigma: float) -> float:
+    """E[sigmoid(z)] by adaptive integration."""
+    return integrate.quad(lambda z: special.expit(z) * np.exp(-((z - mean) ** 2) / (2 * sigma**2)), -30, 30)[0] / (sigma * np.sqrt(2 * np.pi))
 
 
 def test_a_saved_model_scores_the_same_and_is_the_same_bytes(tmp_path: Path) -> None:
@@ -406,7 +355,7 @@ def test_a_saved_model_scores_the_same_and_is_the_same_bytes(tmp_path: Path) -> 
     raw = np.arange(4.0)
     model.calibration = fit_calibration(dict.fromkeys(DIMENSIONS, raw), dict.fromkeys(DIMENSIONS, raw + 1))
     model.save(tmp_path / "one", facts={"training data": "none"})
-    loaded = RewardModel.from_directory(tmp_path / "one")
+    loaded = RewardModel.load(tmp_path / "one")
     loaded.save(tmp_path / "two", facts={"training data": "none"})
     names = {path.name for path in (tmp_path / "one").iterdir()}
     assert {"model.safetensors", "config.json", "tokenizer.json", "calibration.json", "README.md"} <= names
@@ -420,24 +369,24 @@ def test_a_saved_model_scores_the_same_and_is_the_same_bytes(tmp_path: Path) -> 
 
 def test_directories_that_hold_no_sound_model(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no reward model at"):
-        RewardModel.from_directory(tmp_path)
+        RewardModel.load(tmp_path)
     model = make()
     model.save(tmp_path / "nan")
     with torch.no_grad():
         next(model.heads.parameters())[0, 0] = float("nan")
     model.save(tmp_path / "nan")
     with pytest.raises(ValueError, match="holds NaN or infinity in heads"):
-        RewardModel.from_directory(tmp_path / "nan")
+        RewardModel.load(tmp_path / "nan")
     make(seed=1).save(tmp_path / "cut")
     weights = tmp_path / "cut" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(ValueError, match=r"cut/model.safetensors cannot be read"):
-        RewardModel.from_directory(tmp_path / "cut")
+        RewardModel.load(tmp_path / "cut")
     make(seed=1).save(tmp_path / "other")
     settings_file = tmp_path / "other" / "config.json"
-    settings_file.write_text(settings_file.read_text().replace('"format": 1', '"format": 99'))
-    with pytest.raises(ValueError, match="not of reward model format 1"):
-        RewardModel.from_directory(tmp_path / "other")
+    settings_file.write_text(settings_file.read_text().replace('"format": 2', '"format": 99'))
+    with pytest.raises(ValueError, match="not of reward model format 2"):
+        RewardModel.load(tmp_path / "other")
 
 
 # ----------------------------------------------------------------------------------------------------------------- training
@@ -615,8 +564,9 @@ def test_captioning_predicts_the_instruction_and_its_end() -> None:
     presented = model.present(source=png(0), candidates=[png(1)], instruction="add a yellow square")
     summed, words = Captioner(model)(model.collate([presented]))
     assert words == 4  # add, yellow, square, reward token
-    states = encode(model.backbone, model.collate([presented]))[0]
-    ids = model.collate([presented]).input_ids[0]
+    batch = model.collate([presented])
+    states = encode(model.backbone, batch, reward_vectors=model.reward_embedding, reward_token=model.prompt.reward_token)
+    ids = batch.input_ids
     logits = states[-5:-1] @ model.backbone.get_input_embeddings().weight.T
     assert float(summed.detach()) == pytest.approx(
         float(torch.nn.functional.cross_entropy(logits, ids[-4:], reduction="sum").detach()), abs=1e-4
@@ -635,7 +585,7 @@ def test_the_stand_in_is_refused_on_real_weights(shared_data: Path, tmp_path: Pa
 
 def test_predictions_do_not_depend_on_the_passes() -> None:
     model = make()
-    wide, narrow = (predict_groups(model=model, groups=GROUPS, rows_per_pass=rows) for rows in (256, 4))
+    wide, narrow = (predict_groups(model=model, groups=GROUPS, token_budget=budget) for budget in (4096, 40))
     for a, b in zip(wide, narrow, strict=True):
         assert np.abs(a.mean - b.mean).max() < 1e-5 and a.overall_mean == pytest.approx(a.mean.mean(1), abs=1e-6)
 

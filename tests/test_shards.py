@@ -102,7 +102,7 @@ def context(folder: Path, model: Path | None, *, force: bool = False, **changes:
         "selections": [{"name": "selected", "rule": "top", "count": 20}, {"name": "random", "rule": "random", "fraction": 0.43}],
         "shards": {"samples_per_shard": 8},
         "unit_rows": 16,
-        "batch_size": 8,
+        "token_budget": 64,
     }
     flow = FlowConfig.model_validate({"name": "test", "filter": settings | changes, "world": {"size": 32}})
     return Context(RunDir(folder), flow, NoCluster(), force)
@@ -150,9 +150,7 @@ def test_stored_scores_are_the_models(filtered: tuple[Context, Index], model: Pa
     row = made.run.step("filter").read("scores").to_pylist()[17]
     slices = edits.plan(made.flow.filter.input, seed=0, world=None, unit_rows=99)
     edit = next(e for e in edits.load(slices[0]) if isinstance(e, edits.Edit) and e.sample_id == row["sample_id"])
-    result = score(model=RewardModel.from_directory(model), samples=[EditSample(edit.source, edit.instruction, edit.edited)], batch_size=1)[
-        0
-    ]
+    (result,) = score(model=RewardModel.load(model), samples=[EditSample(edit.source, edit.instruction, edit.edited)])
     assert row["overall_mean"] == pytest.approx(result.overall_mean, abs=2e-5)
     assert {entry["dimension"]: entry["mean"] for entry in row["dimensions"]} == pytest.approx(result.mean, abs=2e-5)
 
@@ -552,7 +550,7 @@ def test_a_new_model_scores_again_and_an_absent_one_is_one_sentence(
 
 
 def test_world_edits_know_how_good_each_selection_is(model: Path, tmp_path: Path, work_log: list[str]) -> None:
-    changes = {"input": {"dataset": "world-edits", "count": 60}, "unit_rows": 20, "batch_size": 64}
+    changes = {"input": {"dataset": "world-edits", "count": 60}, "unit_rows": 20, "token_budget": 1024}
     index = filter.run(context(tmp_path / "run", model, **changes))
     assert index.counts == {"in": 60, "out": 60, "quarantined": 0}
     assert 0.3 < index.results["good_share"] < 0.7

@@ -1,0 +1,261 @@
+"""Published checkpoints through the code that a user calls, against recorded numbers of the public implementation (tiny scale)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command import pipeline, refusal
+from safetensors.torch import load_file, save_file
+
+from reward import EditSample, RewardModel, Score, score
+from reward.aggregation import aggregate
+from reward.backbone import FAMILIES, encode
+from reward.images import patchify
+from reward.losses import uncertainty_released as uncertainty_released_loss
+from reward.reference_prompts import COLLATOR_FILE, PROMPTS_FILE, read_reference_prompts
+from reward.released import import_released
+
+torch.set_num_threads(1)
+
+CASES = ("case_a", "case_b")
+MODES = {"1d": "flat", "mrope": "mrope"}
+DIMENSIONS = {"instruction_following": "dim1", "visual_quality": "dim2"}
+PARITY, GRADIENTS = 1e-4, 1e-4
+
+
+@dataclass(frozen=True)
+class Case:
+    """One recorded case, and the texts of its prompts laid out like a clone of the public repository."""
+
+    folder: Path
+    inputs: dict[str, Any]
+    arrays: Any
+    clone: Path
+
+    @property
+    def area(self) -> tuple[int, int]:
+        return self.inputs["min_pixels"], self.inputs["max_pixels"]
+
+    def model(self, mode: str, area: tuple[int, int] | None = None) -> RewardModel:
+        prompts = read_reference_prompts(self.clone)
+        return import_released(self.folder / "model", prompts=prompts, positions=MODES[mode], image_area=area or self.area)
+
+    def samples(self, side: str) -> list[EditSample]:
+        return [
+            EditSample(
+                (self.folder / pair["source"]).read_bytes(), pair["instruction"], (self.folder / pair[f"edited_{side}"]).read_bytes()
+            )
+            for pair in self.inputs["pairs"]
+        ]
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest, shared_data: Path, tmp_path: Path) -> Case:
+    folder = shared_data / "parity" / request.param
+    inputs = json.loads((folder / "inputs.json").read_text())
+    return Case(folder, inputs, np.load(folder / "arrays.npz"), write_clone(tmp_path / "clone", inputs))
+
+
+def write_clone(clone: Path, inputs: dict[str, Any]) -> Path:
+    """The texts in the places and under the names that the public repository has them."""
+    (clone / PROMPTS_FILE).parent.mkdir(parents=True)
+    following, quality = (inputs["prompt_templates"][name] for name in ("dim1", "dim2"))
+    (clone / PROMPTS_FILE).write_text(
+        f"INSTRUCTION_EDIT_FOLLOWING = {following!r}\nINSTRUCTION_EDIT_QUALITY = {quality!r}\nraise SystemExit('this file was executed')\n"
+    )
+    (clone / COLLATOR_FILE).write_text(f"import torchvision_is_not_here\nprompt_with_special_token = {inputs['suffix']!r}\n")
+    return clone
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tokens_pixels_and_positions(case: Case, mode: str) -> None:
+    model = case.model(mode)
+    for side in "AB":
+        for number, sample in enumerate(case.samples(side)):
+            presented = model.present(source=sample.source, candidates=[sample.edited], instruction=sample.instruction)
+            tree = presented.tree
+            ids = torch.cat([torch.tensor(model.prompt.root), tree.input_ids])
+            root_positions = torch.arange(len(model.prompt.root)).expand(3, -1)
+            positions = torch.cat([root_positions, tree.position_ids], dim=1)
+            leaves = [path for _, path in tree.paths[-2:]]
+            for dimension, path in zip(DIMENSIONS.values(), leaves, strict=True):
+                length = int(case.arrays[f"reward_index.{side}.{dimension}"][number]) + 1  # what follows cannot be read
+                assert ids[path].tolist() == case.arrays[f"input_ids.{side}.{dimension}"][number, :length].tolist()
+                assert (positions[:, path].numpy() == case.arrays[f"position_ids.{mode}.{side}.{dimension}"][:, number, :length]).all()
+            statistics = FAMILIES["qwen2_5_vl"].statistics
+            names = (case.inputs["pairs"][number]["source"], case.inputs["pairs"][number][f"edited_{side}"])
+            items = [item for stack in presented.stacks for item in stack]
+            for name, item in zip(names, items, strict=True):
+                pixels = patchify(item[None], patch_size=model.patch_size, merge_size=model.prompt.merge_size, statistics=statistics)
+                assert np.abs(pixels.numpy() - case.arrays[f"pixel_values.{Path(name).stem}"]).max() < 1e-6
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_hidden_states_and_heads(case: Case, mode: str) -> None:
+    model = case.model(mode)
+    for side in "AB":
+        sets = [model.present(source=s.source, candidates=[s.edited], instruction=s.instruction) for s in case.samples(side)]
+        batch = model.collate(sets)
+        with torch.no_grad():
+            states = encode(model.backbone, batch, reward_vectors=model.reward_embedding, reward_token=model.prompt.reward_token)
+            output = model(batch)
+        for column, dimension in enumerate(DIMENSIONS.values()):
+            hidden = case.arrays[f"hidden.{mode}.{side}.{dimension}"]
+            assert np.abs(states[batch.reads[:, column]].numpy() - hidden).max() < PARITY
+            head = case.arrays[f"head.{mode}.{side}.{dimension}"]
+            assert np.abs(output.mean[:, column].numpy() - head[:, 0]).max() < PARITY
+            assert np.abs(output.sigma[:, column].log().numpy() - head[:, 1]).max() < PARITY
+        for rule in ("mean", "min", "sum"):
+            pooled = case.arrays[f"pooled.{mode}.{side}.{rule}"]
+            mu, sigma = aggregate(output.mean, output.sigma, f"reference_{rule}")
+            assert np.abs(mu.numpy() - pooled[:, 0]).max() < PARITY and np.abs(sigma.log().numpy() - pooled[:, 1]).max() < PARITY
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_scores_of_the_public_call_at_its_own_size(case: Case, mode: str) -> None:
+    """`full.*`: images of 200,704 pixels, as published; through `score`, with the root cached and sources shared."""
+    model = case.model(mode, area=(200704, 200704))
+    for side in "AB":
+        found = score(model=model, samples=case.samples(side))
+        expected = case.arrays[f"full.pooled.{mode}.{side}.mean"]
+        grids = case.arrays[f"full.image_grid_thw.{side}"]
+        lengths = case.arrays[f"full.lengths.{side}"]
+        for number, result in enumerate(found):
+            assert isinstance(result, Score)
+            assert result.overall_mean == pytest.approx(expected[number, 0], abs=PARITY)
+            assert np.log(result.overall_sigma) == pytest.approx(expected[number, 1], abs=PARITY)
+            sample = case.samples(side)[number]
+            presented = model.present(source=sample.source, candidates=[sample.edited], instruction=sample.instruction)
+            batch = model.collate([presented])
+            sizes = [list(grid) for grid, stack in zip(batch.grids, batch.stacks, strict=True) for _ in stack]
+            assert sizes == grids[2 * number : 2 * number + 2, 1:].tolist()
+            closing = model.tokenizer(case.inputs["pairs"][number]["rendered"]["dim1"].partition("<|Reward|>")[2], add_special_tokens=False)
+            for column, (_, path) in enumerate(presented.tree.paths[-2:]):
+                assert len(path) + len(closing["input_ids"]) == lengths[number, column]
+
+
+def test_gradients_of_the_training_loss(case: Case) -> None:
+    """The released loss on the pooled outputs of both pairs, in one packed pass where the reference makes four."""
+    recorded = json.loads((case.folder / "losses.json").read_text())["training_gradient"]
+    model = case.model("1d").eval()  # without dropout, as recorded
+    (a, b) = (
+        model(model.collate([model.present(source=s.source, candidates=[s.edited], instruction=s.instruction) for s in case.samples(side)]))
+        for side in "AB"
+    )
+    loss = uncertainty_released_loss(a.overall_mean, a.overall_sigma, b.overall_mean, b.overall_sigma, torch.ones(2)).mean()
+    assert float(loss.detach()) == pytest.approx(recorded["loss"], abs=PARITY)
+    loss.backward()
+    found = {name: parameter.grad for name, parameter in model.named_parameters()}
+    reward_token = found.pop("reward_embedding")
+    assert reward_token is not None
+    names = {f"model.{name.removeprefix('backbone.')}": name for name in found if name.startswith("backbone.")}
+    for number, dimension in enumerate(DIMENSIONS):
+        for layer in (0, 3, 5):
+            for part in ("weight", "bias"):
+                names[f"rm_heads.head_{number}.{layer}.{part}"] = f"heads.of.{dimension}.mlp.{layer}.{part}"
+    assert names.keys() == {name for name, norm in recorded["norms"].items() if norm is not None}
+    for theirs, ours in names.items():
+        gradient = found[ours]
+        assert gradient is not None, ours
+        squares = gradient.double().square().sum()
+        if theirs == "model.language_model.embed_tokens.weight":  # theirs holds the reward token's row
+            squares = squares + reward_token.double().square().sum()
+        assert float(squares.sqrt()) == pytest.approx(recorded["norms"][theirs], rel=GRADIENTS), theirs
+    arrays = {
+        "grad.reward_token_row": reward_token[0],
+        "grad.head_0.last_weight": found["heads.of.instruction_following.mlp.5.weight"],
+        "grad.head_1.last_weight": found["heads.of.visual_quality.mlp.5.weight"],
+        "grad.final_norm": found["backbone.language_model.norm.weight"],
+        "grad.vision_merger_bias": found["backbone.visual.merger.mlp.2.bias"],
+    }
+    for name, gradient in arrays.items():
+        expected = case.arrays[name]
+        assert gradient is not None
+        assert np.abs(gradient.numpy() - expected).max() < GRADIENTS * np.abs(expected).max(), name
+
+
+def test_a_pickled_checkpoint_gives_the_same_model(case: Case, tmp_path: Path) -> None:
+    folder = tmp_path / "pickled"
+    shutil.copytree(case.folder / "model", folder)
+    torch.save(load_file(folder / "model.safetensors"), folder / "model.pth")
+    (folder / "model.safetensors").unlink()
+    model = import_released(folder, prompts=read_reference_prompts(case.clone), image_area=case.area)
+    assert score(model=model, samples=case.samples("A")) == score(model=case.model("1d"), samples=case.samples("A"))
+
+
+class Command:
+    """A pickle that would run something."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return print, ("this pickle was executed",)
+
+
+def test_layouts_that_are_not_those_of_a_published_checkpoint(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prompts = read_reference_prompts(case.clone)
+    folder = tmp_path / "checkpoint"
+    shutil.copytree(case.folder / "model", folder)
+    file = folder / "model.safetensors"
+    weights = load_file(file)
+
+    def refused(changed: dict[str, torch.Tensor], message: str) -> None:
+        save_file(changed, file)
+        with pytest.raises(ValueError, match=message):
+            import_released(folder, prompts=prompts)
+
+    refused({"something": torch.zeros(2)}, "has no model.language_model.embed_tokens.weight: not the layout")
+    refused({k: v for k, v in weights.items() if not k.startswith("rm_heads.head_1")}, "has other heads than a published")
+    refused(
+        {k: v for k, v in weights.items() if "layers.1.mlp" not in k},
+        "does not fit its config.json in 3 places, e.g. backbone.language_model.layers.1.mlp",
+    )
+    refused(weights | {"rm_heads.head_0.5.bias": torch.tensor([float("nan"), 0.0])}, "holds NaN or infinity in heads")
+    few = weights | {"model.language_model.embed_tokens.weight": weights["model.language_model.embed_tokens.weight"][:100].clone()}
+    refused(few, "tokens, the checkpoint 100 rows")
+    (folder / "config.json").unlink()
+    with pytest.raises(ValueError, match="has no config.json; name the model that the checkpoint was made from with --base"):
+        import_released(folder, prompts=prompts)
+    save_file(weights, file)
+    model = import_released(folder, prompts=prompts, base=str(case.folder / "model"), image_area=case.area)
+    assert score(model=model, samples=case.samples("B")) == score(model=case.model("1d"), samples=case.samples("B"))
+    file.unlink()
+    with pytest.raises(ValueError, match="holds none of model.safetensors, model.pth"):
+        import_released(folder, prompts=prompts, base=str(case.folder / "model"))
+    torch.save({"model.language_model.embed_tokens.weight": Command()}, folder / "model.pth")
+    with pytest.raises(ValueError, match="cannot be read as a file of weights"):
+        import_released(folder, prompts=prompts, base=str(case.folder / "model"))
+    assert "executed" not in capsys.readouterr().out
+
+
+def test_a_clone_that_is_none(tmp_path: Path, shared_data: Path) -> None:
+    with pytest.raises(ValueError, match=r"prompts.py cannot be read .*--reference-prompts needs a clone"):
+        read_reference_prompts(tmp_path)
+    inputs = json.loads((shared_data / "parity" / "case_a" / "inputs.json").read_text())
+    clone = write_clone(tmp_path / "clone", inputs)
+    (clone / PROMPTS_FILE).write_text("INSTRUCTION_EDIT_QUALITY = 'x {text_prompt}'\nINSTRUCTION_EDIT_FOLLOWING = 1\n")
+    with pytest.raises(ValueError, match=r"prompts.py has no text INSTRUCTION_EDIT_FOLLOWING"):
+        read_reference_prompts(clone)
+    (clone / PROMPTS_FILE).write_text("INSTRUCTION_EDIT_QUALITY = 'x {text_prompt}'\nINSTRUCTION_EDIT_FOLLOWING = 'y {prompt}'\n")
+    with pytest.raises(ValueError, match=r"INSTRUCTION_EDIT_FOLLOWING in .* has the fields \['prompt'\], expected {text_prompt} once"):
+        read_reference_prompts(clone)
+
+
+def test_the_command_imports_and_scores(case: Case, tmp_path: Path) -> None:
+    out = tmp_path / "imported"
+    area = f"{case.area[0]}-{case.area[1]}"
+    arguments = ["--reference-prompts", str(case.clone), "--image-area", area]
+    pipeline("reward", "import", case.folder / "model", out, *arguments)
+    pair = case.inputs["pairs"][0]
+    asked = ("--source", case.folder / pair["source"], "--instruction", pair["instruction"])
+    shown = pipeline("reward", "score", out, *asked, "--edited", case.folder / pair["edited_A"], "--edited", case.folder / pair["edited_B"])
+    for side in "AB":
+        assert f"{case.arrays[f'score.1d.{side}'][0]:.3f}" in shown.stdout
+    assert "has no config.json" in refusal("reward", "import", case.folder / "images", tmp_path / "other", *arguments)
+    assert "is not empty" in refusal("reward", "import", case.folder / "model", out, *arguments)
+    assert "cannot be decoded" in refusal("reward", "score", out, *asked, "--edited", case.folder / "inputs.json")
