@@ -1,19 +1,18 @@
 """What sharing saves: pairs/s in training and edits/s in scoring, against the layout of the public EditReward code, in one process.
 
-    python benchmarks/reward_throughput.py                  # CPU, the sizes below, about ten minutes on one core
-    python benchmarks/reward_throughput.py --pairs 2        # times 2 of the 21 pairs of the reference layout; gradients are not compared
+    python benchmarks/reward_throughput.py                               # CPU, small sizes, about ten minutes on one core
+    python benchmarks/reward_throughput.py --pairs 2                     # runs 2 of the reference layout's 21 pairs; no gradient check
+    python benchmarks/reward_throughput.py --size 7b --device cuda --pairs 2
 
-Both sides have the same random weights, the same 448x448 images, one group of seven candidates. The reference layout runs plain transformers
-pair by pair: per dimension one pass over (source, edit A, text) and (source, edit B, text), every image through the vision tower each time, the
-text after the reward token included, the head on all positions. Ours is what `reward.train` and `reward.score` run. Gradients of the
-whole group must agree. Prints a table of tokens, seconds, ratios and multiply-add FLOPs; exits with 1 when gradients differ.
+Both sides have the same random weights, the same 448x448 images, one group of seven candidates and rubrics of the same number of tokens.
+The reference layout runs plain transformers pair by pair: per dimension one pass over (source, edit A, text) and (source, edit B, text),
+every image decoded and through the vision tower each time, the text after the reward token included, the head on all positions. Ours is what
+`reward.train` and `reward.score` run; scored edits have sources of their own. On the CPU, seconds are those of the process in float32; on
+CUDA those of the wall in bfloat16. Gradients of the whole group must agree (CPU): exits with 1 when they do not.
 """
 
 from __future__ import annotations
 
-import sys as _s
-
-_s.path.insert(0, "/tmp/dev")
 import argparse
 import copy
 import io
@@ -31,109 +30,157 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLModel
 
 from reward import EditSample, RewardModel, score
 from reward.backbone import FAMILIES
-from reward.batch import Presented
-from reward.config import BackboneConfig, HeadConfig, PresentationConfig, RewardModelConfig
-from reward.images import patchify
+from reward.config import DIMENSIONS, BackboneConfig, HeadConfig, PresentationConfig, RewardModelConfig
+from reward.images import decode, patchify, resize
 from reward.prompt import tokenise
 from reward.tree import expand, node_positions
 
 CANDIDATES = 7
 AREA = 448 * 448
+RUBRIC_TOKENS = 145
 INSTRUCTION = "replace the red car on the left with a blue bicycle and keep the rest of the street as it is"
 CLOSING = "\n\nEND\n"  # what the reference has after its reward token
 GRADIENT_TOLERANCE = 1e-4
-BACKBONE = BackboneConfig(
-    text_hidden=512,
-    text_intermediate=1408,
-    text_layers=8,
-    text_heads=8,
-    text_kv_heads=2,
-    rope_theta=1_000_000,
-    initializer_range=0.02,
-    vision_hidden=256,
-    vision_intermediate=1024,
-    vision_depth=4,
-    vision_heads=4,
-    patch_size=14,
-    merge_size=2,
-)
+SIZES = {
+    "small": BackboneConfig(
+        text_hidden=512,
+        text_intermediate=1408,
+        text_layers=8,
+        text_heads=8,
+        text_kv_heads=2,
+        rope_theta=1_000_000,
+        initializer_range=0.02,
+        vision_hidden=256,
+        vision_intermediate=1024,
+        vision_depth=4,
+        vision_heads=4,
+        patch_size=14,
+        merge_size=2,
+    ),
+    "7b": BackboneConfig(  # Qwen2.5-VL-7B, but with full attention in all vision blocks
+        text_hidden=3584,
+        text_intermediate=18944,
+        text_layers=28,
+        text_heads=28,
+        text_kv_heads=4,
+        rope_theta=1_000_000,
+        initializer_range=0.02,
+        vision_hidden=1280,
+        vision_intermediate=3420,
+        vision_depth=32,
+        vision_heads=16,
+        patch_size=14,
+        merge_size=2,
+    ),
+}
+PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
+"""Dense bfloat16 operations per second, from the makers' data sheets."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=list(SIZES), default="small")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--pairs", type=int, default=None, help="pairs of the reference layout that are run; default: all 21")
     parser.add_argument("--repeats", type=int, default=2, help="repetitions of our side; the fastest counts")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    models = {prompt: build(prompt) for prompt in ("reference", "rubric_first")}
+    device = torch.device(options.device)
     images = [noise_image(seed) for seed in range(CANDIDATES + 1)]
     source, edits = images[0], images[1:]
-    pairs = list(combinations(range(CANDIDATES), 2))
-    reference = PairByPair(models["reference"], source, edits)
-    rubric = len(tokenise(models["reference"].tokenizer, models["reference"].prompt.branches[0], "x"))
-    print(
-        f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, torch {torch.__version__}, {options.threads} thread(s); rubric of {rubric} tokens"
-    )
+    every_pair = list(combinations(range(CANDIDATES), 2))
+    timed = every_pair[: options.pairs] if options.pairs else every_pair
+    where = torch.cuda.get_device_name() if device.type == "cuda" else platform.machine()
+    print(f"{datetime.now(UTC):%Y-%m-%d}, {where}, torch {torch.__version__}, {options.threads} thread(s), size {options.size}")
 
-    timed = pairs[: options.pairs] if options.pairs else pairs
-    seconds = cpu_seconds(lambda: [reference.step(a, b) for a, b in timed], 1) / len(timed)
-    rows = [Row("training", "reference layout", reference.tokens_per_pair, seconds, seconds)]
+    rows: list[Row] = []
     agree = True
-    for prompt, model in models.items():
-        presented = model.present(source=source, candidates=edits, instruction=INSTRUCTION)
+    for prompt in ("reference", "rubric_first"):
+        model = build(prompt, options.size, device)
+        if prompt == "reference":
+            layout = PairByPair(model, source, edits)
+            taken, operations = measured(lambda layout=layout: [layout.step(a, b) for a, b in timed], 1, device)
+            rows.append(Row("training", "reference layout", layout.tokens_per_pair, taken / len(timed), operations / len(timed)))
+        group = model.present(source=source, candidates=edits, instruction=INSTRUCTION)
+        firsts, seconds = (list(side) for side in zip(*every_pair, strict=True))
+        if device.type == "cuda":
+            model.backbone.activation_checkpointing_enable()
+            model.train()
 
-        def step(model: RewardModel = model, presented: Presented = presented) -> None:
+        def step(model: RewardModel = model, group: Any = group, firsts: list[int] = firsts, seconds: list[int] = seconds) -> None:
             model.zero_grad()
-            output = model(model.collate([presented]))
-            firsts, seconds = zip(*pairs, strict=True)
-            pair_loss(output.mean[list(firsts)], output.mean[list(seconds)]).backward()
+            output = model(model.collate([group]))
+            pair_loss(output.mean[firsts], output.mean[seconds]).backward()
 
-        taken = cpu_seconds(step, options.repeats) / len(pairs)
-        tokens = (len(presented.tree) + len(model.prompt.root)) / len(pairs)
-        rows.append(Row("training", f"tree, {prompt}", tokens, taken, seconds))
-        if prompt == "reference" and options.pairs is None:
-            difference = gradient_difference(reference.model, model)
+        taken, operations = measured(step, options.repeats, device)
+        tokens = (len(group.tree) + len(model.prompt.root)) / len(every_pair)
+        rows.append(Row("training", f"tree, {prompt}", tokens, taken / len(every_pair), operations / len(every_pair)))
+        if prompt == "reference" and options.pairs is None and device.type == "cpu":
+            difference = gradient_difference(layout.model, model)
             agree = difference < GRADIENT_TOLERANCE
             print(f"largest difference of a gradient, relative to the largest entry of its tensor: {difference:.1e}")
-
-    edit_seconds = cpu_seconds(lambda: [reference.score(edit) for edit in range(2)], 1) / 2
-    rows.append(Row("scoring", "reference layout", reference.tokens_per_pair / 2, edit_seconds, edit_seconds))
-    for prompt, model in models.items():
-        # sources differ between edits when a data set is scored: nothing but the prompt is shared
-        samples = [EditSample(noise_image(100 + number), INSTRUCTION, edit) for number, edit in enumerate(edits)]
-        taken = cpu_seconds(lambda model=model, samples=samples: score(model=model, samples=samples), options.repeats) / len(samples)
-        tree = model.present(source=source, candidates=edits[:1], instruction=INSTRUCTION).tree
-        rows.append(Row("scoring", f"tree, {prompt}", len(tree), taken, edit_seconds))
-    print("\n| task | layout | tokens per pair or edit | CPU-s per pair or edit | times the reference layout |")
-    print("| --- | --- | --- | --- | --- |")
-    for row in rows:
-        print(f"| {row.task} | {row.layout} | {row.tokens:.0f} | {row.seconds:.3f} | {row.against / row.seconds:.2f} |")
+        model.zero_grad()
+        model.eval()
+        if prompt == "reference":
+            layout.model.zero_grad()
+            taken, operations = measured(lambda layout=layout: [layout.score(edit) for edit in range(2)], 1, device)
+            rows.append(Row("scoring", "reference layout", layout.tokens_per_pair / 2, taken / 2, operations / 2))
+            del layout
+        samples = [
+            EditSample(noise_image(100 + number), INSTRUCTION, edit)
+            for number, edit in enumerate(edits * (4 if device.type == "cuda" else 1))
+        ]
+        taken, operations = measured(lambda model=model, samples=samples: score(model=model, samples=samples), options.repeats, device)
+        one = model.present(source=source, candidates=edits[:1], instruction=INSTRUCTION).tree
+        rows.append(Row("scoring", f"tree, {prompt}", len(one), taken / len(samples), operations / len(samples)))
+    print_table(rows, next((peak for name, peak in PEAKS.items() if name in where), None))
+    if device.type == "cuda":
+        print(f"peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
     return 0 if agree else 1
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table; seconds and tokens are per pair in training, per edit in scoring."""
+    """One line of the table; tokens, seconds and operations are per pair in training, per edit in scoring."""
 
     task: str
     layout: str
     tokens: float
     seconds: float
-    against: float
+    operations: float
 
 
-def build(prompt: Any) -> RewardModel:
+def print_table(rows: list[Row], peak: float | None) -> None:
+    base = {row.task: row.seconds for row in rows if row.layout == "reference layout"}
+    print("\n| task | layout | tokens | seconds | TFLOP | per second | times the reference layout | MFU |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for row in rows:
+        used = "" if peak is None else f"{row.operations / row.seconds / peak:.1%}"
+        print(
+            f"| {row.task} | {row.layout} | {row.tokens:.0f} | {row.seconds:.3f} | {row.operations / 1e12:.4f} | {1 / row.seconds:.2f} "
+            f"| {base[row.task] / row.seconds:.2f} | {used} |"
+        )
+
+
+def build(prompt: Any, size: str, device: torch.device) -> RewardModel:
+    words = " ".join(f"criterion{number}" for number in range(RUBRIC_TOKENS))
+    rubric = words if prompt == "rubric_first" else f"{words} {{instruction}}"
     config = RewardModelConfig(
-        backbone=BACKBONE,
-        presentation=PresentationConfig(layout="images", prompt=prompt, image_area=AREA),
+        backbone=SIZES[size],
+        presentation=PresentationConfig(layout="images", prompt=prompt, rubrics=dict.fromkeys(DIMENSIONS, rubric), image_area=AREA),
         heads=HeadConfig(hidden=(1024, 16)),
     )
-    return RewardModel.from_config(config, [INSTRUCTION, CLOSING], seed=0)
+    with torch.device(device):
+        model = RewardModel.from_config(config, [INSTRUCTION, CLOSING], seed=0)
+    if device.type == "cuda":
+        model.backbone.to(torch.bfloat16)
+    return model.to(device).use_attention("auto").eval()
 
 
 def noise_image(seed: int) -> bytes:
@@ -155,67 +202,84 @@ class PairByPair:
 
     def __init__(self, model: RewardModel, source: bytes, edits: list[bytes]) -> None:
         self.model = copy.deepcopy(model)
+        self.device = model.device
         plain = Qwen2_5_VLModel(Qwen2_5_VLConfig.from_dict(model.backbone.config.to_dict()))
         plain.load_state_dict(model.backbone.state_dict())
-        plain.set_attn_implementation("sdpa")
+        plain.to(self.device, next(model.backbone.parameters()).dtype).set_attn_implementation("sdpa")
         self.model.backbone = plain
         prompt = model.prompt
         closing = tokenise(model.tokenizer, CLOSING, "")
         start = [*prompt.root, *tokenise(model.tokenizer, prompt.source + prompt.edit, "")]
-        self.pixels, grids = [], []
-        for image in (source, *edits):
-            stack = model.present(source=source, candidates=[image], instruction=INSTRUCTION).stacks[-1][-1:]
-            patches = patchify(stack, patch_size=14, merge_size=2, statistics=FAMILIES["qwen2_5_vl"].statistics)
-            self.pixels.append(patches)
-            grids.append((stack.shape[2] // 14, stack.shape[3] // 14))
-        self.grid = torch.tensor([[1, *grids[0]]])
+        self.images = [source, *edits]
+        grids = [(448 // 14, 448 // 14)] * 2
+        self.grid = torch.tensor([[1, *grids[0]]], device=self.device)
         self.ids, self.positions, self.reward = [], [], []
         for branch in prompt.branches:
             ids = [*start, *tokenise(model.tokenizer, branch, INSTRUCTION)]
-            self.reward.append(len(expand(ids, grids[:2], vision_token=prompt.vision_token, merge_size=2)) - 1)
-            row = expand([*ids, *closing], grids[:2], vision_token=prompt.vision_token, merge_size=2)
-            self.ids.append(row)
-            self.positions.append(node_positions(row == prompt.vision_token, grids[:2], start=0, merge_size=2, flat=False)[0])
+            self.reward.append(len(expand(ids, grids, vision_token=prompt.vision_token, merge_size=2)) - 1)
+            row = expand([*ids, *closing], grids, vision_token=prompt.vision_token, merge_size=2)
+            self.ids.append(row.to(self.device))
+            self.positions.append(node_positions(row == prompt.vision_token, grids, start=0, merge_size=2, flat=False)[0].to(self.device))
 
     @property
     def tokens_per_pair(self) -> float:
+        """Language tokens of four passes."""
         return 2 * sum(len(row) for row in self.ids)
+
+    def pixels(self, number: int) -> Tensor:
+        """Patches of an image, decoded anew as in the public code."""
+        image = resize(decode(self.images[number]), (448, 448))
+        patches = patchify(image[None, None], patch_size=14, merge_size=2, statistics=FAMILIES["qwen2_5_vl"].statistics)
+        return patches.to(self.device)
 
     def means(self, edits: list[int]) -> Tensor:
         """[edit, dimension], one pass per dimension."""
         backbone, columns = self.model.backbone, []
         for dimension, name in enumerate(self.model.config.dimensions):
-            pixels = torch.cat([part for edit in edits for part in (self.pixels[0], self.pixels[1 + edit])])
+            pixels = torch.cat([self.pixels(number) for edit in edits for number in (0, 1 + edit)])
             features = backbone.visual(pixels, grid_thw=self.grid.repeat(2 * len(edits), 1)).pooler_output
             ids = self.ids[dimension].repeat(len(edits), 1)  # [edit, token]
             embeddings = backbone.get_input_embeddings()(ids)
             places = (ids == self.model.prompt.vision_token)[..., None].expand_as(embeddings)
             embeddings = embeddings.masked_scatter(places, features)
             rewards = (ids == self.model.prompt.reward_token)[..., None]
-            embeddings = torch.where(rewards, self.model.reward_embedding[0], embeddings)
+            embeddings = torch.where(rewards, self.model.reward_embedding[0].to(embeddings.dtype), embeddings)
             positions = self.positions[dimension][:, None].expand(-1, len(edits), -1)
             states = backbone.language_model(inputs_embeds=embeddings, position_ids=positions, use_cache=False).last_hidden_state
-            mean, _ = self.model.heads.of[name](states)  # every position, as in the public code
+            mean, _ = self.model.heads.of[name](states.float())  # every position, as in the public code
             columns.append(mean[:, self.reward[dimension]])
         return torch.stack(columns, dim=1)
 
     def step(self, a: int, b: int) -> None:
+        """Forward and backward of one pair; gradients add up."""
         mean = self.means([a, b])
         pair_loss(mean[:1], mean[1:]).backward()
 
     @torch.no_grad()
     def score(self, edit: int) -> Tensor:
+        """Both dimensions of one edit."""
         return self.means([edit])
 
 
-def cpu_seconds(task: Callable[[], Any], repeats: int) -> float:
-    """Least CPU time of the process over some repetitions."""
+def measured(task: Callable[[], Any], repeats: int, device: torch.device) -> tuple[float, float]:
+    """Least seconds of some repetitions, and the floating-point operations of one."""
+    counter = FlopCounterMode(display=False)
+    with counter:
+        task()
     found = []
     for _ in range(repeats):
-        started = time.process_time()
+        started = now(device)
         task()
-        found.append(time.process_time() - started)
-    return min(found)
+        found.append(now(device) - started)
+    return min(found), float(counter.get_total_flops())
+
+
+def now(device: torch.device) -> float:
+    """CPU time of the process; on CUDA the wall clock, with nothing under way."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+        return time.perf_counter()
+    return time.process_time()
 
 
 def gradient_difference(one: RewardModel, other: RewardModel) -> float:

@@ -14,16 +14,13 @@ from torch import Tensor
 
 from reward.config import Aggregation
 
-_FAR = 30.0
-"""Standard deviations between two means beyond which the smaller one is the minimum, to the last bit of a float64."""
-
 
 def aggregate(mean: Tensor, sigma: Tensor, rule: Aggregation) -> tuple[Tensor, Tensor]:
     """The aggregate's mu and sigma [...] from those of the dimensions [..., dimension], sigma > 0.
 
     mean: average, its sigma is sqrt(sum sigma_d^2) / dimensions. sum: sigma is sqrt(sum sigma_d^2).
-    min: moments of the minimum (Clark 1961); exact for two dimensions. More are folded in their order, the minimum so far taken as
-    Gaussian: for four equal Gaussians mu is off by 0.002 sigma and sigma by 2 %, for unequal sigmas sigma was off by up to 11 %.
+    min: moments of the minimum (Clark 1961); exact for two dimensions. More are folded, smallest sigma first, the minimum so far taken as
+    Gaussian: over 160 draws of three or four dimensions mu was off by up to 0.02 sigma and sigma by up to 6 %.
     reference_mean: average, its sigma is the geometric mean of the sigmas (the public code averages log sigma).
     reference_min: smallest mu, and on its own the smallest sigma, which may be another dimension's.
     reference_sum: the same as sum.
@@ -35,10 +32,7 @@ def aggregate(mean: Tensor, sigma: Tensor, rule: Aggregation) -> tuple[Tensor, T
         case "sum" | "reference_sum":
             return mean.sum(-1), torch.linalg.vector_norm(sigma, dim=-1)
         case "min":
-            (mu, deviation), *others = zip(mean.double().unbind(-1), sigma.double().unbind(-1), strict=True)
-            for other_mu, other_sigma in others:
-                mu, deviation = minimum_of_two(mu, deviation, other_mu, other_sigma)
-            return mu.to(mean.dtype), deviation.to(sigma.dtype)
+            return _minimum(mean, sigma)
         case "reference_mean":
             return mean.mean(-1), sigma.log().mean(-1).exp()
         case "reference_min":
@@ -56,13 +50,23 @@ def aggregate_ratings(ratings: Tensor, rule: Aggregation) -> Tensor:
             return ratings.amin(-1)
 
 
-def minimum_of_two(mu_1: Tensor, sigma_1: Tensor, mu_2: Tensor, sigma_2: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of min(x_1, x_2), x_i ~ N(mu_i, sigma_i^2) independent (Clark 1961, eq. 2 to 4, for the minimum).
+def _minimum(mean: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
+    """Fold over dimensions, in float64: in float32 the variance of sigmas 5000 apart could turn negative."""
+    order = sigma.argsort(dim=-1, stable=True)
+    means, sigmas = (values.gather(-1, order).double().unbind(-1) for values in (mean, sigma))
+    mu, deviation = means[0], sigmas[0]
+    for other_mu, other_deviation in zip(means[1:], sigmas[1:], strict=True):
+        mu, deviation = _minimum_of_two(mu, deviation, other_mu, other_deviation)
+    return mu.to(mean.dtype), deviation.to(sigma.dtype)
 
-    In float64, and written so that no squares of means are subtracted: in float32 the variance of sigmas 5000 apart could turn negative.
+
+def _minimum_of_two(mu_1: Tensor, sigma_1: Tensor, mu_2: Tensor, sigma_2: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of min(x_1, x_2), x_i ~ N(mu_i, sigma_i^2) independent (Clark 1961, for the minimum).
+
+    The variance is written without differences of squared means, so that only differences of means matter.
     """
     spread = torch.hypot(sigma_1, sigma_2)  # of x_1 - x_2
-    alpha = ((mu_1 - mu_2) / spread).clamp(-_FAR, _FAR)
+    alpha = (mu_1 - mu_2) / spread
     first, second = torch.special.ndtr(-alpha), torch.special.ndtr(alpha)  # P(x_1 is the minimum), P(x_2 is)
     density = (-alpha.square() / 2).exp() / math.sqrt(2 * math.pi)
     mu = first * mu_1 + second * mu_2 - spread * density

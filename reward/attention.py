@@ -8,13 +8,13 @@ scaled_dot_product_attention call. Values and gradients are those of separate ca
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention.bias import causal_lower_right
 from transformers import AttentionInterface
 
 IMAGES = "images_flash"
@@ -106,10 +106,16 @@ def tree_attention(
         q = query.index_select(0, queries.flatten()).unflatten(0, queries.shape).transpose(1, 2)  # [node, head, length, width]
         k = key.index_select(0, keys.flatten()).unflatten(0, keys.shape).transpose(1, 2)  # [node, key head, before + length, width]
         v = value.index_select(0, keys.flatten()).unflatten(0, keys.shape).transpose(1, 2)
-        causal: Any = causal_lower_right(queries.shape[1], keys.shape[1])
-        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=causal, scale=scaling, enable_gqa=True)
+        seen = _causal(queries.shape[1], keys.shape[1], query.device)
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=scaling, enable_gqa=True)
         outputs.append(attended.transpose(1, 2).flatten(0, 1))  # [node * length, head, width]
     return torch.cat(outputs).index_select(0, tree.order)[None], None
+
+
+@lru_cache(maxsize=64)
+def _causal(length: int, keys: int, device: torch.device) -> Tensor:
+    """[length, keys]: what the last `length` tokens of a path of `keys` see; kept, since every layer asks for it."""
+    return torch.ones(length, keys, dtype=torch.bool, device=device).tril(keys - length)
 
 
 def tree_attention_varlen(

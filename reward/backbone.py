@@ -1,6 +1,6 @@
 """Transformers' Qwen-VL models as encoders of edits: built from sizes, from pretrained weights, or from a saved configuration.
 
-In: a Batch. Out: hidden states of its tokens. The vision tower sees each distinct image once; its features are put in the places of the
+In: a Batch. Out: last hidden states of the tokens that are asked for. The vision tower sees each distinct image once; its features are put in the places of the
 placeholder tokens. Attention follows the trees of the prompts (reward.attention).
 
 | family | models | attention over trees |
@@ -30,6 +30,8 @@ from transformers import (
     Qwen3VLForConditionalGeneration,
     Qwen3VLModel,
 )
+from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLDecoderLayer
+from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextDecoderLayer
 from transformers.vision_utils import get_vision_cu_seqlens, get_vision_position_ids, get_vision_window_index
 
 from reward import attention
@@ -56,6 +58,29 @@ def _sizes_3(config: BackboneConfig) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"head_dim": config.text_hidden // config.text_heads}, {"deepstack_visual_indexes": [config.vision_depth - 1]}
 
 
+class _LastLayer(nn.Module):
+    """A decoder layer whose MLP sees only the tokens that are read: nothing comes after it that the others could reach."""
+
+    input_layernorm: nn.Module
+    self_attn: nn.Module
+    post_attention_layernorm: nn.Module
+    mlp: nn.Module
+
+    def forward(self, hidden_states: Tensor, *, keep: Tensor, **arguments: Any) -> Tensor:
+        """[1, token, hidden] -> [1, kept token, hidden]"""
+        attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **arguments)
+        states = (hidden_states + attended).index_select(1, keep)
+        return states + self.mlp(self.post_attention_layernorm(states))
+
+
+class _LastLayer2_5(_LastLayer, Qwen2_5_VLDecoderLayer):  # ty: ignore[incompatible-method-override]
+    pass
+
+
+class _LastLayer3(_LastLayer, Qwen3VLTextDecoderLayer):  # ty: ignore[incompatible-method-override]
+    pass
+
+
 @dataclass(frozen=True)
 class Family:
     """What differs between model families: transformers' classes and what inputs look like. sizes: further settings of the text and the vision part, from our sizes."""
@@ -63,6 +88,7 @@ class Family:
     config: Any
     model: Any
     generating: Any
+    last_layer: type[_LastLayer]
     statistics: Statistics
     sizes: Callable[[BackboneConfig], tuple[dict[str, Any], dict[str, Any]]]
 
@@ -72,10 +98,13 @@ FAMILIES = {
         Qwen2_5_VLConfig,
         Qwen2_5_VLModel,
         Qwen2_5_VLForConditionalGeneration,
+        _LastLayer2_5,
         ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),  # those of CLIP
         _sizes_2_5,
     ),
-    "qwen3_vl": Family(Qwen3VLConfig, Qwen3VLModel, Qwen3VLForConditionalGeneration, ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), _sizes_3),
+    "qwen3_vl": Family(
+        Qwen3VLConfig, Qwen3VLModel, Qwen3VLForConditionalGeneration, _LastLayer3, ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), _sizes_3
+    ),
 }
 
 
@@ -154,15 +183,19 @@ class _ProductPatchEmbed(nn.Module):
 
 
 def prepare(backbone: Any, *, attention_name: str = attention.TREE) -> Any:
-    """Let the vision tower work on all images at once and the language model on trees; parameter names stay what they were."""
+    """Let the vision tower work on all images at once and the language model on trees, up to the tokens that are read.
+
+    Parameter names stay what they were.
+    """
     backbone.visual.patch_embed.__class__ = _ProductPatchEmbed
     backbone.visual.config._attn_implementation = attention.IMAGES
     backbone.language_model.config._attn_implementation = attention_name
+    backbone.language_model.layers[-1].__class__ = FAMILIES[backbone.config.model_type].last_layer
     return backbone
 
 
-def encode(backbone: Any, batch: Batch, *, reward_vectors: Tensor, reward_token: int) -> Tensor:
-    """Last hidden states [token, hidden] of a batch.
+def encode(backbone: Any, batch: Batch, *, keep: Tensor, reward_vectors: Tensor, reward_token: int) -> Tensor:
+    """Last hidden states [kept token, hidden] of the tokens `keep` of a batch.
 
     reward_vectors [n, hidden]: embeddings of the reward tokens, which take turns in the order of tokens.
     """
@@ -178,7 +211,12 @@ def encode(backbone: Any, batch: Batch, *, reward_vectors: Tensor, reward_token:
     turns = torch.arange(len(places), device=places.device) % len(reward_vectors)
     embeddings = embeddings.index_copy(0, places, reward_vectors[turns].to(embeddings.dtype))
     states = backbone.language_model(
-        inputs_embeds=embeddings[None], position_ids=batch.position_ids[:, None], use_cache=False, tree=batch.attention, **further
+        inputs_embeds=embeddings[None],
+        position_ids=batch.position_ids[:, None],
+        use_cache=False,
+        tree=batch.attention,
+        keep=keep,
+        **further,
     ).last_hidden_state
     return states[0]
 

@@ -138,21 +138,23 @@ class LossConfig(_Configuration):
 
     kind: Literal["uncertainty", "uncertainty_released", "bradley_terry", "bradley_terry_ties", "regression"] = Field(
         "uncertainty",
-        description="uncertainty: -log E[sigmoid(s_a - s_b)], the paper's eq. 4; uncertainty_released: E[-log sigmoid], as the public code; "
-        "bradley_terry; bradley_terry_ties: ties are targets; regression: eq. 5",
+        description="uncertainty: -log E[sigmoid(s_a - s_b)], the paper's eq. 4; uncertainty_released: E[-log sigmoid], the public code; "
+        "bradley_terry; bradley_terry_ties: ties are targets (keep them whole: preferences.ties off); regression: eq. 5, on ratings",
     )
-    expectation: Literal["quadrature", "probit"] = Field("quadrature", description="how uncertainty takes its expectation")
+    expectation: Literal["quadrature", "probit"] = Field(
+        "quadrature", description="how uncertainty takes its expectation; probit: a closed form, P within 0.02"
+    )
     tie_constant: float = Field(5.0, gt=1, description="k of bradley_terry_ties")
     regression_centre: float = Field(2.25, description="score, per dimension, that regression maps to 0; 2.25 as published")
     aggregate_weight: float = Field(1.0, ge=0, description="weight of the loss of the aggregated score")
-    per_dimension_weight: float = Field(
-        1.0, ge=0, description="weight of the losses per dimension; at 0 the heads are not identified"
-    )
+    per_dimension_weight: float = Field(1.0, ge=0, description="weight of the losses per dimension; at 0 the heads are not identified")
 
     @model_validator(mode="after")
     def _something_is_learnt(self) -> LossConfig:
         if self.aggregate_weight == 0 and self.per_dimension_weight == 0:
             raise ValueError("aggregate_weight and per_dimension_weight are both 0: nothing would be learnt; raise one")
+        if self.expectation == "probit" and self.kind != "uncertainty":
+            raise ValueError(f"expectation probit is for kind uncertainty only, not for {self.kind}: leave expectation out")
         return self
 
 

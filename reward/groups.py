@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
-from reward.losses import PairTargets
+from reward.config import LossConfig
+from reward.losses import PairTargets, RatingTargets
 from reward.pairs import Preference
 
 
@@ -48,8 +49,32 @@ class RatedGroup:
                 )
 
 
-def pair_targets(groups: Sequence[RatedGroup], dimensions: int) -> PairTargets:
-    """Preferences of groups whose candidates are the rows of one batch, in order."""
+def loss_targets(groups: Sequence[RatedGroup], dimensions: Sequence[str], loss: LossConfig) -> PairTargets | RatingTargets:
+    """What a loss learns from, for groups whose candidates are the rows of one batch, in order.
+
+    The ratings of the rows for `regression`; for all others the pairs. A tie (None) has no label, except for `bradley_terry_ties`,
+    where it is the outcome 0.5. Raises ValueError when a group has other dimensions than the model.
+    """
+    if loss.kind == "regression":
+        return _rating_targets(groups, dimensions)
+    return _pair_targets(groups, len(dimensions), tie=0.5 if loss.kind == "bradley_terry_ties" else float("nan"))
+
+
+def _rating_targets(groups: Sequence[RatedGroup], dimensions: Sequence[str]) -> RatingTargets:
+    rows = []
+    for group in groups:
+        for candidate_id, score in zip(group.candidate_ids, group.scores, strict=True):
+            if missing := [dimension for dimension in dimensions if dimension not in score]:
+                raise ValueError(
+                    f"candidate {candidate_id} of group {group.source_id} has no score for {missing[0]}, which regression needs; "
+                    "rate it or choose a loss of pairs"
+                )
+            rows.append([score[dimension] for dimension in dimensions])
+    return RatingTargets(torch.tensor(rows, dtype=torch.float32).reshape(-1, len(dimensions)))
+
+
+def _pair_targets(groups: Sequence[RatedGroup], dimensions: int, tie: float) -> PairTargets:
+    """tie: the label of a tie."""
     a, b, overall, per_dimension = [], [], [], []
     offset = 0
     for group in groups:
@@ -61,8 +86,8 @@ def pair_targets(groups: Sequence[RatedGroup], dimensions: int) -> PairTargets:
                 )
             a.append(offset + preference.a)
             b.append(offset + preference.b)
-            overall.append(_label(preference.overall))
-            per_dimension.append([_label(target) for target in preference.dimensions])
+            overall.append(tie if preference.overall is None else preference.overall)
+            per_dimension.append([tie if target is None else target for target in preference.dimensions])
         offset += len(group.candidates)
     return PairTargets(
         a=torch.tensor(a, dtype=torch.int64),
@@ -70,7 +95,3 @@ def pair_targets(groups: Sequence[RatedGroup], dimensions: int) -> PairTargets:
         overall=torch.tensor(overall, dtype=torch.float32),
         dimensions=torch.tensor(per_dimension, dtype=torch.float32).reshape(-1, dimensions),
     )
-
-
-def _label(target: float | None) -> float:
-    return float("nan") if target is None else target

@@ -55,6 +55,7 @@ def optimise(
     """
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     device = next(module.parameters()).device
+    parallel = replicated(module)  # from here on all ranks have the same weights
     optimizer = torch.optim.AdamW(
         parameter_groups, lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, fused=True
     )
@@ -63,7 +64,6 @@ def optimise(
     average = None if config.ema_decay is None else WeightAverage(module, config.ema_decay)
     record = _Record(module, optimizer, average, checkpoint_dir, hashlib.sha256(task.encode()).hexdigest(), config.keep_checkpoints)
     first, history = record.resume()
-    parallel = replicated(module)
     autocast = config.precision == "bf16" and not isinstance(module, FSDPModule)  # sharded modules cast by themselves
     with _threads(config.threads), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         module.train()

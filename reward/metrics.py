@@ -46,20 +46,20 @@ class LabelledPairs:
 
 
 def labelled_pairs(groups: Sequence[RatedGroup], predictions: Sequence[Prediction]) -> LabelledPairs:
-    """Join groups and their predictions, pair by pair. The two rows of a disentangled tie count as ties: once, unlabelled overall."""
+    """Join groups and their predictions, pair by pair. Rows made from an overall tie count as that tie: once, unlabelled overall."""
     sources = {source: number for number, source in enumerate(dict.fromkeys(group.source_id for group in groups))}
     rows: list[tuple] = []
     for group, prediction in zip(groups, predictions, strict=True):
         seen = set()
         for preference in group.preferences:
-            a, b, disentangled = preference.a, preference.b, preference.origin == "tie-disentangled"
+            a, b, tied = preference.a, preference.b, preference.origin != "plain"
             if (a, b) in seen:
                 continue
             seen.add((a, b))
             margin = prediction.overall_mean[a] - prediction.overall_mean[b]
             rows.append(
                 (
-                    np.nan if disentangled or preference.overall is None else preference.overall,
+                    np.nan if tied or preference.overall is None else preference.overall,
                     [np.nan if target is None else target for target in preference.dimensions],
                     margin,
                     prediction.mean[a] - prediction.mean[b],

@@ -214,20 +214,20 @@ class RewardModel(nn.Module):
             attention=TreeAttention(blocks=((numbers[None], numbers[None]),), order=numbers, record=record),
         )
         with torch.no_grad():
-            self._states(batch)
+            self._states(batch, nothing)
         return tuple(record)
 
     def forward(self, batch: Batch, root: tuple[KeysValues, ...] | None = None) -> RewardOutput:
         """Score the edits of a batch in one pass over its packed row."""
         if root is not None:
             batch = replace(batch, attention=replace(batch.attention, root=root))
-        hidden = self._states(batch)[batch.reads]  # [edit, dimension, hidden]
+        hidden = self._states(batch, batch.reads.flatten()).unflatten(0, batch.reads.shape)  # [edit, dimension, hidden]
         mean, sigma = self.heads(hidden)
         return RewardOutput(mean, sigma, *aggregate(mean, sigma, self.config.aggregation))
 
-    def _states(self, batch: Batch) -> Tensor:
-        """[token, hidden]"""
-        return encode(self.backbone, batch, reward_vectors=self.reward_embedding, reward_token=self.prompt.reward_token)
+    def _states(self, batch: Batch, keep: Tensor) -> Tensor:
+        """[kept token, hidden]"""
+        return encode(self.backbone, batch, keep=keep, reward_vectors=self.reward_embedding, reward_token=self.prompt.reward_token)
 
 
 def _prompt_texts(config: RewardModelConfig) -> list[str]:

@@ -1,8 +1,16 @@
 """Preference pairs of a group of rated candidates, with the paper's disentangling of ties (EditReward, section 3.3).
 
 In: scores per candidate and dimension. Out: all pairs of the group, a before b, each labelled per dimension and overall (overall is the
-sum of the dimensions). A pair that ties overall while its dimensions disagree becomes two rows with opposite labels (eq. 6). Other
-overall ties stay as rows without an overall label, so that their dimensions can still be learnt from and ties can be counted.
+sum of the dimensions). A tie is *complementary* when it ties overall while its dimensions disagree. What becomes of ties:
+
+| ties      | a complementary tie           | any other overall tie         | as                               |
+| --------- | ----------------------------- | ----------------------------- | -------------------------------- |
+| `opposed` | two rows with opposite labels | one row without overall label | the paper, eq. 6                 |
+| `all`     | two rows with opposite labels | two rows with opposite labels | the released training data       |
+| `soft`    | one row with overall 0.5      | one row without overall label | `opposed`, at half the weight    |
+| `off`     | one row without overall label | one row without overall label | rated; for Bradley-Terry with ties |
+
+Rows without an overall label stay, so that their dimensions can still be learnt from and ties can be counted.
 """
 
 from __future__ import annotations
@@ -11,6 +19,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
+
+Ties = Literal["opposed", "all", "soft", "off"]
+Origin = Literal["plain", "tie-disentangled", "tie-doubled", "tie-soft"]
+"""How a row came to be: as rated, half of a complementary tie, half of another overall tie, a complementary tie with a soft label."""
 
 TIE_TOLERANCE = 1e-9
 """Scores closer than this are equal: averages of ratings carry rounding errors."""
@@ -21,7 +33,8 @@ class Preference:
     """One preference between candidates a and b of a group (positions, a < b).
 
     dimensions: per dimension the target probability that a is better: 1, 0, or None for a tie.
-    overall: the same for the sum of the dimensions. gaps: score of a minus score of b, per dimension.
+    overall: the same for the sum of the dimensions, or 0.5 where the origin is tie-soft.
+    gaps: score of a minus score of b, per dimension.
     """
 
     a: int
@@ -29,7 +42,7 @@ class Preference:
     dimensions: tuple[float | None, ...]
     overall: float | None
     gaps: tuple[float, ...]
-    origin: Literal["plain", "tie-disentangled"] = "plain"
+    origin: Origin = "plain"
 
     @property
     def gap(self) -> float:
@@ -40,12 +53,12 @@ class Preference:
 def build_preferences(
     scores: Sequence[Mapping[str, float]],
     dimensions: Sequence[str],
-    ties: Literal["opposed", "off"] = "opposed",
+    ties: Ties = "opposed",
 ) -> list[Preference]:
     """All pairs of a group, in the order (0, 1), (0, 2), ..., (1, 2), ...
 
-    scores: one mapping from dimension to score per candidate. ties: `opposed` makes two rows of a complementary tie,
-    first with a preferred, then b; `off` leaves it one row without an overall label.
+    scores: one mapping from dimension to score per candidate. ties: see the table at the top of this file; of two rows with opposite
+    labels the first prefers a, the second b.
     Raises ValueError when a candidate lacks a dimension.
     """
     for position, score in enumerate(scores):
@@ -57,11 +70,18 @@ def build_preferences(
         gaps = tuple(float(scores[a][dimension]) - float(scores[b][dimension]) for dimension in dimensions)
         targets = tuple(_target(gap) for gap in gaps)
         overall = _target(sum(gaps))
-        if overall is None and ties == "opposed" and {0.0, 1.0} <= set(targets):
-            preferences += [Preference(a, b, targets, label, gaps, "tie-disentangled") for label in (1.0, 0.0)]
-        else:
-            preferences.append(Preference(a, b, targets, overall, gaps))
+        rows: list[tuple[float | None, Origin]] = [(overall, "plain")] if overall is not None else _tied(ties, {0.0, 1.0} <= set(targets))
+        preferences += [Preference(a, b, targets, label, gaps, origin) for label, origin in rows]
     return preferences
+
+
+def _tied(ties: Ties, complementary: bool) -> list[tuple[float | None, Origin]]:
+    """Overall label and origin of the rows of a pair that ties overall."""
+    if complementary and ties in ("opposed", "all"):
+        return [(1.0, "tie-disentangled"), (0.0, "tie-disentangled")]
+    if ties == "all":
+        return [(1.0, "tie-doubled"), (0.0, "tie-doubled")]
+    return [(0.5, "tie-soft")] if complementary and ties == "soft" else [(None, "plain")]
 
 
 def _target(gap: float) -> float | None:

@@ -33,9 +33,10 @@ class Captioner(nn.Module):
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross entropy of the words and the closing reward token, summed over the batch; how many they are."""
-        states = encode(self.backbone, batch, reward_vectors=self.reward_vectors, reward_token=self.reward_token)  # [token, hidden]
+        before = batch.words - 1
+        states = encode(self.backbone, batch, keep=before, reward_vectors=self.reward_vectors, reward_token=self.reward_token)
         embedding: Any = self.backbone.get_input_embeddings()
-        logits = F.linear(states[batch.words - 1], embedding.weight)  # [word, vocabulary]
+        logits = F.linear(states, embedding.weight)  # [word, vocabulary]
         return F.cross_entropy(logits.float(), batch.input_ids[batch.words], reduction="sum"), torch.tensor(len(batch.words))
 
 

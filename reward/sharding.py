@@ -41,12 +41,14 @@ def sharded_twin(model: RewardModel, *, precision: Literal["fp32", "bf16"]) -> R
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
             setattr(module, name, nn.Parameter(parameter.detach().to("meta"), requires_grad=parameter.requires_grad))
-    half = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if precision == "bf16" else MixedPrecisionPolicy()
+    # Inputs are not cast: they follow the weights by themselves, and casting would copy the lists that `cached_root` fills.
+    half_types = {"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32} if precision == "bf16" else {}
+    policy = MixedPrecisionPolicy(**half_types, cast_forward_inputs=False)
     for block in (*twin.backbone.visual.blocks, *twin.backbone.language_model.layers):
-        fully_shard(block, mesh=mesh, mp_policy=half)
+        fully_shard(block, mesh=mesh, mp_policy=policy)
     fully_shard(twin.heads, mesh=mesh)
     # Weights of the root are dropped after each pass too: what changes them between passes must not meet a gathered copy.
-    fully_shard(twin, mesh=mesh, mp_policy=half, reshard_after_forward=True)
+    fully_shard(twin, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
     register_fsdp_forward_method(twin, "cached_root")
     return twin
 

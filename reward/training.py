@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from reward.batch import Presented, packed
 from reward.config import LossConfig, TrainingConfig
 from reward.evaluation import predict
-from reward.groups import RatedGroup, pair_targets
+from reward.groups import RatedGroup, loss_targets
 from reward.loop import Metrics, Share, accumulate, batch_order, derived_seed, optimise, rank_share
-from reward.losses import ranking_loss
+from reward.losses import reward_loss
 from reward.metrics import labelled_pairs, pair_accuracy
 from reward.model import RewardModel
 from reward.sample import SampleError
@@ -71,11 +71,11 @@ def train(
     steps = config.steps or math.ceil((config.epochs or 0) * len(groups) / config.groups_per_batch)
     presented = _PresentedGroups(model, groups, config.cache_mebibytes * 2**20)
     held_out = _PresentedGroups(model, validation, config.cache_mebibytes * 2**20)
-    dimensions = len(model.config.dimensions)
+    dimensions = model.config.dimensions
 
     def losses(module: nn.Module, step: int) -> Share:
         order = batch_order(len(groups), config.groups_per_batch, config.seed, step)
-        counts = pair_targets([groups[index] for index in order], dimensions).counts().to(learner.device)
+        counts = loss_targets([groups[index] for index in order], dimensions, loss).counts().to(learner.device)
         mine = rank_share(order)
         parts = list(packed([presented[index] for index in mine], config.token_budget))
         places = iter(mine)
@@ -83,9 +83,9 @@ def train(
         return accumulate(module, [partial(one_pass, module, *part, counts) for part in zip(parts, owners, strict=True)])
 
     def one_pass(module: nn.Module, sets: list[Presented], owners: list[RatedGroup], counts: Tensor) -> Share:
-        pairs = pair_targets(owners, dimensions).to(learner.device)
+        targets = loss_targets(owners, dimensions, loss).to(learner.device)
         output = module(learner.collate(sets))
-        result = ranking_loss(output.mean, output.sigma, pairs, loss, counts)
+        result = reward_loss(output.mean, output.sigma, targets, loss, model.config.aggregation, counts)
         per_dimension = dict(zip(_named("loss", model), result.dimensions, strict=True))
         return result.total, {"loss": result.total, "loss/aggregate": result.aggregate} | per_dimension
 

@@ -100,7 +100,11 @@ class AnnotateConfig(Config):
 class PreferencesConfig(Config):
     """Preference pairs from ratings."""
 
-    ties: Literal["opposed", "off"] = Field("opposed", description="Tie disentangling (paper 3.3): opposed ties become two pairs")
+    ties: Literal["opposed", "all", "soft", "off"] = Field(
+        "opposed",
+        description="Overall ties whose dimensions disagree (paper 3.3): opposed: two pairs with opposite labels; all: every overall tie "
+        "so, as the released data; soft: one pair with target 0.5; off: a tie",
+    )
 
 
 class TrainRewardConfig(RewardConfig):

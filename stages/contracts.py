@@ -98,7 +98,7 @@ PAIRS = _schema(
     ("overall_b", pa.float64()),
     ("gap", pa.float64()),
     ("label", pa.string()),  # a, b or tie
-    ("origin", pa.string()),  # plain or tie-disentangled
+    ("origin", pa.string()),  # plain, tie-disentangled, tie-doubled or tie-soft
     ("raters", pa.int32()),
 )  # fmt: skip
 SCORES = _schema(

@@ -43,6 +43,7 @@ def run(context: Context) -> Index:
         return folder.require()
     groups = load_groups(context.run, "validation")
     model = trained.path / "model"
+    benchmarked = benchmarks.run(context, folder, model)
     revision = scorer_revision(model)
     slices = [groups[first : first + config.unit_sources] for first in range(0, len(groups), config.unit_sources)]
     units = [
@@ -56,7 +57,6 @@ def run(context: Context) -> Index:
     artifacts = result.artifacts()
     evaluation = _evaluation(groups, _table(folder, artifacts), context.run, config.bootstrap, context.flow.seed)
     sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
-    benchmarked = benchmarks.run(context, folder, model)
     reference = evaluation["against"]["truth" if "truth" in evaluation["against"] else "ratings"]
     index = Index(
         step=STEP,

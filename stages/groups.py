@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from reward.groups import RatedGroup
 
 TARGETS = {"a": 1.0, "b": 0.0, "tie": None}
+"""Target of a label; the overall label of a row that is ``tie-soft`` is 0.5."""
 
 
 def load_groups(run: RunDir, split: str) -> list[RatedGroup]:
@@ -66,7 +67,7 @@ def _group(source: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], images:
             a=place[row["candidate_a"]],
             b=place[row["candidate_b"]],
             dimensions=tuple(TARGETS[entry["label"]] for entry in row["dimensions"]),
-            overall=TARGETS[row["label"]],
+            overall=0.5 if row["origin"] == "tie-soft" else TARGETS[row["label"]],
             gaps=tuple(entry["score_a"] - entry["score_b"] for entry in row["dimensions"]),
             origin=row["origin"],
         )

@@ -1,12 +1,12 @@
 """Preferences: ratings in, pairs out (paper 2.1 and 3.3).
 
 A candidate's score is the mean of its accepted ratings; only raters who rated a whole group count, so that every pair compares what the
-same people said. All pairs of a group become rows; ties whose dimensions disagree become two rows with opposite labels. The split comes
-from the sources. Groups that nobody rated as a whole are quarantined. Unit of resume: the step.
+same people said. All pairs of a group become rows; what becomes of ties says :mod:`reward.pairs`. The split comes from the sources.
+Groups that nobody rated as a whole are quarantined. Unit of resume: the step.
 
 ``statistics.json`` holds what the report draws:
 ``dimensions``, ``scale``;
-``groups``: complete groups per split; ``pairs``: rows per split and kind (``strict``, ``tie``, ``tie-disentangled``);
+``groups``: complete groups per split; ``pairs``: rows per split and kind: ``strict``, ``tie``, and the origins that ``ties`` makes;
 ``tie_shares``: of all pairs per dimension, ``overall`` and ``opposed``, each pair counted once; ``paper_tie_shares``: the paper's;
 ``win_rates``: per editor, dimension and ``overall`` an estimate;
 ``score_shares``: ``all``, ``by_editor`` and ``by_task``, each by name and dimension ``{ratings, mean, levels: {level: share}}``;
@@ -19,7 +19,7 @@ An estimate is ``{value, low, high, n}``, or has ``value`` null and a ``note``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -37,7 +37,10 @@ from stages.rundir import Index, StepFolder
 from stages.units import publish_unit
 
 STEP = "preferences"
-LABELS = {1.0: "a", 0.0: "b", None: "tie"}
+LABELS = {1.0: "a", 0.0: "b", 0.5: "tie", None: "tie"}
+"""Label of a target; of the two ties the soft one is known by its origin."""
+ORIGINS = {"opposed": ("tie-disentangled",), "all": ("tie-disentangled", "tie-doubled"), "soft": ("tie-soft",), "off": ()}
+"""Rows that are not plain, by the setting ``ties``."""
 
 
 def run(context: Context) -> Index:
@@ -66,7 +69,7 @@ def run(context: Context) -> Index:
         raise ValueError(f"the ratings in {annotate.path} give no pair{example}; ingest ratings of whole groups")
     quarantine_table = contracts.table("quarantine", [asdict(row) for row in quarantine])
     parts = publish_unit(folder.path, key, {"pairs": pairs, "quarantine": quarantine_table})
-    figures = _statistics(ratings, groups, pairs, work, sources, generate, context.flow.seed)
+    figures = _statistics(ratings, groups, pairs, config, work, sources, generate, context.flow.seed)
     return folder.publish(
         Index(
             step=STEP,
@@ -125,6 +128,7 @@ def _statistics(
     ratings: pa.Table,
     groups: list[CompleteGroup],
     pairs: pa.Table,
+    config: PreferencesConfig,
     work: Manifest,
     sources: Mapping[str, Mapping[str, Any]],
     generate: StepFolder,
@@ -138,7 +142,7 @@ def _statistics(
         "dimensions": list(work.dimensions),
         "scale": levels,
         "groups": dict(sorted(Counter(sources[group.source_id]["split"] for group in groups).items())),
-        "pairs": _pair_counts(pairs),
+        "pairs": _pair_counts(pairs, ORIGINS[config.ties]),
         "tie_shares": statistics.tie_shares(groups, work.dimensions),
         "paper_tie_shares": statistics.PAPER_TIES,
         "win_rates": statistics.win_rates(groups, editor_of, work.dimensions, seed=seed),
@@ -152,9 +156,9 @@ def _statistics(
     }
 
 
-def _pair_counts(pairs: pa.Table) -> dict[str, dict[str, int]]:
+def _pair_counts(pairs: pa.Table, origins: Sequence[str]) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {}
     for split, label, origin in zip(*(pairs[name].to_pylist() for name in ("split", "label", "origin")), strict=True):
-        kinds = counts.setdefault(split, {"strict": 0, "tie": 0, "tie-disentangled": 0})
-        kinds["tie-disentangled" if origin != "plain" else "tie" if label == "tie" else "strict"] += 1
+        kinds = counts.setdefault(split, dict.fromkeys(("strict", "tie", *origins), 0))
+        kinds[origin if origin != "plain" else "tie" if label == "tie" else "strict"] += 1
     return dict(sorted(counts.items()))

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from rated_run import EDITORS, candidates, make_run, manifest_of, ratings_of, source, write_csv
 
+from reward.pairs import build_preferences
 from stages import annotate, preferences, storage
 from stages.config import PreferencesConfig
 from stages.context import Context
+from stages.groups import load_groups
 from stages.ids import content_id
 from stages.rundir import Index
 
@@ -77,6 +79,29 @@ def test_ties_off_keeps_opposed_ties_as_one_row(context: Context) -> None:
     preferences.run(with_ties(context, "off"))
     labels = [(row["label"], row["origin"]) for row in pairs_of(context)]
     assert labels.count(("tie", "plain")) == 3 and len(labels) == 6
+    assert statistics_of(context)["pairs"] == {"train": {"strict": 3, "tie": 3}}
+
+
+@pytest.mark.parametrize(
+    ("ties", "kinds", "overall"),
+    [
+        ("opposed", {"tie": 1, "tie-disentangled": 4}, [1.0, 1.0, 0.0, None, 0.0, 0.0, 1.0, 0.0]),
+        ("all", {"tie": 0, "tie-disentangled": 4, "tie-doubled": 2}, [1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0]),
+        ("soft", {"tie": 1, "tie-soft": 2}, [1.0, 0.5, None, 0.0, 0.0, 0.5]),
+        ("off", {"tie": 3}, [1.0, None, None, 0.0, 0.0, None]),
+    ],
+)
+def test_targets_survive_the_table(context: Context, ties: str, kinds: dict[str, int], overall: list[float | None]) -> None:
+    scores = [(4, 2), (4, 1), (2, 4), (4, 2)]
+    rated(context, {"ann": scores})
+    index = preferences.run(with_ties(context, ties))
+    assert index.results["pairs"] == {"train": {"strict": 3, **kinds}}
+    assert len({row["pair_id"] for row in pairs_of(context)}) == len(overall)
+    assert {row["label"] for row in pairs_of(context)} <= {"a", "b", "tie"}
+    (group,) = load_groups(context.run, "train")
+    assert [preference.overall for preference in group.preferences] == overall
+    expected = [dict(zip((IF, VQ), map(float, score), strict=True)) for score in scores]
+    assert group.preferences == tuple(build_preferences(expected, (IF, VQ), PreferencesConfig(ties=ties).ties))
 
 
 def test_scores_are_means_over_raters_of_the_whole_group(context: Context) -> None:

@@ -565,8 +565,9 @@ def test_captioning_predicts_the_instruction_and_its_end() -> None:
     summed, words = Captioner(model)(model.collate([presented]))
     assert words == 4  # add, yellow, square, reward token
     batch = model.collate([presented])
-    states = encode(model.backbone, batch, reward_vectors=model.reward_embedding, reward_token=model.prompt.reward_token)
     ids = batch.input_ids
+    every = torch.arange(len(ids))
+    states = encode(model.backbone, batch, keep=every, reward_vectors=model.reward_embedding, reward_token=model.prompt.reward_token)
     logits = states[-5:-1] @ model.backbone.get_input_embeddings().weight.T
     assert float(summed.detach()) == pytest.approx(
         float(torch.nn.functional.cross_entropy(logits, ids[-4:], reduction="sum").detach()), abs=1e-4

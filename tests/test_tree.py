@@ -126,6 +126,13 @@ def qwen3_forward(plain: Any, embeddings: Tensor, ids: Tensor, pixels: Tensor, g
     )
 
 
+def states_read(model: RewardModel, batch: Batch) -> Tensor:
+    """[edit, dimension, hidden]"""
+    read = batch.reads.flatten()
+    states = encode(model.backbone, batch, keep=read, reward_vectors=model.reward_embedding, reward_token=model.prompt.reward_token)
+    return states.unflatten(0, batch.reads.shape)
+
+
 def sets_of(model: RewardModel, shapes: list[list[tuple[int, int]]]) -> list[Presented]:
     return [
         model.present(
@@ -149,7 +156,7 @@ def test_a_packed_forest_equals_separate_prompts(shapes: list, kind: tuple[str, 
     plain = stock(model)
     sets = sets_of(model, shapes)
     batch = model.collate(sets)
-    hidden = encode(model.backbone, batch, reward_vectors=model.reward_embedding, reward_token=model.prompt.reward_token)[batch.reads]
+    hidden = states_read(model, batch)
     expected = torch.cat([stock_states(model, plain, presented) for presented in sets])
     assert (hidden - expected).abs().max() < 1e-5
     weights = torch.randn(hidden.shape, generator=torch.Generator().manual_seed(0))

@@ -97,15 +97,17 @@ def judge_subscores(semantic: Sequence[float] | float, perceptual: Sequence[floa
 
 
 def judge_correlations(panel: Panel, judged: Mapping[str, Mapping[str, Mapping[str, float]]], part: str) -> dict[str, float]:
-    """Spearman's rho per editor between a judge (editor -> uid -> SC, PQ, O) and the mean of the raters, in one part (SC, PQ or O).
+    """Spearman's rho of a judge with the mean of the raters, in one part (SC, PQ or O), for every editor that the judge was shown.
 
-    An image without a judgement counts as one that the judge says nothing about (``ranks.spearman``).
+    judged: editor -> uid -> SC, PQ, O. An image without a judgement counts as one that the judge says nothing about (``ranks.spearman``).
+    Raises ``ValueError`` for an editor that was not rated.
     """
     found = {}
-    for editor, rated in panel.items():
-        human = np.array([subscores(raters)[part].mean() for raters in rated.values()])
-        machine = np.array([judged[editor][uid][part] if uid in judged[editor] else math.nan for uid in rated])
-        found[editor] = spearman(machine, human)
+    for editor, given in judged.items():
+        if editor not in panel:
+            raise ValueError(f"a judge was shown the editor {editor}, which people did not rate; they rated {', '.join(panel)}")
+        human = np.array([subscores(raters)[part].mean() for raters in panel[editor].values()])
+        found[editor] = spearman(np.array([given[uid][part] if uid in given else math.nan for uid in panel[editor]]), human)
     return found
 
 

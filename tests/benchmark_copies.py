@@ -1,0 +1,113 @@
+"""Tiny copies of benchmarks in their published layouts. Image number n is one of a kind; scores go by the number of the edited image."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from reward.benchmarks.items import Item, Judged, distinct
+from reward.benchmarks.pictures import content_of
+
+DIMENSIONS = ("instruction_following", "visual_quality")
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def png(number: int) -> bytes:
+    """A picture with structure, so that it can be hashed and scored; the number decides what it shows."""
+    image = Image.new("RGB", (32, 32), (number * 37 % 256, number * 91 % 256, number * 53 % 256))
+    for bit in range(16):
+        colour = (255, 255, 255) if (number * 2654435761 >> bit) & 1 else (0, 0, 0)
+        image.paste(colour, (bit % 4 * 8 + 2, bit // 4 * 8 + 2, bit % 4 * 8 + 6, bit // 4 * 8 + 6))
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def cell(number: int) -> dict[str, Any]:
+    """The Hub's image struct."""
+    return {"bytes": png(number), "path": f"{number}.png"}
+
+
+def write(file: Path, rows: Sequence[Mapping[str, Any]], *, lists: Sequence[str] = (), rows_per_group: int = 2) -> Path:
+    """Rows as a Parquet file of small row groups; columns that hold an image, or a list of images, get their type."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fields = []
+    for name, value in rows[0].items():
+        if name in lists:
+            fields.append((name, pa.list_(IMAGE)))
+        elif isinstance(value, dict):
+            fields.append((name, IMAGE))
+        else:
+            fields.append((name, pa.array([value]).type))
+    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema(fields)), file, row_group_size=rows_per_group)
+    return file
+
+
+def tiger_row(kind: str, name: str, source: int, first: int, second: int, compared: str, ranking: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "dataset": kind,
+        "num_candidates": int(kind[0]),
+        "instruction": f"edit {source}",
+        "source_image": cell(source),
+        "candidate_1": cell(first),
+        "candidate_2": cell(second),
+        "ranking": ranking,
+        "comparison_type": compared,
+    }
+
+
+def editscore_row(kind: str, dimension: str, source: int, better: int, worse: int) -> dict[str, Any]:
+    return {
+        "key": [f"{source}-{better}", f"{source}-{worse}"],
+        "instruction": f"edit {source}",
+        "input_image": cell(source),
+        "output_images": [cell(better), cell(worse)],
+        "task_type": kind,
+        "dimension": dimension,
+    }
+
+
+def genai_row(source: int, left: int, right: int, vote: str, instruction: str = "") -> dict[str, Any]:
+    return {
+        "instruct_prompt": instruction or f"edit {source}",
+        "source_image": cell(source),
+        "left_output_image": cell(left),
+        "right_output_image": cell(right),
+        "left_model": "SDEdit",
+        "right_model": "Pix2PixZero",
+        "vote_type": vote,
+    }
+
+
+def save_images(folder: Path, numbers: Sequence[int]) -> None:
+    """Image files ``images/<number>.png``."""
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    for number in numbers:
+        (folder / "images" / f"{number}.png").write_bytes(png(number))
+
+
+def write_json(file: Path, records: Sequence[Mapping[str, Any]]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(list(records)))
+    return file
+
+
+def judged(items: Sequence[Item], values: Mapping[int, float | Mapping[str, float]], change: float | None = None) -> dict[str, Judged]:
+    """Scores by the number of the edited image: one value for everything, or one per dimension and overall. Others have no score."""
+    by_content = {content_of(png(number)): value for number, value in values.items()}
+    found = {}
+    for edit in distinct(items):
+        value = by_content.get(edit.edited.content)
+        if value is None:
+            continue
+        parts = value if isinstance(value, Mapping) else dict.fromkeys((*DIMENSIONS, "overall"), value)
+        found[edit.edit_id] = Judged(parts["overall"], {name: parts[name] for name in parts if name != "overall"}, change)
+    return found

@@ -1,0 +1,365 @@
+"""Training for real: several passes and workers, shards, adapters, frozen words, averaged weights, curves, mistakes that end a run."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import ROOT
+from PIL import Image
+from torch import Tensor
+
+from reward import RatedGroup, RewardModel, build_preferences, train
+from reward.config import BackboneConfig, HeadConfig, LoraConfig, LossConfig, PresentationConfig, RewardModelConfig, TrainingConfig
+from reward.curves import draw_curves
+from reward.loop import Metrics
+from reward.lora import adapt, merge
+from stages.cluster import Cluster
+from stages.training_group import Gauges, fit
+
+torch.set_num_threads(1)
+
+DIMENSIONS = ("instruction_following", "visual_quality")
+WORDS = ("make the red circle blue", "add a yellow square", "remove the cross at the top")
+CONFIG = RewardModelConfig(
+    backbone=BackboneConfig(
+        text_hidden=32,
+        text_intermediate=32,
+        text_heads=2,
+        text_kv_heads=1,
+        vision_hidden=16,
+        vision_intermediate=16,
+        vision_heads=2,
+        patch_size=8,
+    ),
+    presentation=PresentationConfig(image_area=256),
+    heads=HeadConfig(hidden=(8,)),
+)
+RUBRICS = CONFIG.model_copy(update={"presentation": PresentationConfig(layout="images", prompt="rubric_first", image_area=256)})
+GROUP_TOKENS = 30
+"""A budget of tokens that holds one group, not two."""
+
+
+def picture(pixels: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels.astype(np.uint8)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def group(number: int) -> RatedGroup:
+    """Three edits; the brighter one follows the instruction more, the noisier one has less quality."""
+    generator = np.random.default_rng(number)
+    levels = generator.integers(1, 5, (3, 2))
+    source = np.full((16, 16, 3), 60 + number % 50)
+    edits = [source + 30 * following + generator.uniform(0, 12 * (5 - quality), source.shape) for following, quality in levels]
+    scores = tuple(dict(zip(DIMENSIONS, map(float, row), strict=True)) for row in levels)
+    return RatedGroup(
+        source_id=f"s{number}",
+        source=picture(source),
+        instruction=WORDS[number % 3],
+        candidate_ids=tuple(f"s{number}-{i}" for i in range(3)),
+        candidates=tuple(picture(edit.clip(0, 255)) for edit in edits),
+        scores=scores,
+        preferences=tuple(build_preferences(scores, DIMENSIONS)),
+    )
+
+
+GROUPS, HELD_OUT = [group(number) for number in range(10)], [group(number) for number in range(100, 104)]
+TRAINING = TrainingConfig(steps=6, groups_per_batch=5, checkpoint_every=2, log_every=1, validate_every=3, learning_rate=1e-3)
+
+
+def make(seed: int = 0, config: RewardModelConfig = CONFIG) -> RewardModel:
+    return RewardModel.from_config(config, WORDS, seed=seed).eval()
+
+
+def nothing(metrics: Metrics) -> None:
+    pass
+
+
+def run(model: RewardModel, folder: Path, on_metrics: Callable[[Metrics], None] = nothing, **changes: Any) -> list[Metrics]:
+    training = TRAINING.model_copy(update=changes)
+    arguments = {"loss": LossConfig(), "groups": GROUPS, "validation": HELD_OUT, "checkpoint_dir": folder, "on_metrics": on_metrics}
+    return train(model=model, config=training, **arguments).history
+
+
+def weights(model: RewardModel) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def assert_close(a: dict[str, Tensor], b: dict[str, Tensor], tolerance: float) -> None:
+    assert list(a) == list(b)
+    for name in a:
+        if not name.endswith("mlp.2.bias"):  # a shift of all scores has no gradient: there AdamW follows rounding errors
+            assert (a[name] - b[name]).abs().max() <= tolerance, name
+
+
+def assert_identical(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
+    assert list(a) == list(b)
+    assert [name for name in a if not torch.equal(a[name], b[name])] == []
+
+
+# ------------------------------------------------------------------------------------------------------------- one process
+
+
+@pytest.mark.parametrize("changes", [{}, {"precision": "bf16", "activation_checkpointing": True}], ids=["fp32", "bf16"])
+def test_several_passes_learn_what_one_learns(changes: dict[str, Any], tmp_path: Path) -> None:
+    one, several = make(), make()
+    calls: list[int] = []
+    several.register_forward_hook(lambda module, *_: calls.append(1) if module.training else None)
+    history = run(one, tmp_path / "one", **changes)
+    found = run(several, tmp_path / "several", token_budget=GROUP_TOKENS, **changes)
+    assert len(calls) == TRAINING.groups_per_batch * 6
+    tolerance = 1e-4 if not changes else 5e-3
+    assert [m["loss"] for m in found] == pytest.approx([m["loss"] for m in history], abs=10 * tolerance)
+    assert_close(weights(one), weights(several), tolerance)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ema_decay": 0.9},
+        {"adapter": "lora", "lora": LoraConfig(rank=4, alpha=8, dropout=0.1), "activation_checkpointing": True},
+        {"freeze_vocabulary": True, "token_budget": GROUP_TOKENS},
+    ],
+    ids=["average", "lora", "frozen"],
+)
+def test_a_killed_run_ends_with_identical_parameters(changes: dict[str, Any], tmp_path: Path) -> None:
+    whole, resumed = make(), make(seed=9)
+    history = run(whole, tmp_path / "whole", **changes)
+
+    def kill(metrics: Metrics) -> None:
+        if metrics["step"] == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(make(), tmp_path / "killed", kill, **changes)
+    assert run(resumed, tmp_path / "killed", **changes) == history
+    assert_identical(weights(resumed), weights(whole))
+    again = make(seed=3)  # a run that was killed after its last checkpoint has only to be read
+    assert run(again, tmp_path / "killed", **changes) == history
+    assert_identical(weights(again), weights(whole))
+
+
+def test_so_many_checkpoints_are_kept(tmp_path: Path) -> None:
+    run(make(), tmp_path, keep_checkpoints=3)
+    assert [path.name[:13] for path in sorted(tmp_path.iterdir())] == ["step-00000002", "step-00000004", "step-00000006"]
+
+
+def test_frozen_words_stay_and_the_reward_token_learns(tmp_path: Path) -> None:
+    frozen, free = make(), make()
+    before, vector = weights(frozen), frozen.reward_embedding.detach().clone()
+    run(frozen, tmp_path / "frozen", freeze_vocabulary=True)
+    embedding = frozen.backbone.get_input_embeddings().weight
+    assert embedding.grad is None and torch.equal(embedding, before["backbone.language_model.embed_tokens.weight"])
+    assert not torch.equal(frozen.reward_embedding, vector)
+    run(free, tmp_path / "free")
+    assert not torch.equal(free.backbone.get_input_embeddings().weight, embedding)
+
+
+def test_heads_have_a_rate_of_their_own(tmp_path: Path) -> None:
+    model = make()
+    before = weights(model)
+    run(model, tmp_path, head_learning_rate=1e-12)
+    moved = {name: float((tensor - before[name]).abs().max()) for name, tensor in weights(model).items()}
+    assert all(moved[name] < 1e-9 for name in moved if not name.startswith("backbone."))
+    assert max(moved.values()) > 1e-4
+
+
+def test_validation_and_the_result_have_averaged_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import reward.training as module
+
+    model = make()
+    averages, validated = [weights(model)], []
+
+    def follow(metrics: Metrics) -> None:
+        averages.append({name: 0.7 * averages[-1][name] + 0.3 * tensor for name, tensor in weights(model).items()})
+
+    predict = module.predict
+    monkeypatch.setattr(
+        module, "predict", lambda *, model, presented: validated.append(weights(model)) or predict(model=model, presented=presented)
+    )
+    run(model, tmp_path, follow, ema_decay=0.7)
+    assert len(validated) == 2
+    for found, step in ((validated[0], 3), (validated[1], 6), (weights(model), 6)):
+        assert max(float((found[name] - averages[step][name]).abs().max()) for name in found) < 1e-6
+    assert any(not torch.equal(averages[3][name], averages[6][name]) for name in averages[0])
+
+
+# ---------------------------------------------------------------------------------------------------------------- adapters
+
+
+def outputs(model: RewardModel) -> Tensor:
+    presented = [model.present(source=g.source, candidates=g.candidates, instruction=g.instruction) for g in GROUPS[:3]]
+    with torch.no_grad():
+        return model(model.collate(presented)).mean
+
+
+def test_adapters_change_nothing_until_they_learn_and_merge_into_a_plain_model() -> None:
+    model = make()
+    before, names = outputs(model), list(model.state_dict())
+    adapters = adapt(model, LoraConfig(rank=3, alpha=6, vision=True), seed=1)
+    learning = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    assert {"lora_A" in name or "lora_B" in name or not name.startswith("backbone.") for name in learning} == {True}
+    assert {"visual" in name for name in learning} == {True, False} and "reward_embedding" in learning
+    assert torch.equal(outputs(model), before)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(std=0.1)
+    changed = outputs(model)
+    assert (changed - before).abs().max() > 1e-2
+    merge(model, adapters)
+    assert (outputs(model) - changed).abs().max() < 1e-5
+    assert list(model.state_dict()) == names and all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_adapters_learn_low_ranks_and_leave_the_rest(tmp_path: Path) -> None:
+    model = make()
+    before = weights(model)
+    history = run(model, tmp_path / "run", adapter="lora", lora=LoraConfig(rank=2, alpha=4), learning_rate=1e-2)
+    after = weights(model)
+    assert list(after) == list(before) and history[-1]["loss"] < history[0]["loss"]
+    for name in after:
+        change = after[name] - before[name]
+        if name.startswith("backbone.language_model.layers.") and name.endswith("_proj.weight"):
+            values = torch.linalg.svdvals(change)
+            assert values[1] > 1e-6 > values[2], name
+        else:
+            assert change.any() != name.startswith("backbone."), name
+    model.save(tmp_path / "model")
+    assert_identical(weights(RewardModel.load(tmp_path / "model")), after)
+
+
+# ----------------------------------------------------------------------------------------------------------- two processes
+
+WORKER = """
+import pickle, sys, torch, torch.distributed as dist
+from pathlib import Path
+from reward import RewardModel, train
+folder, rank = Path(sys.argv[1]), int(sys.argv[2])
+torch.set_num_threads(1)
+dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
+work = pickle.loads((folder / "work.pkl").read_bytes())
+cases = work.pop("cases")
+words = work.pop("words")
+def stop_at(step):
+    def on_metrics(metrics):
+        if metrics["step"] == step:
+            raise KeyboardInterrupt
+    return on_metrics
+found = {}
+for name, config, training, killed in cases:
+    arguments = dict(work, config=training, checkpoint_dir=folder / name)
+    if killed:
+        try:
+            train(model=RewardModel.from_config(config, words, seed=rank), on_metrics=stop_at(killed), **arguments)
+        except KeyboardInterrupt:
+            pass
+    model = RewardModel.from_config(config, words, seed=5 if killed else rank)  # rank 0's weights count, and before them a checkpoint's
+    history = train(model=model, on_metrics=stop_at(None), **arguments).history
+    found[name] = (model.state_dict() if model.device.type != "meta" else None, history)
+torch.save(found, folder / f"rank{rank}.pt")
+dist.destroy_process_group()
+"""
+
+
+def test_two_workers_learn_what_one_learns(tmp_path: Path) -> None:
+    """Shares of three groups and of two, one group a pass: the workers' numbers of passes differ."""
+    shared = {"token_budget": GROUP_TOKENS, "ema_decay": 0.5, "freeze_vocabulary": True}
+    adapted = {"adapter": "lora", "lora": LoraConfig(rank=4, alpha=8, vision=True)}
+    cases = {
+        "ddp": (CONFIG, shared, None),
+        "fsdp": (CONFIG, shared | {"parallel": "fsdp"}, None),
+        "killed": (CONFIG, shared | {"parallel": "fsdp"}, 5),
+        "adapted": (RUBRICS, adapted | {"parallel": "fsdp"}, None),  # its validation keeps the rubrics' keys and values
+        "adapted-bf16": (RUBRICS, adapted | {"parallel": "fsdp", "precision": "bf16", "activation_checkpointing": True}, None),
+    }
+    listed = [(name, model, TRAINING.model_copy(update=changes), killed) for name, (model, changes, killed) in cases.items()]
+    work = {"words": WORDS, "loss": LossConfig(), "groups": GROUPS, "validation": HELD_OUT, "cases": listed}
+    (tmp_path / "work.pkl").write_bytes(pickle.dumps(work))
+    workers = [subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path), str(rank)], cwd=ROOT) for rank in (0, 1)]
+    assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
+    found, other = (torch.load(tmp_path / f"rank{rank}.pt") for rank in (0, 1))
+    for name in cases:
+        assert found[name][1] == other[name][1]
+        assert (other[name][0] is None) == (name != "ddp")  # the shards are collected by the first worker alone
+    assert_identical(found["ddp"][0], other["ddp"][0])
+    assert_identical(found["killed"][0], found["fsdp"][0])
+    assert found["killed"][1] == found["fsdp"][1]
+    single = make()
+    history = run(single, tmp_path / "single", **shared)
+    for name in ("ddp", "fsdp"):
+        assert_close(found[name][0], weights(single), 1e-4)
+        for here, there in zip(found[name][1], history, strict=True):
+            assert here == pytest.approx(there, abs=1e-3)
+    files = {path.name for path in next((tmp_path / "fsdp").iterdir()).iterdir()}
+    assert {"__0_0.distcp", "__1_0.distcp", ".metadata", "contents.json"} == files
+    plain = make(config=RUBRICS)
+    history = run(plain, tmp_path / "plain", **adapted)
+    assert_close(found["adapted"][0], weights(plain), 1e-4)
+    for name, tolerance in (("adapted", 1e-3), ("adapted-bf16", 0.02)):
+        assert list(found[name][0]) == list(weights(plain))
+        assert [m["loss"] for m in found[name][1]] == pytest.approx([m["loss"] for m in history], abs=tolerance)
+    changed = "backbone.visual.blocks.0.attn.qkv.weight"
+    assert not torch.equal(found["adapted"][0][changed], weights(make(config=RUBRICS))[changed])
+
+
+# ------------------------------------------------------------------------------------------------------- curves and mistakes
+
+
+def test_curves_are_the_same_bytes_each_time(tmp_path: Path) -> None:
+    history = run(make(), tmp_path)
+    image = draw_curves({"pretraining": [], "training": history})
+    assert image == draw_curves({"training": history})
+    assert Image.open(io.BytesIO(image)).size == (1600, 300)
+    assert image != draw_curves({"training": history[:-1]})
+    with pytest.raises(ValueError, match="no metrics to draw"):
+        draw_curves({"training": []})
+
+
+def test_broken_weights_end_the_run(tmp_path: Path) -> None:
+    model = make()
+    with torch.no_grad():
+        model.heads.of["visual_quality"].mlp[0].weight[0, 0] = float("nan")
+    with pytest.raises(ValueError, match=r"loss is nan at step 1; lower the learning rate or clip_norm, or check the weights"):
+        run(model, tmp_path)
+
+
+def test_settings_of_unused_adapters_are_refused() -> None:
+    with pytest.raises(ValueError, match="adapter is full, which uses none"):
+        TrainingConfig(lora=LoraConfig(rank=8))
+
+
+def test_gauges_show_numbers_and_rates(cluster: Cluster) -> None:
+    gauges = Gauges("test_training", tags={"run": "r"}, per_step={"pairs": 21.0}, write=True)
+    gauges.show({"step": 10, "validation/accuracy": 0.5, "phase": "training"})
+    gauges.show({"step": 20, "loss": 0.5})
+    assert {gauge.info["name"] for gauge in gauges._gauges.values()} == {
+        "test_training_step",
+        "test_training_validation_accuracy",
+        "test_training_loss",
+        "test_training_pairs_per_second",
+    }
+    silent = Gauges("test_training", tags={}, per_step={}, write=False)
+    silent.show({"step": 10})
+    assert not silent._gauges
+
+
+def refused(payload: dict[str, Any]) -> None:
+    with (Path(payload["folder"]) / "attempts").open("a") as file:
+        file.write("one\n")
+    raise ValueError("the split is too small")
+
+
+def test_a_mistake_ends_a_group_at_its_first_attempt(cluster: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^the split is too small$"):
+        fit(refused, {"folder": str(tmp_path)}, scratch=tmp_path, workers=1, gpus=0)
+    assert (tmp_path / "attempts").read_text() == "one\n"
