@@ -6,8 +6,8 @@
 
 Both sides have the same random weights, the same 448x448 images, one group of seven candidates and rubrics of the same number of tokens.
 The reference layout runs plain transformers pair by pair: per dimension one pass over (source, edit A, text) and (source, edit B, text),
-every image decoded and through the vision tower each time, the text after the reward token included, the head on all positions. Ours is what
-`reward.train` and `reward.score` run; scored edits have sources of their own. On the CPU, seconds are those of the process in float32; on
+every image decoded and through the vision tower each time, the text after the reward token included, the head on all positions. Ours is
+what `reward.train` and `reward.score` run; scored edits have sources of their own. On the CPU, seconds are those of the process in float32; on
 CUDA those of the wall in bfloat16. Gradients of the whole group must agree (CPU): exits with 1 when they do not.
 """
 

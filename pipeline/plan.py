@@ -21,8 +21,8 @@ SUSTAINED_TFLOPS = 125.0
 """Assumed for GPU hours: 40 % of the 312 TFLOP/s that an A100 or A800 does in bf16."""
 SECONDS_PER_GROUP = (75, 150)
 """Assumed time of one annotator for a group of seven."""
-PROMPT_TOKENS = 250
-"""Assumed length of instruction and rubric for a pretrained backbone."""
+RUBRIC_TOKENS, INSTRUCTION_TOKENS = 150, 20
+"""Assumed length of the rubric of a dimension and of an instruction."""
 
 
 def plan(flow: FlowConfig, path: Path) -> str:
@@ -59,17 +59,26 @@ def parameters(config: BackboneConfig) -> float:
     return text + vision
 
 
-def tokens_per_edit(config: RewardModelConfig) -> int:
-    """Language tokens of one (source, instruction, edited): two images, or one two-frame clip, and the text."""
+def tokens(config: RewardModelConfig, edits: int) -> int:
+    """Language tokens of one source with some edits, as one tree; what inference keeps of the prompt is not counted."""
     side = config.backbone.patch_size * config.backbone.merge_size if config.backbone.pretrained is None else 28
     image = math.ceil(config.presentation.image_area / side**2)
-    images = image * (2 if config.presentation.layout == "images" else 1)
-    return images + (PROMPT_TOKENS if config.backbone.pretrained else 8)
+    if config.presentation.layout == "clip":
+        return edits * (image + INSTRUCTION_TOKENS)
+    dimensions = len(config.dimensions)
+    per_source, per_edit = {
+        "words": (0, INSTRUCTION_TOKENS),
+        "reference": (0, dimensions * (RUBRIC_TOKENS + INSTRUCTION_TOKENS)),
+        "rubric_first": (INSTRUCTION_TOKENS, dimensions),
+    }[config.presentation.prompt]
+    return image + per_source + edits * (image + per_edit)
 
 
 def _work(flow: FlowConfig) -> dict[str, str]:
     work = {}
-    forward = 2 * parameters(flow.reward.model.backbone) * tokens_per_edit(flow.reward.model)
+    model = flow.reward.model
+    flop_per_token = 2 * parameters(model.backbone)
+    one_edit = flop_per_token * tokens(model, 1)
     if flow.generate is not None:
         train, validation = _sources(flow)
         groups, annotated = train + validation, flow.generate.annotate
@@ -79,21 +88,22 @@ def _work(flow: FlowConfig) -> dict[str, str]:
         people = "simulated raters" if flow.annotate.simulate else f"{hours[0]:,.0f} to {hours[1]:,.0f} hours of annotators"
         training = flow.reward.training
         steps = training.steps or math.ceil((training.epochs or 0) * train / training.groups_per_batch)
-        passes = steps * training.groups_per_batch * annotated
+        one_group = flop_per_token * tokens(model, annotated)
+        seen = steps * training.groups_per_batch
         work |= {
             "generate": f"{groups:,} sources x {candidates} candidates = {groups * candidates:,} edits, {annotated} of each annotated",
             "annotate": f"{groups * annotated * 2:,} ratings; {people}",
             "preferences": f"{pairs:,} pairs",
-            "train-reward": f"{steps:,} steps of {training.groups_per_batch} groups: {passes:,} passes, {_cost(3 * forward * passes)}",
-            "evaluate-reward": f"{validation * annotated:,} held-out edits, {_cost(forward * validation * annotated)}",
+            "train-reward": f"{steps:,} steps of {training.groups_per_batch} groups: {seen * annotated:,} edits, {_cost(3 * one_group * seen)}",
+            "evaluate-reward": f"{validation * annotated:,} held-out edits, {_cost(one_group * validation)}",
         }
     if flow.filter is not None:
         source = flow.filter.input
         count = source.count if isinstance(source, WorldEdits) else None
         amount = (
-            f"{count:,} edits, {_cost(forward * count)}"
+            f"{count:,} edits, {_cost(one_edit * count)}"
             if count
-            else f"the edits at {getattr(source, 'path', '')}, {_cost(forward * 1000)} per 1,000"
+            else f"the edits at {getattr(source, 'path', '')}, {_cost(one_edit * 1000)} per 1,000"
         )
         kept = ", ".join(
             f"{choice.name} ({choice.rule} {choice.count or choice.fraction or ''})".replace(" )", ")") for choice in flow.filter.selections
@@ -149,7 +159,7 @@ def _notes(flow: FlowConfig) -> list[str]:
         notes.append(f"missing input: {getattr(flow.filter.input, 'path', '')}")
     if flow.reward.model.backbone.pretrained:
         notes.append(
-            f"GPU hours assume {SUSTAINED_TFLOPS:.0f} TFLOP/s sustained (40 % of an A100 or A800) and {PROMPT_TOKENS} text tokens per edit"
+            f"GPU hours assume {SUSTAINED_TFLOPS:.0f} TFLOP/s sustained (40 % of an A100 or A800) and {RUBRIC_TOKENS} tokens of a rubric"
         )
     return notes
 

@@ -87,6 +87,18 @@ def genai_row(source: int, left: int, right: int, vote: str, instruction: str = 
     }
 
 
+def genai_copy(folder: Path) -> Path:
+    rows = [
+        genai_row(1, 11, 12, "leftvote"),
+        genai_row(1, 13, 12, "rightvote"),
+        genai_row(2, 21, 22, "tievote"),
+        genai_row(3, 31, 32, "bothbad_vote"),
+        genai_row(3, 31, 33, "leftvote"),
+    ]
+    write(folder / "image_edition" / "test_v1-00000-of-00001.parquet", rows)
+    return folder
+
+
 def save_images(folder: Path, numbers: Sequence[int]) -> None:
     """Image files ``images/<number>.png``."""
     (folder / "images").mkdir(parents=True, exist_ok=True)
@@ -98,6 +110,23 @@ def write_json(file: Path, records: Sequence[Mapping[str, Any]]) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(list(records)))
     return file
+
+
+def imagenhub_copy(folder: Path) -> Path:
+    rows = [{"img_id": 7, "turn_index": n, "instruction": f"do {n}", "source_img": {"bytes": bytes([n]), "path": ""}} for n in (1, 2, 3)]
+    write(folder / "data" / "filtered-00000-of-00001.parquet", rows)
+    cells = {"Edy": ["[1,1]", "[0, 0]", "[0.5,0.5]"], "Max": ["[0,1]", "[1,0.5]", "[1.0,1]"], "Imagic": ["[0,0]"] * 3}
+    for editor in cells:
+        (folder / "outputs" / editor).mkdir(parents=True)
+        for n in (1, 2, 3):
+            (folder / "outputs" / editor / f"sample_7_{n}.jpg").write_bytes(f"{editor}{n}".encode())
+    (folder / "ratings").mkdir()
+    for rater in (1, 2, 3):
+        lines = ["\t".join(["uid", *cells])] + [
+            "\t".join([f"sample_7_{n + 1}.jpg", *(column[n] for column in cells.values())]) for n in range(3)
+        ]
+        (folder / "ratings" / f"Text-Guided_IE_rater{rater}.tsv").write_text("\n".join(lines) + "\n")
+    return folder
 
 
 def judged(items: Sequence[Item], values: Mapping[int, float | Mapping[str, float]], change: float | None = None) -> dict[str, Judged]:

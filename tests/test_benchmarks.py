@@ -36,18 +36,6 @@ def values(figures: dict) -> list[float]:
 # GenAI-Bench ---------------------------------------------------------------------------------------
 
 
-def genai_copy(folder: Path) -> Path:
-    rows = [
-        genai_row(1, 11, 12, "leftvote"),
-        genai_row(1, 13, 12, "rightvote"),
-        genai_row(2, 21, 22, "tievote"),
-        genai_row(3, 31, 32, "bothbad_vote"),
-        genai_row(3, 31, 33, "leftvote"),
-    ]
-    write(folder / "image_edition" / "test_v1-00000-of-00001.parquet", rows)
-    return folder
-
-
 GENAI = {11: 3.0, 12: 1.0, 13: 2.0, 21: 1.0, 22: 1.5, 31: 0.0, 32: 0.25, 33: -1.0}
 # margins 2, 1, -0.5, -0.25, 1 for labels 1, -1, 0, 0, 1: with a threshold of 0.5 four are right
 
@@ -270,23 +258,6 @@ def test_aurora_points(tmp_path: Path) -> None:
     assert result.scorers["constant"].published["mean of rho"].value == 0
 
 
-def imagenhub_copy(folder: Path) -> Path:
-    rows = [{"img_id": 7, "turn_index": n, "instruction": f"do {n}", "source_img": {"bytes": bytes([n]), "path": ""}} for n in (1, 2, 3)]
-    write(folder / "data" / "filtered-00000-of-00001.parquet", rows)
-    cells = {"Edy": ["[1,1]", "[0, 0]", "[0.5,0.5]"], "Max": ["[0,1]", "[1,0.5]", "[1.0,1]"], "Imagic": ["[0,0]"] * 3}
-    for editor in cells:
-        (folder / "outputs" / editor).mkdir(parents=True)
-        for n in (1, 2, 3):
-            (folder / "outputs" / editor / f"sample_7_{n}.jpg").write_bytes(f"{editor}{n}".encode())
-    (folder / "ratings").mkdir()
-    for rater in (1, 2, 3):
-        lines = ["\t".join(["uid", *cells])] + [
-            "\t".join([f"sample_7_{n + 1}.jpg", *(column[n] for column in cells.values())]) for n in range(3)
-        ]
-        (folder / "ratings" / f"Text-Guided_IE_rater{rater}.tsv").write_text("\n".join(lines) + "\n")
-    return folder
-
-
 def test_imagenhub(tmp_path: Path) -> None:
     items = imagenhub.load(imagenhub_copy(tmp_path))
     assert {item.editor for item in items} == {"Edy", "Max"} and {item.source for item in items} == {"7"}
@@ -296,103 +267,6 @@ def test_imagenhub(tmp_path: Path) -> None:
     result = imagenhub.evaluate(items, scores, bootstrap=QUICK)
     assert result.model.details == {"rho of Edy": pytest.approx(1), "rho of Max": pytest.approx(-1)}
     assert result.model.published["tanh(mean rho)"].value == pytest.approx(0) and result.counts["ratings of 0"] == 2
-
-
-# Published values ----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def published(shared_data: Path) -> dict[str, Any]:
-    return json.loads((shared_data / "published.json").read_text())
-
-
-def test_published_accuracy_of_judges_on_votes(shared_data: Path, published: dict[str, Any]) -> None:
-    votes = json.loads((shared_data / "genaibench_generation_votes.json").read_text())
-    human = [row["human_vote"] for row in votes["rows"]]
-    accuracy = {judge: round(100 * genai_bench.vote_accuracy(human, given), 2) for judge, given in votes["model_votes"].items()}
-    assert accuracy == published["genaibench_generation_accuracy_percent"]
-
-
-def test_published_correlations_of_a_judge(shared_data: Path, published: dict[str, Any]) -> None:
-    stored = json.loads((shared_data / "imagenhub" / "viescore_scores.json").read_text())["gemini_0shot"]
-    expected = published["viescore_notebook_gemini_0shot_SC_PQ_O"]
-    assert len(expected) == 6
-    for task, figures in expected.items():
-        panel = imagenhub.read_ratings(shared_data / "imagenhub" / task)
-        given = {
-            editor: {
-                uid: imagenhub.judge_subscores(semantic, parts["PQ"][uid]) for uid, semantic in parts["SC"].items() if uid in parts["PQ"]
-            }
-            for editor, parts in stored[task].items()
-        }
-        found = [averages(list(imagenhub.judge_correlations(panel, given, part).values())).tanh_of_mean for part in ("SC", "PQ", "O")]
-        assert found == pytest.approx(figures, abs=1.5e-3), task
-
-
-def test_published_correlations_between_people(shared_data: Path, published: dict[str, Any]) -> None:
-    panel = imagenhub.read_ratings(shared_data / "imagenhub" / "ImagenHub_Mask-Guided_IE")
-    for editor, figures in published["viescore_notebook_human_to_human_Mask-Guided_IE_SC_PQ_O"].items():
-        found = [averages(imagenhub.human_correlations(panel, part)[editor]).tanh_of_mean for part in ("SC", "PQ", "O")]
-        assert found == pytest.approx(figures, abs=2e-3), editor
-
-
-# Damaged copies ------------------------------------------------------------------------------------
-
-
-def without(row: dict[str, Any], column: str) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != column}
-
-
-def test_a_copy_that_is_none_is_named(tmp_path: Path) -> None:
-    for name in ("tiger-editreward-bench", "editscore-editreward-bench", "genai-bench", "aurora-pair", "aurora-point", "imagenhub"):
-        with pytest.raises(ValueError, match="there is no ") as error:
-            benchmark(name).load(tmp_path)
-        assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
-    with pytest.raises(ValueError, match=r"no benchmark 'gedit'; there are tiger-editreward-bench, "):
-        benchmark("gedit")
-
-
-@pytest.mark.parametrize(
-    ("column", "value", "sentence"),
-    [
-        ("candidate_1", "absent", "no column candidate_1; expected id, dataset, "),
-        ("candidate_2", {"bytes": None, "path": "x.png"}, "row 1, column candidate_2: there are no image bytes"),
-        ("dataset", "5pair", "row 1, column dataset: '5pair' is none of 2pair, 3pair, 4pair"),
-        ("ranking", "A>C", "row 1, column ranking: 'A>C' does not order A and B"),
-        ("comparison_type", "A-B", "row 1, column comparison_type: 'A-B' does not look like AvsB"),
-        ("instruction", None, "row 1, column instruction: expected text, found None"),
-    ],
-)
-def test_damaged_rows_are_named(tmp_path: Path, column: str, value: Any, sentence: str) -> None:
-    sound = tiger_row("2pair", "p1_AvsB", 1, 10, 11, "AvsB", "A>B")
-    rows = [without(sound, column)] if value == "absent" else [sound, sound | {column: value}]
-    file = write(tmp_path / "2pair" / "train-00000-of-00001.parquet", rows)
-    with pytest.raises(ValueError) as error:
-        tiger_editreward_bench.load(tmp_path)
-    assert sentence in str(error.value) and str(file) in str(error.value)
-
-
-def test_other_damage_is_named(tmp_path: Path) -> None:
-    (tmp_path / "image_edition").mkdir()
-    (tmp_path / "image_edition" / "test_v1-00000-of-00001.parquet").write_bytes(b"PAR1 not really")
-    with pytest.raises(ValueError, match="cannot be read as a Parquet table"):
-        genai_bench.load(tmp_path)
-    write_json(tmp_path / "pointwise.json", [{"prompt": "p", "input": "x", "gen": "y", "model": "m"}])
-    with pytest.raises(ValueError, match=r"pointwise\.json, record 0, has no column score; expected prompt, input, gen, score, model"):
-        aurora_point.load(tmp_path)
-    copy = imagenhub_copy(tmp_path / "hub")
-    file = copy / "ratings" / "Text-Guided_IE_rater2.tsv"
-    file.write_text(file.read_text().replace("[1,0.5]", "[1,0.7]"))
-    with pytest.raises(ValueError, match=r"rater2\.tsv, line 3, column Max: '\[1,0\.7\]' is not a cell"):
-        imagenhub.load(copy)
-
-
-def test_an_image_that_changes_is_noticed(tmp_path: Path) -> None:
-    items = genai_bench.load(genai_copy(tmp_path))
-    genai_copy(tmp_path)
-    write(tmp_path / "image_edition" / "test_v1-00000-of-00001.parquet", [genai_row(9, 91, 92, "leftvote")] * 5)
-    with pytest.raises(ValueError, match="row 0, column source_image changed while"):
-        read([items[0].first.source])
 
 
 def test_result_table_of_figures_that_are_not_defined() -> None:

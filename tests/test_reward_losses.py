@@ -361,6 +361,14 @@ def test_regression_asks_of_the_aggregate_what_its_rule_makes_of_the_ratings() -
         assert loss.dimensions.tolist() == pytest.approx([((0.5 - 1.75) ** 2 + 0.25**2) / 2, (0.25**2 + 0.25**2) / 2])
 
 
+def test_targets_of_the_other_kind_are_a_mistake_of_the_caller() -> None:
+    scores, ratings, pairs = torch.ones(2, 2), RatingTargets(torch.ones(2, 2)), targets([1.0], [[1.0, 0.0]])
+    with pytest.raises(AssertionError, match="bradley_terry learns from pairs"):
+        reward_loss(scores, scores, ratings, LossConfig(kind="bradley_terry"), "mean")
+    with pytest.raises(AssertionError, match="regression learns from ratings"):
+        reward_loss(scores, scores, pairs, LossConfig(kind="regression"), "mean")
+
+
 def test_settings_that_mean_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="nothing would be learnt"):
         LossConfig(aggregate_weight=0, per_dimension_weight=0)

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from conftest import ROOT
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from reward import RatedGroup, RewardModel, build_preferences, train
 from reward.config import BackboneConfig, HeadConfig, LoraConfig, LossConfig, PresentationConfig, RewardModelConfig, TrainingConfig
 from reward.curves import draw_curves
-from reward.loop import Metrics
+from reward.loop import Metrics, Share, accumulate
 from reward.lora import adapt, merge
 from stages.cluster import Cluster
 from stages.training_group import Gauges, fit
@@ -120,6 +122,33 @@ def test_several_passes_learn_what_one_learns(changes: dict[str, Any], tmp_path:
     tolerance = 1e-4 if not changes else 5e-3
     assert [m["loss"] for m in found] == pytest.approx([m["loss"] for m in history], abs=10 * tolerance)
     assert_close(weights(one), weights(several), tolerance)
+
+
+def test_workers_exchange_gradients_once_a_step(tmp_path: Path) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
+    try:
+        linear = nn.Linear(2, 1)
+        module = DistributedDataParallel(linear)
+        exchanges = []
+
+        def exchange(state: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+            exchanges.append(bucket.buffer().clone())
+            future: torch.futures.Future[Tensor] = torch.futures.Future()
+            future.set_result(bucket.buffer())
+            return future
+
+        module.register_comm_hook(None, exchange)
+
+        def share() -> Share:
+            value = module(torch.ones(3, 2)).sum()
+            return value, {"loss": value}
+
+        loss, reported = accumulate(module, [share] * 4)
+        assert not exchanges and float(reported["loss"]) == pytest.approx(4 * float(loss.detach()))
+        loss.backward()
+        assert len(exchanges) == 1 and linear.weight.grad is not None and linear.weight.grad.tolist() == [[12.0, 12.0]]
+    finally:
+        dist.destroy_process_group()
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -41,15 +42,25 @@ class Bootstrap:
 
     def of(self, statistic: Callable[[np.ndarray], float], source: Sequence[str]) -> Figure:
         """A statistic of items, given as their numbers [item] with repetitions."""
-        numbers = np.arange(len(source), dtype=np.float64)
-        found = clustered_interval(
-            numbers,
-            np.asarray(source),
-            statistic=lambda drawn: statistic(drawn.astype(np.int64)),
-            resamples=self.resamples,
-            seed=self.seed,
-        )
-        return Figure(found.estimate, found.low, found.high, len(source))
+        return self.of_several(lambda drawn: {"value": statistic(drawn)}, source)["value"]
+
+    def of_several(self, statistics: Callable[[np.ndarray], Mapping[str, float]], source: Sequence[str]) -> dict[str, Figure]:
+        """As `of`, for several statistics that share their work: it is done once per resample."""
+        numbers, known = np.arange(len(source), dtype=np.float64), {}
+
+        def statistic(drawn: np.ndarray, name: str) -> float:
+            key = drawn.tobytes()  # the resamples are those of the seed, so every name asks for the same
+            if key not in known:
+                known[key] = statistics(drawn.astype(np.int64))
+            return known[key][name]
+
+        figures = {}
+        for name in statistics(numbers.astype(np.int64)):
+            found = clustered_interval(
+                numbers, np.asarray(source), statistic=partial(statistic, name=name), resamples=self.resamples, seed=self.seed
+            )
+            figures[name] = Figure(found.estimate, found.low, found.high, len(source))
+        return figures
 
 
 DEFAULT = Bootstrap()

@@ -19,7 +19,8 @@ from reward.benchmarks.ranks import DIGITS, averages, spearman
 from reward.benchmarks.result import BenchmarkResult, Measured, assess
 
 Average = Literal["mean", "fisher", "tanh_of_mean"]
-WORDS: dict[Average, str] = {"mean": "mean of rho", "fisher": "Fisher average of rho", "tanh_of_mean": "tanh(mean rho)"}
+SOUND: tuple[Average, ...] = ("mean", "fisher")
+WORDS: dict[str, str] = {"mean": "mean of rho", "fisher": "Fisher average of rho", "tanh_of_mean": "tanh(mean rho)"}
 
 
 def measure(items: Sequence[Rating], scores: Scores, bootstrap: Bootstrap, published: Average) -> Measured:
@@ -32,14 +33,11 @@ def measure(items: Sequence[Rating], scores: Scores, bootstrap: Bootstrap, publi
         rows = [drawn[editor[drawn] == number] for number in range(len(editors))]
         return [spearman(predicted[inside], human[inside]) for inside in rows if len(inside)]
 
-    def figure(kind: Average) -> dict:
-        return {WORDS[kind]: bootstrap.of(lambda drawn: getattr(averages(correlations(drawn)), kind), source)}
-
+    figures = bootstrap.of_several(lambda drawn: {WORDS[k]: v for k, v in vars(averages(correlations(drawn))).items()}, source)
     order, correct, source_of = _order_within_sources(items, predicted, human)
-    others: tuple[Average, ...] = ("mean", "fisher")
     return Measured(
-        published=figure(published),
-        sound={name: value for kind in others if kind != published for name, value in figure(kind).items()}
+        published={WORDS[published]: figures[WORDS[published]]},
+        sound={WORDS[kind]: figures[WORDS[kind]] for kind in SOUND if kind != published}
         | {"order within a source, equal scores half": bootstrap.mean(order, list(source_of.values()))},
         details={f"rho of {name}": value for name, value in zip(editors.tolist(), correlations(np.arange(len(items))), strict=True)},
         correct=correct,
