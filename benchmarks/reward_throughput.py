@@ -7,8 +7,8 @@
 Both sides have the same random weights, the same 448x448 images, one group of seven candidates and rubrics of the same number of tokens.
 The reference layout runs plain transformers pair by pair: per dimension one pass over (source, edit A, text) and (source, edit B, text),
 every image decoded and through the vision tower each time, the text after the reward token included, the head on all positions. Ours is
-what `reward.train` and `reward.score` run; scored edits have sources of their own. On the CPU, seconds are those of the process in float32; on
-CUDA those of the wall in bfloat16. Gradients of the whole group must agree (CPU): exits with 1 when they do not.
+what `reward.train` and `reward.score` run; scored edits have sources of their own. On the CPU, seconds are those of the process in float32;
+on CUDA those of the wall in bfloat16. Gradients of the whole group must agree (CPU): exits with 1 when they do not.
 """
 
 from __future__ import annotations
@@ -105,8 +105,10 @@ def main() -> int:
         model = build(prompt, options.size, device)
         if prompt == "reference":
             layout = PairByPair(model, source, edits)
-            taken, operations = measured(lambda layout=layout: [layout.step(a, b) for a, b in timed], 1, device)
-            rows.append(Row("training", "reference layout", layout.tokens_per_pair, taken / len(timed), operations / len(timed)))
+            operations = counted(lambda layout=layout: layout.step(*timed[0]))
+            layout.model.zero_grad()
+            taken = seconds_of(lambda layout=layout: [layout.step(a, b) for a, b in timed], 1, device)
+            rows.append(Row("training", "reference layout", layout.tokens_per_pair, taken / len(timed), operations))
         group = model.present(source=source, candidates=edits, instruction=INSTRUCTION)
         firsts, seconds = (list(side) for side in zip(*every_pair, strict=True))
         if device.type == "cuda":
@@ -118,7 +120,8 @@ def main() -> int:
             output = model(model.collate([group]))
             pair_loss(output.mean[firsts], output.mean[seconds]).backward()
 
-        taken, operations = measured(step, options.repeats, device)
+        operations = counted(step)
+        taken = seconds_of(step, options.repeats, device)
         tokens = (len(group.tree) + len(model.prompt.root)) / len(every_pair)
         rows.append(Row("training", f"tree, {prompt}", tokens, taken / len(every_pair), operations / len(every_pair)))
         if prompt == "reference" and options.pairs is None and device.type == "cpu":
@@ -129,14 +132,16 @@ def main() -> int:
         model.eval()
         if prompt == "reference":
             layout.model.zero_grad()
-            taken, operations = measured(lambda layout=layout: [layout.score(edit) for edit in range(2)], 1, device)
-            rows.append(Row("scoring", "reference layout", layout.tokens_per_pair / 2, taken / 2, operations / 2))
+            operations = counted(lambda layout=layout: layout.score(0))
+            taken = seconds_of(lambda layout=layout: [layout.score(edit) for edit in range(CANDIDATES)], options.repeats, device)
+            rows.append(Row("scoring", "reference layout", layout.tokens_per_pair / 2, taken / CANDIDATES, operations))
             del layout
         samples = [
             EditSample(noise_image(100 + number), INSTRUCTION, edit)
             for number, edit in enumerate(edits * (4 if device.type == "cuda" else 1))
         ]
-        taken, operations = measured(lambda model=model, samples=samples: score(model=model, samples=samples), options.repeats, device)
+        operations = counted(lambda model=model, samples=samples: score(model=model, samples=samples))
+        taken = seconds_of(lambda model=model, samples=samples: score(model=model, samples=samples), options.repeats, device)
         one = model.present(source=source, candidates=edits[:1], instruction=INSTRUCTION).tree
         rows.append(Row("scoring", f"tree, {prompt}", len(one), taken / len(samples), operations / len(samples)))
     print_table(rows, next((peak for name, peak in PEAKS.items() if name in where), None))
@@ -261,17 +266,21 @@ class PairByPair:
         return self.means([edit])
 
 
-def measured(task: Callable[[], Any], repeats: int, device: torch.device) -> tuple[float, float]:
-    """Least seconds of some repetitions, and the floating-point operations of one."""
-    counter = FlopCounterMode(display=False)
-    with counter:
+def counted(task: Callable[[], Any]) -> float:
+    """Floating-point operations of a task."""
+    with FlopCounterMode(display=False) as counter:
         task()
+    return float(counter.get_total_flops())
+
+
+def seconds_of(task: Callable[[], Any], repeats: int, device: torch.device) -> float:
+    """Least seconds of some repetitions."""
     found = []
     for _ in range(repeats):
         started = now(device)
         task()
         found.append(now(device) - started)
-    return min(found), float(counter.get_total_flops())
+    return min(found)
 
 
 def now(device: torch.device) -> float:

@@ -94,7 +94,8 @@ def _work(flow: FlowConfig) -> dict[str, str]:
             "generate": f"{groups:,} sources x {candidates} candidates = {groups * candidates:,} edits, {annotated} of each annotated",
             "annotate": f"{groups * annotated * 2:,} ratings; {people}",
             "preferences": f"{pairs:,} pairs",
-            "train-reward": f"{steps:,} steps of {training.groups_per_batch} groups: {seen * annotated:,} edits, {_cost(3 * one_group * seen)}",
+            "train-reward": f"{steps:,} steps of {training.groups_per_batch} groups: {seen * annotated:,} edits, "
+            f"{_cost(3 * one_group * seen)}",
             "evaluate-reward": f"{validation * annotated:,} held-out edits, {_cost(one_group * validation)}",
         }
     if flow.filter is not None:

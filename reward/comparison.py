@@ -33,9 +33,14 @@ class Comparison:
     b_better: float
 
 
+def outcome_probabilities(margin: np.ndarray, sigma_a: np.ndarray, sigma_b: np.ndarray, *, threshold: float) -> np.ndarray:
+    """[..., 3]: P(a better), P(tie), P(b better) for margins [...] and sigmas [...]."""
+    forward = preference_probability(margin, sigma_a, sigma_b, threshold=threshold)
+    backward = preference_probability(-np.asarray(margin), sigma_b, sigma_a, threshold=threshold)
+    return np.stack([forward, np.maximum(0.0, 1 - forward - backward), backward], axis=-1)
+
+
 def compare(margin: float, sigma_a: float, sigma_b: float, *, threshold: float) -> Comparison:
     """All three outcomes for one pair."""
-    forward, backward = preference_probability(
-        np.array([margin, -margin]), np.array([sigma_a, sigma_b]), np.array([sigma_b, sigma_a]), threshold=threshold
-    )
-    return Comparison(float(forward), float(max(0.0, 1 - forward - backward)), float(backward))
+    values = (np.array(value, dtype=np.float64) for value in (margin, sigma_a, sigma_b))
+    return Comparison(*outcome_probabilities(*values, threshold=threshold).tolist())

@@ -1,8 +1,8 @@
-"""Can the model's confidence be believed, and does it know where it is right? Calibration error, accuracy against confidence, what sigma adds.
+"""Can the model's confidence be believed, and does it say where the model is right? Calibration error, accuracy against confidence.
 
-Over strict pairs only. The confidence of a prediction is the P of the order that it names. `rankings` orders pairs from most to least confident
-in three ways, so that a reader sees what sigma adds: by P (margin and sigma), by the margin alone, by sigma alone. Which pairs count as the
-most confident is decided once on all pairs; intervals then resample sources.
+Over strict pairs only. The confidence of a prediction is the P of the order that it names. `rankings` orders pairs from most to least
+confident in three ways, so that a reader sees what sigma adds: by P (margin and sigma), by the margin alone, by sigma alone. Which pairs
+count as the most confident is decided once, on all pairs; intervals then resample sources.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ class OptimizerConfig(_Configuration):
     checkpoint_every: int = Field(100, gt=0, description="steps between checkpoints")
     keep_checkpoints: int = Field(2, gt=0, description="newest checkpoints that are kept; with 1 a damaged one restarts the run")
     ema_decay: float | None = Field(
-        None, gt=0, lt=1, description="validate and export an exponential average of the weights over about 1 / (1 - decay) steps; null: off"
+        None, gt=0, lt=1, description="validate and export an exponential average of the weights over about 1/(1 - decay) steps; null: off"
     )
     log_every: int = Field(10, gt=0, description="steps between reported metrics")
     threads: int = Field(1, gt=0, description="CPU threads of torch; more do not help tiny models")

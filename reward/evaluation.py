@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
 import numpy as np
 
 from reward.batch import Presented
+from reward.calibration import log_likelihood
+from reward.confidence import Bin, Confidence, calibration_error, measure_confidence, reliability
 from reward.config import TOKEN_BUDGET
 from reward.groups import RatedGroup
 from reward.inference import passes
 from reward.metrics import (
-    CalibrationBin,
     Interval,
     LabelledPairs,
     Prediction,
-    accuracy_by_confidence,
     clustered_interval,
     correctness,
-    expected_calibration_error,
-    head_dimension_table,
+    head_dimension_correctness,
     labelled_pairs,
-    reliability,
 )
 from reward.model import RewardModel
+from reward.outcomes import ThreeWay, measure_three_way
 
 
 def predict(*, model: RewardModel, presented: Sequence[Presented], token_budget: int = TOKEN_BUDGET) -> list[Prediction]:
@@ -61,21 +62,27 @@ def from_scores(scores: Sequence[np.ndarray], dimensions: int) -> list[Predictio
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Agreement with preferences; accuracies are over strict pairs, predicted ties count half, intervals are clustered by source.
+    """Agreement with preferences. Accuracies are over strict pairs and predicted ties count half, unless named otherwise; intervals are
+    clustered by source.
 
-    heads: accuracy of each head on each dimension [head, dimension]. by_task: overall accuracy per edit kind.
+    log_likelihood: mean log P of the label over strict pairs, where ties are not possible. heads: accuracy of each head on each dimension
+    [head][dimension]. An accuracy is None where no pair of its kind is strict. calibration_error, calibration_bins and three_way are over
+    groups that no calibration was fitted on: None or empty where there are none, three_way also without a tie threshold.
     """
 
     pairs: int
     strict_pairs: int
     accuracy: Interval
-    dimensions: dict[str, Interval]
+    accuracy_ties_wrong: Interval
+    log_likelihood: Interval
+    dimensions: dict[str, Interval | None]
     by_task: dict[str, Interval]
-    heads: list[list[float]]
-    calibration_error: float
-    calibration_bins: list[CalibrationBin]
-    confident_half: float
-    other_half: float
+    heads: list[list[Interval | None]]
+    confidence: Confidence
+    unseen_pairs: int
+    calibration_error: Interval | None
+    calibration_bins: list[Bin]
+    three_way: ThreeWay | None
 
 
 def evaluate(
@@ -83,37 +90,57 @@ def evaluate(
     groups: Sequence[RatedGroup],
     predictions: Sequence[Prediction],
     dimensions: Sequence[str],
+    tie_threshold: float | None = None,
+    calibrated_on: Collection[str] = (),
     bins: int = 10,
     resamples: int = 2000,
     seed: int = 0,
 ) -> Evaluation:
-    """Everything reported about predictions on held-out groups. Raises ValueError when no pair is strict."""
+    """Everything reported about predictions on held-out groups.
+
+    tie_threshold: of the model's calibration; calibrated_on: source ids of the groups that the calibration was fitted on.
+    Raises ValueError for fewer than two strict pairs.
+    """
     pairs = labelled_pairs(groups, predictions)
-
-    def interval(margin: np.ndarray, label: np.ndarray, of: LabelledPairs) -> Interval:
-        return clustered_interval(correctness(margin, label), of.source, resamples=resamples, seed=seed)
-
-    by_task: dict[str, list[tuple[RatedGroup, Prediction]]] = {}
-    for group, prediction in zip(groups, predictions, strict=True):
-        by_task.setdefault(group.task, []).append((group, prediction))
-    tasks = {}
-    for task in sorted(by_task):
-        part = labelled_pairs(*zip(*by_task[task], strict=True))
-        if np.isfinite(part.overall).any():
-            tasks[task] = interval(part.overall_margin, part.overall, part)
-    confident, other = accuracy_by_confidence(pairs.probability, pairs.overall)
+    interval = partial(_interval, resamples=resamples, seed=seed)
+    right = correctness(pairs.overall_margin, pairs.overall)
+    tasks = np.array([group.task for group in groups])[pairs.group]
+    by_task = {task: interval(right[tasks == task], pairs.source[tasks == task]) for task in sorted(set(tasks.tolist()))}
+    probability = np.stack([pairs.probability, 1 - pairs.probability], axis=1)
+    likelihood = log_likelihood(probability, (pairs.overall < 0.5).astype(np.int64))
+    heads = head_dimension_correctness(pairs)
+    unseen = pairs.where(np.array([group.source_id not in calibrated_on for group in groups])[pairs.group])
+    shown = (unseen.probability, unseen.overall, unseen.source)
+    three_way = None
+    if tie_threshold is not None and len(unseen.overall):
+        three_way = measure_three_way(unseen, threshold=tie_threshold, resamples=resamples, seed=seed)
     return Evaluation(
         pairs=len(pairs.overall),
-        strict_pairs=int(np.isfinite(pairs.overall).sum()),
-        accuracy=interval(pairs.overall_margin, pairs.overall, pairs),
-        dimensions={name: interval(pairs.margins[:, column], pairs.dimensions[:, column], pairs) for column, name in enumerate(dimensions)},
-        by_task=tasks,
-        heads=head_dimension_table(pairs).tolist(),
-        calibration_error=expected_calibration_error(pairs.probability, pairs.overall, bins),
-        calibration_bins=reliability(pairs.probability, pairs.overall, bins),
-        confident_half=confident,
-        other_half=other,
+        strict_pairs=int(pairs.strict.sum()),
+        accuracy=overall_accuracy(pairs, resamples=resamples, seed=seed),
+        accuracy_ties_wrong=overall_accuracy(pairs, predicted_tie="wrong", resamples=resamples, seed=seed),
+        log_likelihood=clustered_interval(np.where(pairs.strict, likelihood, np.nan), pairs.source, resamples=resamples, seed=seed),
+        dimensions={name: interval(heads[:, column, column], pairs.source) for column, name in enumerate(dimensions)},
+        by_task={task: value for task, value in by_task.items() if value is not None},
+        heads=[[interval(heads[:, head, column], pairs.source) for column in range(len(dimensions))] for head in range(len(dimensions))],
+        confidence=measure_confidence(pairs, resamples=resamples, seed=seed),
+        unseen_pairs=len(unseen.overall),
+        calibration_error=calibration_error(*shown, bins=bins, resamples=resamples, seed=seed),
+        calibration_bins=reliability(*shown, bins=bins, resamples=resamples, seed=seed),
+        three_way=three_way,
     )
+
+
+def overall_accuracy(
+    pairs: LabelledPairs, *, predicted_tie: Literal["half", "wrong"] = "half", resamples: int = 2000, seed: int = 0
+) -> Interval:
+    """Accuracy over strict pairs of the overall label. Raises ValueError when no pair is strict."""
+    values = correctness(pairs.overall_margin, pairs.overall, predicted_tie)
+    return clustered_interval(values, pairs.source, resamples=resamples, seed=seed)
+
+
+def _interval(values: np.ndarray, source: np.ndarray, *, resamples: int, seed: int) -> Interval | None:
+    return None if np.isnan(values).all() else clustered_interval(values, source, resamples=resamples, seed=seed)
 
 
 def held_out_means(

@@ -104,7 +104,15 @@ def train(
         parameter_groups=_parameter_groups(learner, config),
         config=config,
         steps=steps,
-        task=repr(("training", config, loss, model.config, [(g.source_id, g.candidate_ids, g.preferences) for g in groups])),
+        task=repr(
+            (
+                "training",
+                config,
+                loss,
+                model.config,
+                [(g.source_id, g.candidate_ids, [sorted(score.items()) for score in g.scores], g.preferences) for g in groups],
+            )
+        ),
         losses=losses,
         validate=validate,
         checkpoint_dir=checkpoint_dir,

@@ -1,12 +1,13 @@
 """Evaluate the reward model on held-out source groups: agreement, what each head predicts, calibration, confidence, baselines.
 
 Agreement is with the raters' preferences and, where the embedded world drew the candidates, with the levels that it drew ("truth").
-Accuracies are over strict pairs; intervals are bootstrapped over sources. Baselines that know nothing stand beside the model.
+Accuracies are over strict pairs unless named otherwise; intervals are bootstrapped over sources. What depends on a calibration is
+measured on the half of the groups that it was not fitted on. Baselines that know nothing stand beside the model.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,14 +20,14 @@ from stages import benchmarks, contracts, storage, train_reward
 from stages.context import Context
 from stages.groups import load_groups, with_truth
 from stages.ids import settings_hash
+from stages.reward_figures import figures, interval, number
 from stages.rundir import Index, RunDir, StepFolder
 from stages.scoring import load_model, score_rows, scorer_revision
 from stages.units import Unit, UnitOutput, Work, run_units
 
 if TYPE_CHECKING:
     from reward import RatedGroup
-    from reward.evaluation import Evaluation
-    from reward.metrics import Interval, Prediction
+    from reward.metrics import Prediction
 
 STEP = "evaluate-reward"
 
@@ -55,7 +56,8 @@ def run(context: Context) -> Index:
         folder, units, partial(_make_work, model), cluster=context.cluster, workers=config.workers, num_gpus=gpus, rows_are="edits"
     )
     artifacts = result.artifacts()
-    evaluation = _evaluation(groups, _table(folder, artifacts), context.run, config.bootstrap, context.flow.seed)
+    threshold = _tie_threshold(model)
+    evaluation = _evaluation(groups, _table(folder, artifacts), context.run, threshold, config.bootstrap, context.flow.seed)
     sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
     reference = evaluation["against"]["truth" if "truth" in evaluation["against"] else "ratings"]
     index = Index(
@@ -70,6 +72,14 @@ def run(context: Context) -> Index:
         results={"pair_accuracy": reference["pair_accuracy"]["overall"], "against": sorted(evaluation["against"])} | benchmarked.results,
     )
     return folder.publish(index)
+
+
+def _tie_threshold(model: Path) -> float | None:
+    """The threshold in a saved model's calibration; None where it has none."""
+    from reward.calibration import Calibration
+
+    file = model / "calibration.json"
+    return Calibration.model_validate_json(file.read_text()).tie_threshold if file.exists() else None
 
 
 def _make_work(model: Path) -> Work:
@@ -97,50 +107,61 @@ def _table(folder: StepFolder, artifacts: dict[str, Any]) -> dict[str, dict[str,
     return {row["sample_id"]: row for row in pa.concat_tables(tables).to_pylist()}
 
 
-def _evaluation(groups: list[RatedGroup], scores: dict[str, dict[str, Any]], run: RunDir, resamples: int, seed: int) -> dict[str, Any]:
+def _evaluation(
+    groups: list[RatedGroup], scores: dict[str, dict[str, Any]], run: RunDir, threshold: float | None, resamples: int, seed: int
+) -> dict[str, Any]:
     """All figures of the report, JSON-able; a group with a quarantined candidate is left out and counted."""
     from reward import baselines
-    from reward.evaluation import evaluate, from_scores
+    from reward.evaluation import evaluate
 
     complete = [group for group in groups if all(candidate in scores for candidate in group.candidate_ids)]
     if not complete:
         raise ValueError(f"none of the {len(groups)} held-out groups could be scored; see the quarantine of {STEP}")
     dimensions = tuple(complete[0].scores[0])
     predictions = [_prediction(group, scores, dimensions) for group in complete]
+    calibrated_on = {group.source_id for group in complete if train_reward.calibrates(group.source_id)}
     ignorant = {
         "closeness to the source": baselines.closeness_scores(complete),
         "constant": baselines.constant_scores(complete),
         "random": baselines.random_scores(complete, seed=seed),
     }
+    rated = {"the raters themselves": [np.array([sum(score.values()) for score in group.scores]) for group in complete]}
     truth = with_truth(complete, run)
     references = {"ratings": complete} | ({"truth": truth} if truth else {})
     against = {}
     for name, labelled in references.items():
-        result = evaluate(groups=labelled, predictions=predictions, dimensions=dimensions, resamples=resamples, seed=seed)
-        against[name] = _figures(result, dimensions)
-        against[name]["baselines"] = {
-            baseline: _interval(
-                evaluate(
-                    groups=labelled, predictions=from_scores(values, len(dimensions)), dimensions=dimensions, resamples=resamples, seed=seed
-                ).accuracy
-            )
-            for baseline, values in ignorant.items()
-        }
-        if name == "truth":
-            rated = [np.array([sum(score.values()) for score in group.scores]) for group in complete]
-            rater = evaluate(
-                groups=labelled, predictions=from_scores(rated, len(dimensions)), dimensions=dimensions, resamples=resamples, seed=seed
-            )
-            against[name]["baselines"]["the raters themselves"] = _interval(rater.accuracy)
+        result = evaluate(
+            groups=labelled,
+            predictions=predictions,
+            dimensions=dimensions,
+            tie_threshold=threshold,
+            calibrated_on=calibrated_on,
+            resamples=resamples,
+            seed=seed,
+        )
+        simple = ignorant | (rated if name == "truth" else {})
+        baseline = partial(_baseline, labelled, dimensions=dimensions, resamples=resamples, seed=seed)
+        against[name] = figures(result, dimensions) | {"baselines": {which: baseline(values) for which, values in simple.items()}}
     return {
         "against": against,
         "likert": _likert(complete, scores, dimensions),
         "groups": len(complete),
         "groups_left_out": len(groups) - len(complete),
+        "groups_calibrated_on": len(calibrated_on),
         "resamples": resamples,
         "seed": seed,
         "conventions": "strict pairs only; a predicted tie counts half; pairs averaged; 95 % intervals bootstrapped over sources",
     }
+
+
+def _baseline(
+    groups: Sequence[RatedGroup], scores: Sequence[np.ndarray], *, dimensions: Sequence[str], resamples: int, seed: int
+) -> dict[str, Any]:
+    """Overall accuracy of one score per candidate."""
+    from reward.evaluation import from_scores, overall_accuracy
+    from reward.metrics import labelled_pairs
+
+    return interval(overall_accuracy(labelled_pairs(groups, from_scores(scores, len(dimensions))), resamples=resamples, seed=seed))
 
 
 def _prediction(group: RatedGroup, scores: dict[str, dict[str, Any]], dimensions: tuple[str, ...]) -> Prediction:
@@ -156,23 +177,6 @@ def _prediction(group: RatedGroup, scores: dict[str, dict[str, Any]], dimensions
     )
 
 
-def _figures(result: Evaluation, dimensions: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        "pair_accuracy": {"overall": _interval(result.accuracy) | {"n": result.strict_pairs}}
-        | {name: _interval(result.dimensions[name]) for name in dimensions},
-        "pairs": result.pairs,
-        "heads": {head: dict(zip(dimensions, map(_number, row), strict=True)) for head, row in zip(dimensions, result.heads, strict=True)},
-        "calibration": {
-            "ece": _number(result.calibration_error),
-            "bins": [
-                {"confidence": _number(b.confidence), "accuracy": _number(b.accuracy), "count": b.pairs} for b in result.calibration_bins
-            ],
-        },
-        "confidence": {"most_confident_half": _number(result.confident_half), "rest": _number(result.other_half)},
-        "per_task": {task: _interval(value) for task, value in result.by_task.items()},
-    }
-
-
 def _likert(groups: list[RatedGroup], scores: dict[str, dict[str, Any]], dimensions: tuple[str, ...]) -> dict[str, Any]:
     """Mean absolute error of the calibrated scores on the half of the groups that the calibration did not see."""
     unseen = [group for group in groups if not train_reward.calibrates(group.source_id)]
@@ -182,14 +186,5 @@ def _likert(groups: list[RatedGroup], scores: dict[str, dict[str, Any]], dimensi
             for entry in scores[candidate]["dimensions"]:
                 errors[entry["dimension"]].append(abs(entry["likert"] - rated[entry["dimension"]]))
     return {
-        name: {"mean_absolute_error": _number(float(np.mean(values))), "ratings": len(values)} for name, values in errors.items() if values
+        name: {"mean_absolute_error": number(float(np.mean(values))), "ratings": len(values)} for name, values in errors.items() if values
     }
-
-
-def _interval(value: Interval) -> dict[str, float | None]:
-    return {"value": _number(value.estimate), "low": _number(value.low), "high": _number(value.high)}
-
-
-def _number(value: float) -> float | None:
-    """Six decimals; None for what could not be computed (JSON has no NaN)."""
-    return None if math.isnan(value) else round(value, 6)

@@ -1,8 +1,8 @@
 """Train the reward model on preference pairs, by a Ray Train worker group (paper sections 3 and 4.1).
 
 In order: the stand-in for web pretraining (named edits of the embedded world, no ratings; off with real weights), training on all pairs of
-each group, and the calibration of raw means to the raters' scale on one half of the held-out groups. The training continues from its newest
-checkpoint after any kill and ends with the same parameters.
+each group, and the calibration to the raters' scale and to their ties, on one half of the held-out groups. The training continues from its
+newest checkpoint after any kill and ends with the same parameters.
 """
 
 from __future__ import annotations
@@ -130,14 +130,17 @@ def _loop(payload: dict[str, Any]) -> None:
 
 
 def _calibrate(model: RewardModel, groups: list[RatedGroup]) -> None:
-    """Fit the map from raw means to the raters' scale."""
-    from reward.calibration import fit_calibration
+    """Fit the map from raw means to the raters' scale, and the margin within which they call two edits equal."""
+    from reward.calibration import fit_calibration, fit_tie_threshold
     from reward.evaluation import held_out_means, predict_groups
+    from reward.metrics import labelled_pairs
 
     if not groups:
         raise ValueError("the validation split is too small to calibrate on: none of its groups falls into the calibration half")
     predictions = predict_groups(model=model, groups=groups)
-    model.calibration = fit_calibration(*held_out_means(groups, predictions, model.config.dimensions))
+    pairs = labelled_pairs(groups, predictions)
+    threshold = fit_tie_threshold(pairs.overall_margin, pairs.sigma_a, pairs.sigma_b, pairs.overall)
+    model.calibration = fit_calibration(*held_out_means(groups, predictions, model.config.dimensions), tie_threshold=threshold)
 
 
 def _captioned(flow: FlowConfig) -> list[EditSample]:

@@ -1,4 +1,4 @@
-"""Every benchmark in its published layout: figures by hand, floors, failures, damage; and what is published for real ratings and votes."""
+"""Every benchmark in its published layout: figures by hand, floors, failures."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmark_copies import editscore_row, genai_row, judged, save_images, tiger_row, write, write_json
+from benchmark_copies import editscore_row, genai_copy, genai_row, imagenhub_copy, judged, save_images, tiger_row, write, write_json
 
 from reward.benchmarks import (
     aurora_pair,
     aurora_point,
-    benchmark,
     editscore_editreward_bench,
     genai_bench,
     imagenhub,
@@ -23,7 +22,6 @@ from reward.benchmarks import (
 from reward.benchmarks.figures import Bootstrap
 from reward.benchmarks.items import Judged, distinct
 from reward.benchmarks.pictures import read
-from reward.benchmarks.ranks import averages
 from reward.benchmarks.result import BenchmarkResult, Measured
 
 QUICK = Bootstrap(resamples=100)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -13,22 +14,22 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from reward.baselines import change_from_source, closeness_scores, constant_scores, random_scores
-from reward.calibration import Calibration, fit_calibration
+from reward.calibration import Calibration, fit_calibration, fit_tie_threshold
+from reward.comparison import compare, outcome_probabilities, preference_probability
+from reward.confidence import SHARES, calibration_error, measure_confidence, most_confident, reliability
 from reward.evaluation import evaluate, from_scores, held_out_means
 from reward.groups import RatedGroup
 from reward.losses import preference_log_probability
 from reward.metrics import (
     LabelledPairs,
-    accuracy_by_confidence,
+    SourceDraws,
     clustered_interval,
     correctness,
-    expected_calibration_error,
-    head_dimension_table,
+    head_dimension_correctness,
     labelled_pairs,
     pair_accuracy,
-    preference_probability,
-    reliability,
 )
+from reward.outcomes import measure_three_way
 from reward.pairs import build_preferences
 
 DIMENSIONS = ("instruction_following", "visual_quality")
@@ -45,35 +46,162 @@ def test_only_strict_pairs_count_and_predicted_ties_have_a_rule() -> None:
     assert np.isnan(pair_accuracy(np.array([1.0]), np.array([NAN])))
 
 
+def pairs_of(overall: list[float], margin: list[float], sigma: list[float] | None = None, **changes: np.ndarray) -> LabelledPairs:
+    """Pairs of sources of their own, both sides with the same sigma; dimensions like the overall score."""
+    label, predicted, spread = np.array(overall), np.array(margin), np.array(sigma or [1.0] * len(overall))
+    columns = {
+        "overall": label,
+        "dimensions": np.stack([label, label], axis=1),
+        "overall_margin": predicted,
+        "margins": np.stack([predicted, predicted], axis=1),
+        "sigma_a": spread,
+        "sigma_b": spread,
+        "group": np.arange(len(label)),
+        "source": np.arange(len(label)),
+    }
+    return LabelledPairs(**(columns | changes))
+
+
 def test_an_identified_head_wins_its_own_dimension() -> None:
     labels = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     margins = np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]])
-    pairs = LabelledPairs(labels[:, 0], labels, margins.mean(1), margins, np.full(3, 0.5), np.arange(3))
-    assert head_dimension_table(pairs) == pytest.approx(np.array([[1, 1 / 3], [1 / 3, 1]]))
-    both = LabelledPairs(labels[:, 0], labels, margins.mean(1), margins[:, :1].repeat(2, 1), np.full(3, 0.5), np.arange(3))
-    assert head_dimension_table(both) == pytest.approx(np.array([[1, 1 / 3], [1, 1 / 3]]))
+    pairs = pairs_of([1.0, 0.0, 1.0], [0.0, 0.0, 1.0], dimensions=labels, margins=margins)
+    assert head_dimension_correctness(pairs).mean(0) == pytest.approx(np.array([[1, 1 / 3], [1 / 3, 1]]))
+    both = pairs_of([1.0, 0.0, 1.0], [0.0, 0.0, 1.0], dimensions=labels, margins=margins[:, :1].repeat(2, 1))
+    assert head_dimension_correctness(both).mean(0) == pytest.approx(np.array([[1, 1 / 3], [1, 1 / 3]]))
+
+
+# ---- confidence
 
 
 def test_calibration_error_by_hand() -> None:
-    probability = np.array([0.9, 0.1, 0.9, 0.1, 0.6, 0.6])  # confidences .9 four times, .6 twice
+    probability = np.array([0.9, 0.1, 0.9, 0.1, 0.62, 0.62])  # confidences .9 four times, .62 twice
     label = np.array([1.0, 0.0, 1.0, 1.0, 1.0, 0.0])  # right: yes, yes, yes, no; yes, no
-    assert expected_calibration_error(probability, label) == pytest.approx(4 / 6 * 0.15 + 2 / 6 * 0.1)
-    found = reliability(probability, label)
-    assert [(round(b.low, 2), b.pairs, round(b.accuracy, 2)) for b in found] == [(0.6, 2, 0.5), (0.9, 4, 0.75)]
-    assert np.isnan(expected_calibration_error(np.array([0.7]), np.array([NAN])))
+    error = calibration_error(probability, label, np.arange(6))
+    assert error is not None and error.estimate == pytest.approx(4 / 6 * 0.15 + 2 / 6 * 0.12)
+    found = reliability(probability, label, np.arange(6))
+    assert [(b.pairs, round(b.predicted, 2), b.observed.estimate) for b in found] == [(2, 0.62, 0.5), (4, 0.9, 0.75)]
+    assert all(b.observed.low <= b.observed.estimate <= b.observed.high for b in found)
+    assert calibration_error(np.array([0.7]), np.array([NAN]), np.zeros(1)) is None
+    assert reliability(np.array([0.7]), np.array([NAN]), np.zeros(1)) == []
 
 
 def test_certainty_is_in_the_last_bin() -> None:
-    (last,) = reliability(np.array([1.0, 0.0]), np.array([1.0, 0.0]))
-    assert last.high == 1.0 and last.confidence == 1.0 and last.accuracy == 1.0
+    (last,) = reliability(np.array([1.0, 0.0, 0.96]), np.array([1.0, 0.0, 1.0]), np.arange(3))
+    assert last.pairs == 3 and last.observed.estimate == 1.0
 
 
-def test_the_confident_half() -> None:
-    probability = np.array([0.99, 0.02, 0.55, 0.45])
-    label = np.array([1.0, 0.0, 0.0, 0.0])
-    assert accuracy_by_confidence(probability, label) == (1.0, 0.5)
+def test_the_interval_of_the_calibration_error_knows_its_bias() -> None:
+    """A model that is calibrated has a positive estimate, by noise; its interval reaches down to the truth, a percentile interval would not."""
+    generator = np.random.default_rng(0)
+    covered = 0
+    for trial in range(40):
+        probability = generator.uniform(0.5, 1.0, 400)
+        label = (generator.random(400) < probability).astype(float)
+        error = calibration_error(probability, label, np.arange(400), resamples=200, seed=trial)
+        assert error is not None and error.estimate > 0.005
+        covered += error.low <= 0.005
+    assert covered >= 36
+    wrong = calibration_error(np.full(400, 0.95), (np.arange(400) % 10 < 7).astype(float), np.arange(400), resamples=200)
+    assert wrong is not None and wrong.low > 0.15 and wrong.low < 0.25 < wrong.high
+
+
+def test_equal_confidence_is_shared_out_at_the_border() -> None:
+    confidence = np.array([0.9, 0.6, 0.6, 0.6, 0.5])
+    assert most_confident(confidence, 0.4) == pytest.approx([1, 1 / 3, 1 / 3, 1 / 3, 0])
+    assert most_confident(confidence, 1.0).tolist() == [1, 1, 1, 1, 1]
+    assert most_confident(np.zeros(4), 0.5).tolist() == [0.5] * 4
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=30), st.sampled_from(SHARES))
+def test_most_confident_takes_its_share_and_no_less_confident_pair_first(values: list[int], share: float) -> None:
+    weights = most_confident(np.array(values, dtype=float), share)
+    assert weights.sum() == pytest.approx(share * len(values))
+    assert weights.min() >= 0 and weights.max() <= 1 + 1e-12
+    for less, more in pairwise(np.argsort(values, kind="stable")):
+        assert weights[less] <= weights[more] + 1e-12
+
+
+def test_sigma_that_knows_where_the_model_is_wrong_adds_to_the_margin() -> None:
+    """Half of the pairs have wide sigmas and orders that are a coin's; margins are all alike."""
+    wide = np.arange(200) % 2 == 1
+    label = np.where(wide & (np.arange(200) % 4 == 1), 0.0, 1.0)
+    pairs = pairs_of(label.tolist(), [1.0] * 200, np.where(wide, 5.0, 0.1).tolist())
+    found = measure_confidence(pairs, resamples=200)
+    by_p, by_margin, by_sigma = (found.halves[name] for name in ("probability", "margin", "sigma"))
+    assert by_p.confident.estimate == 1.0 and by_p.rest.estimate == 0.5 and by_sigma.difference.estimate == 0.5
+    assert by_margin.difference.estimate == 0.0  # margins are equal, so their order says nothing
+    assert found.added.estimate == 0.5 and found.added.low > 0.3
+    curve = found.curves["probability"]
+    assert [point.share for point in curve] == list(SHARES) and curve[-1].accuracy.estimate == pytest.approx(0.75)
+    assert curve[0].accuracy.estimate == 1.0
     with pytest.raises(ValueError, match="at least two"):
-        accuracy_by_confidence(probability[:1], label[:1])
+        measure_confidence(pairs.where(np.arange(200) < 1))
+
+
+def test_without_sigma_all_that_counts_is_the_margin() -> None:
+    generator = np.random.default_rng(1)
+    margin = generator.normal(size=300)
+    pairs = pairs_of((generator.random(300) < 1 / (1 + np.exp(-3 * margin))).astype(float).tolist(), margin.tolist(), [0.0] * 300)
+    found = measure_confidence(pairs, resamples=100)
+    assert found.halves["probability"] == found.halves["margin"]
+    assert found.added.estimate == found.added.low == found.added.high == 0.0
+    assert found.halves["margin"].difference.low > 0.0
+    assert found.halves["sigma"].difference.estimate == pytest.approx(0.0)
+
+
+# ---- three outcomes
+
+
+def test_the_tie_threshold_is_found_again() -> None:
+    generator = np.random.default_rng(0)
+    count, threshold = 20_000, 0.7
+    margin, sigma = generator.normal(0, 2, count), generator.uniform(0.1, 1.5, (2, count))
+    chances = outcome_probabilities(margin, *sigma, threshold=threshold)
+    assert chances.sum(1) == pytest.approx(np.ones(count))
+    drawn = (generator.random(count)[:, None] > chances.cumsum(1)).sum(1)
+    label = np.array([1.0, NAN, 0.0])[drawn]
+    assert fit_tie_threshold(margin, *sigma, label) == pytest.approx(threshold, abs=0.03)
+    assert fit_tie_threshold(margin[drawn != 1], *sigma[:, drawn != 1], label[drawn != 1]) == 0.0
+    assert fit_tie_threshold(np.array([0.3]), np.ones(1), np.ones(1), np.array([NAN])) > 5  # ties only: everything is one
+    with pytest.raises(ValueError, match="no held-out pairs"):
+        fit_tie_threshold(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+@given(st.floats(-5, 5), st.floats(0, 3), st.floats(0, 4))
+def test_three_outcomes_are_symmetric_and_as_for_one_pair(margin: float, sigma: float, threshold: float) -> None:
+    forward = outcome_probabilities(np.array([margin]), np.array([sigma]), np.array([1.0]), threshold=threshold)[0]
+    backward = outcome_probabilities(np.array([-margin]), np.array([1.0]), np.array([sigma]), threshold=threshold)[0]
+    assert forward == pytest.approx(backward[::-1])
+    one = compare(margin, sigma, 1.0, threshold=threshold)
+    assert (one.a_better, one.tie, one.b_better) == pytest.approx(tuple(forward))
+    assert forward.min() >= 0 and forward.sum() == pytest.approx(1)
+
+
+def test_three_way_accuracy_names_ties() -> None:
+    """Threshold 2, no sigma: |margin| 5 is an order, 0.1 is a tie."""
+    pairs = pairs_of([1.0, 0.0, 1.0, NAN, NAN], [5.0, -5.0, 0.1, 0.1, 5.0], [0.0] * 5)
+    found = measure_three_way(pairs, threshold=2.0, bins=2, resamples=50)
+    assert found.accuracy.estimate == pytest.approx(3 / 5)  # two orders and one tie
+    assert found.never_tie.estimate == pytest.approx(3 / 5)  # three orders
+    assert found.tie_share.estimate == pytest.approx(2 / 5)
+    assert found.uninformed == pytest.approx(0.6 * np.log(0.3) + 0.4 * np.log(0.4))
+    sure, near = 1 / (1 + np.exp(-3)), 1 / (1 + np.exp(1.9))  # sigmoid(5 - 2), sigmoid(0.1 - 2)
+    tie, far = 1 - near - 1 / (1 + np.exp(2.1)), 1 - sure - 1 / (1 + np.exp(7))
+    assert found.log_likelihood.estimate == pytest.approx(np.log([sure, sure, near, tie, far]).mean())
+    unlikely, likely = found.ties
+    assert (unlikely.pairs, likely.pairs) == (3, 2)
+    assert unlikely.predicted == pytest.approx(far) and likely.predicted == pytest.approx(tie)
+    assert unlikely.observed.estimate == pytest.approx(1 / 3) and likely.observed.estimate == pytest.approx(1 / 2)
+
+
+def test_tie_bins_never_split_equal_predictions() -> None:
+    pairs = pairs_of([1.0, NAN, 0.0, NAN], [0.0] * 4)
+    (only,) = measure_three_way(pairs, threshold=1.0, resamples=50).ties
+    assert only.pairs == 4 and only.observed.estimate == 0.5
+
+
+# ---- intervals
 
 
 def test_intervals_resample_sources_not_pairs() -> None:
@@ -81,7 +209,8 @@ def test_intervals_resample_sources_not_pairs() -> None:
     by_source = generator.random(40)
     once = clustered_interval(by_source, np.arange(40), seed=1)
     often = clustered_interval(by_source.repeat(25), np.arange(40).repeat(25), seed=1)
-    assert often == once  # repeating what a source says adds no knowledge
+    for name in ("estimate", "low", "high"):
+        assert getattr(often, name) == pytest.approx(getattr(once, name))  # repeating what a source says adds no knowledge
     naive = clustered_interval(by_source.repeat(25), np.arange(1000), seed=1)
     assert naive.high - naive.low < (once.high - once.low) / 3
     assert once.low < once.estimate < once.high and once == clustered_interval(by_source, np.arange(40), seed=1)
@@ -90,7 +219,8 @@ def test_intervals_resample_sources_not_pairs() -> None:
 def test_any_statistic_and_nan_values() -> None:
     values, source = np.array([1.0, NAN, 0.0, 1.0]), np.array([0, 0, 1, 1])
     mean = clustered_interval(values, source, resamples=50)
-    assert mean == clustered_interval(values, source, resamples=50, statistic=lambda found: float(found.mean()))
+    same = clustered_interval(values, source, resamples=50, statistic=lambda found: float(found.mean()))
+    assert (mean.estimate, mean.low, mean.high) == pytest.approx((same.estimate, same.low, same.high))
     assert mean.estimate == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match="no values"):
         clustered_interval(np.array([NAN]), np.array([0]))
@@ -140,8 +270,42 @@ def test_a_perfect_a_constant_and_a_reversed_score() -> None:
         for scores in (truth, constant_scores(groups), [-scores for scores in truth])
     ]
     assert [r.accuracy.estimate for r in results] == [1.0, 0.5, 0.0]
+    assert [r.accuracy_ties_wrong.estimate for r in results] == [1.0, 0.0, 0.0]
+    assert results[1].log_likelihood.estimate == pytest.approx(np.log(0.5))
     assert all(r.pairs == r.strict_pairs == 4 and set(r.by_task) == {"add", "move"} for r in results)
-    assert [r.dimensions["visual_quality"].estimate for r in results] == [1.0, 0.5, 0.0]
+    found = [r.dimensions["visual_quality"] for r in results]
+    assert [value and value.estimate for value in found] == [1.0, 0.5, 0.0]
+
+
+def test_what_is_calibrated_is_measured_on_groups_that_calibration_has_not_seen() -> None:
+    groups = [group("x", (4, 4), (2, 3), (3, 2)), group("y", (1, 2), (3, 3), (4, 4), (3, 4))]
+    predictions = from_scores([np.array([3.0, 1.0, 1.0]), np.array([0.0, 2.0, 4.0, 4.0])], 2)
+    measure = partial(evaluate, groups=groups, predictions=predictions, dimensions=DIMENSIONS, resamples=50)
+    whole, half = measure(tie_threshold=0.5), measure(tie_threshold=0.5, calibrated_on={"y"})
+    assert (whole.pairs, whole.strict_pairs, whole.unseen_pairs) == (9, 8, 9)
+    assert (half.pairs, half.unseen_pairs) == (9, 3) and half.accuracy == whole.accuracy and half.confidence == whole.confidence
+    assert whole.three_way is not None and whole.three_way.pairs == 9
+    assert half.three_way is not None and half.three_way.pairs == 3 and half.three_way.tie_share.estimate == pytest.approx(1 / 3)
+    assert sum(b.pairs for b in half.calibration_bins) == 2
+    assert measure().three_way is None  # no threshold, no ties
+    nothing = measure(tie_threshold=0.5, calibrated_on={"x", "y"})
+    assert nothing.three_way is None and nothing.calibration_error is None and nothing.calibration_bins == []
+
+
+def test_a_dimension_without_strict_pairs_has_no_accuracy() -> None:
+    groups = [group("x", (4, 2), (3, 2), (1, 2))]
+    result = evaluate(groups=groups, predictions=from_scores([np.array([3.0, 2.0, 1.0])], 2), dimensions=DIMENSIONS, resamples=50)
+    assert result.dimensions["visual_quality"] is None and result.heads[0][1] is None
+    assert result.dimensions["instruction_following"] is not None
+
+
+def test_resampled_sources_are_whole_and_as_many() -> None:
+    source = np.array([0, 0, 0, 1, 2, 2])
+    draws = SourceDraws.of(source, resamples=500, seed=0)
+    assert (draws.times.sum(1) == 3).all()
+    counts = draws.totals(np.eye(6))  # how often each pair is in a resample
+    assert (counts[:, 0] == counts[:, 1]).all() and (counts[:, 4] == counts[:, 5]).all()
+    assert np.isnan(draws.means(np.ones((6, 1)), (source == 1)[:, None].astype(float))).any()  # a resample without source 1
 
 
 def test_baselines_know_the_pixels_only() -> None:
