@@ -96,7 +96,8 @@ def table(measured: list[dict[str, Any]], command: str) -> tuple[str, list[str]]
             f"| {entry['seed']} | {interval(accuracy)} | {baselines['closeness to the source']['value']:.3f} "
             f"| {baselines['the raters themselves']['value']:.3f} "
             f"| {entry['raters']['rater_predicts_rater']['value']:.3f} / {entry['raters']['rater_predicts_rater_ties_wrong']['value']:.3f} "
-            f"| {reward['calibration']['ece']:.3f} | {confidence['most_confident_half']:.3f} / {confidence['rest']:.3f} |"
+            f"| {reward['calibration']['ece']['value']:.3f} "
+            f"| {confidence['most_confident_half']['value']:.3f} / {confidence['rest']['value']:.3f} |"
         )
         if accuracy["value"] < 0.82:
             missed.append(f"seed {entry['seed']}: pair accuracy {accuracy['value']:.3f} is below 0.82")
@@ -115,8 +116,8 @@ def table(measured: list[dict[str, Any]], command: str) -> tuple[str, list[str]]
             follow, quality = heads["instruction_following"], heads["visual_quality"]
             lines.append(
                 f"| {entry['seed']} | {loss} | {accuracy['value']:.3f} "
-                f"| {follow['instruction_following']:.3f} / {follow['visual_quality']:.3f} "
-                f"| {quality['visual_quality']:.3f} / {quality['instruction_following']:.3f} |"
+                f"| {follow['instruction_following']['value']:.3f} / {follow['visual_quality']['value']:.3f} "
+                f"| {quality['visual_quality']['value']:.3f} / {quality['instruction_following']['value']:.3f} |"
             )
     lines += ["", "Share of edits good in both dimensions (true level 3 or 4):", ""]
     names = list(measured[0]["good"])

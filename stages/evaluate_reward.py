@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from reward.config import TOKEN_BUDGET
-from stages import benchmarks, contracts, storage, train_reward
+from stages import benchmarks, contracts, preferences, storage, train_reward
+from stages.config import EvaluateRewardConfig
 from stages.context import Context
 from stages.groups import load_groups, with_truth
 from stages.ids import settings_hash
@@ -33,18 +34,26 @@ STEP = "evaluate-reward"
 
 
 def run(context: Context) -> Index:
-    """Score the held-out candidates and publish ``evaluation.json``; returns the step's index."""
+    """Score the held-out candidates and publish ``evaluation.json``, and the benchmarks' figures; returns the step's index.
+
+    A model from elsewhere is measured on the held-out groups of the run, where there are any, and on the benchmarks.
+    """
     config = context.flow.evaluate_reward
-    trained = context.run.step(train_reward.STEP)
-    inputs = {train_reward.STEP: trained.require().fingerprint} | benchmarks.inputs(config)
+    model, inputs = _model(context, config)
+    inputs |= benchmarks.inputs(config)
     settings = {"evaluate_reward": config.model_dump(mode="json", exclude={"workers", "unit_sources"}), "seed": context.flow.seed}
     folder = context.run.step(STEP)
     key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
         return folder.require()
-    groups = load_groups(context.run, "validation")
-    model = trained.path / "model"
+    groups = load_groups(context.run, "validation") if context.run.step(preferences.STEP).index() is not None else []
+    if not groups and not config.benchmarks:
+        raise ValueError(
+            f"there is nothing to evaluate {model} on: {context.run.path} has no held-out groups, and no benchmarks are listed"
+        )
     benchmarked = benchmarks.run(context, folder, model)
+    if not groups:
+        return folder.publish(Index(STEP, key, settings, inputs, files=benchmarked.files, results=benchmarked.results))
     revision = scorer_revision(model)
     slices = [groups[first : first + config.unit_sources] for first in range(0, len(groups), config.unit_sources)]
     units = [
@@ -72,6 +81,16 @@ def run(context: Context) -> Index:
         results={"pair_accuracy": reference["pair_accuracy"]["overall"], "against": sorted(evaluation["against"])} | benchmarked.results,
     )
     return folder.publish(index)
+
+
+def _model(context: Context, config: EvaluateRewardConfig) -> tuple[Path, dict[str, str]]:
+    """Directory of the model, and the fingerprints of what the evaluation rests on."""
+    if config.model is None:
+        trained = context.run.step(train_reward.STEP)
+        return trained.path / "model", {train_reward.STEP: trained.require().fingerprint}
+    model = Path(config.model).absolute()
+    held_out = context.run.step(preferences.STEP).index()
+    return model, {"model": scorer_revision(model)} | ({preferences.STEP: held_out.fingerprint} if held_out is not None else {})
 
 
 def _tie_threshold(model: Path) -> float | None:
@@ -183,7 +202,7 @@ def _likert(groups: list[RatedGroup], scores: dict[str, dict[str, Any]], dimensi
     errors: dict[str, list[float]] = {name: [] for name in dimensions}
     for group in unseen:
         for candidate, rated in zip(group.candidate_ids, group.scores, strict=True):
-            for entry in scores[candidate]["dimensions"]:
+            for entry in (entry for entry in scores[candidate]["dimensions"] if entry["likert"] is not None):
                 errors[entry["dimension"]].append(abs(entry["likert"] - rated[entry["dimension"]]))
     return {
         name: {"mean_absolute_error": number(float(np.mean(values))), "ratings": len(values)} for name, values in errors.items() if values

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reward.confidence import Bin, Confidence
+    from reward.confidence import Bin, CalibrationError, Confidence
     from reward.evaluation import Evaluation
     from reward.metrics import Interval
     from reward.outcomes import ThreeWay
@@ -25,7 +25,7 @@ def figures(result: Evaluation, dimensions: Sequence[str]) -> dict[str, Any]:
             head: dict(zip(dimensions, map(_optional, row), strict=True)) for head, row in zip(dimensions, result.heads, strict=True)
         },
         "calibration": {
-            "ece": _optional(result.calibration_error),
+            **_calibration_error(result.calibration_error),
             "bins": [_bin(b, "confidence", "accuracy") for b in result.calibration_bins],
             "pairs": result.unseen_pairs,
         },
@@ -47,6 +47,12 @@ def number(value: float) -> float | None:
 
 def _optional(value: Interval | None) -> dict[str, float | None] | None:
     return None if value is None else interval(value)
+
+
+def _calibration_error(found: CalibrationError | None) -> dict[str, Any]:
+    if found is None:
+        return {"ece": None, "ece_noise": None, "overconfidence": None}
+    return {"ece": interval(found.error), "ece_noise": number(found.noise), "overconfidence": interval(found.overconfidence)}
 
 
 def _bin(found: Bin, predicted: str, observed: str) -> dict[str, Any]:

@@ -42,7 +42,18 @@ def cluster() -> Iterator[object]:
     cluster.close()
 
 
-SLOW = ("test_units", "test_generate", "test_real_input", "test_cli", "test_robust", "test_examples", "test_training_group", "test_kill")
+SLOW = (
+    "test_reward_training",
+    "test_benchmark_step",
+    "test_units",
+    "test_generate",
+    "test_real_input",
+    "test_cli",
+    "test_robust",
+    "test_examples",
+    "test_training_group",
+    "test_kill",
+)
 """Test files that start Ray or whole commands, in the order in which they come after all others."""
 
 

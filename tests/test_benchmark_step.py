@@ -12,11 +12,13 @@ import pytest
 import rated_run
 from benchmark_copies import cell, genai_row, png, tiger_row, write
 
+from pipeline.flow import headline
 from stages import annotate, benchmarks, contracts, evaluate_reward, preferences, storage
 from stages.cluster import Cluster
-from stages.config import BenchmarkConfig, EvaluateRewardConfig
+from stages.config import BenchmarkConfig, EvaluateRewardConfig, FlowConfig
 from stages.context import Context
-from stages.rundir import Index
+from stages.rundir import Index, RunDir
+from stages.scoring import scorer_revision
 from stages.units import publish_unit
 
 
@@ -186,3 +188,21 @@ def test_without_benchmarks_nothing_is_added(cluster: Cluster, tmp_path: Path) -
     context = with_benchmarks(rated_run.make_run(tmp_path / "run"), cluster, tmp_path, [])
     assert benchmarks.inputs(context.flow.evaluate_reward) == {}
     assert benchmarks.run(context, context.run.step("evaluate-reward"), tmp_path) == benchmarks.Benchmarked({}, {})
+
+
+def test_a_model_from_elsewhere(cluster: Cluster, copies: Path, tmp_path: Path) -> None:
+    """An imported checkpoint needs no run of its own: benchmarks alone, or the held-out groups of a run that trained another."""
+    model = save_model(tmp_path / "model", seed=3)
+    empty = Context(RunDir(tmp_path / "empty"), FlowConfig(name="elsewhere"), cluster)
+    context = with_benchmarks(empty, cluster, copies, ["genai-bench"], model=str(model))
+    index = evaluate_reward.run(context)
+    assert "evaluation.json" not in index.files and index.results["benchmarks"].keys() == {"genai-bench"}
+    assert headline(index) == "benchmarks: genai-bench"
+    with pytest.raises(ValueError, match="has no held-out groups, and no benchmarks are listed"):
+        evaluate_reward.run(with_benchmarks(replace(empty, run=RunDir(tmp_path / "other")), cluster, copies, [], model=str(model)))
+    both = trained(tmp_path / "trained")
+    own = evaluate_reward.run(with_benchmarks(trained(tmp_path / "own"), cluster, copies, []))
+    other = evaluate_reward.run(with_benchmarks(both, cluster, copies, [], model=str(model)))
+    assert "pair_accuracy" in other.results and other.inputs.keys() == {"model", "preferences"}
+    revision = both.run.step("evaluate-reward").read("scores").column("scorer_revision")[0].as_py()
+    assert revision == scorer_revision(model) and own.files["evaluation.json"] != other.files["evaluation.json"]

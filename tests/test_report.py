@@ -242,6 +242,14 @@ def _train_reward(run: Written, hostile: bool) -> None:
     )
 
 
+def _halves(gain: float) -> dict[str, dict]:
+    return {
+        "most_confident_half": _estimate(0.866 + gain / 2, 0.01),
+        "rest": _estimate(0.866 - gain / 2, 0.02),
+        "difference": _estimate(gain, 0.03),
+    }
+
+
 def _evaluate_reward(run: Written, hostile: bool) -> None:
     rng = np.random.default_rng(0)
     rows = [_score(row["candidate_id"], "recolour", rng) for row in _candidates()]
@@ -252,15 +260,35 @@ def _evaluate_reward(run: Written, hostile: bool) -> None:
             "visual_quality": _estimate(0.81, 0.02),
         },
         "heads": {
-            "instruction_following": dict(zip(DIMENSIONS, (0.871, 0.61), strict=True)),
-            "visual_quality": dict(zip(DIMENSIONS, (0.60, 0.81), strict=True)),
+            "instruction_following": dict(zip(DIMENSIONS, (_estimate(0.871, 0.02), _estimate(0.61, 0.02)), strict=True)),
+            "visual_quality": dict(zip(DIMENSIONS, (_estimate(0.60, 0.02), None), strict=True)),
         },
         "calibration": {
-            "ece": 0.021,
+            "ece": _estimate(0.021, 0.006),
+            "ece_noise": 0.018,
+            "overconfidence": _estimate(0.031, 0.01),
+            "pairs": 1200,
             "bins": [{"confidence": 0.525 + 0.05 * i, "accuracy": 0.51 + 0.052 * i, "count": 150 + 60 * i} for i in range(9)]
             + [{"confidence": None, "accuracy": None, "count": 0}],
         },
-        "confidence": {"most_confident_half": 0.97, "rest": 0.76},
+        "confidence": _halves(0.21)
+        | {
+            "by": {
+                name: _halves(gain) | {"curve": [{"share": i / 10} | _estimate(0.866 + gain * (1 - i / 10), 0.02) for i in range(1, 11)]}
+                for name, gain in (("probability", 0.21), ("margin", 0.15), ("sigma", 0.02))
+            },
+            "sigma_adds": _estimate(0.06, 0.02),
+        },
+        "three_way": {
+            "threshold": 0.618,
+            "pairs": 1638,
+            "accuracy": _estimate(0.74, 0.03),
+            "never_tie": _estimate(0.73, 0.03),
+            "always_tie": _estimate(0.16, 0.02),
+            "log_likelihood": _estimate(-0.7, 0.05),
+            "log_likelihood_uninformed": -1.03,
+            "ties": [{"predicted": 0.05 + 0.07 * i, "observed": 0.06 + 0.06 * i, "low": 0.03, "high": 0.4, "count": 327} for i in range(5)],
+        },
         "per_task": {kind: _estimate(0.95 - 0.03 * i, 0.02) for i, kind in enumerate(items.KINDS)},
         "baselines": {
             "closeness to the source": _estimate(0.683, 0.02),
@@ -514,7 +542,13 @@ def test_a_complete_run_shows_every_section_and_its_numbers(whole: Path) -> None
         "38.3 %",  # the paper's tie share
         "closeness to the source",
         "another rater",
-        "0.021",  # calibration error
+        "Calibration error (ECE) 0.021 [0.015, 0.027]",
+        "A calibrated model would show 0.018 on as many pairs.",
+        "On the whole the model is 3.1 points overconfident.",
+        "by +6.0 points (+4.0 to +8.0): sigma adds to what the margin says.",
+        "87.1 % [85.1 %, 89.1 %]",  # the head of a dimension on that dimension
+        "is right for 74.0 % of all pairs (71.0 % to 77.0 %). Never naming a tie is right for 73.0 %, always naming one for 16.0 %.",
+        "Predicted P(tie)",
         "EditReward paper, Table 3",
         "6.44",
         "quarantined: missing-image",
@@ -690,6 +724,30 @@ def test_a_result_that_may_be_chance_or_is_none_is_called_so(tmp_path: Path) -> 
     words = Page(build(run)).words()
     assert "a difference of +0.05 [−0.10, +0.20], which may be chance." in words
     assert "does not raise the share of good edits" in words
+
+
+@pytest.mark.parametrize(
+    ("added", "verdict"),
+    [((0.01, 0.03), "sigma adds nothing that can be told from chance"), ((-0.05, 0.02), "sigma takes away from what the margin says")],
+)
+def test_what_sigma_adds_is_said_as_it_is(tmp_path: Path, added: tuple[float, float], verdict: str) -> None:
+    run = make_run(tmp_path / "run", until="evaluate-reward")
+    value = storage.read_json(run.path / "evaluate-reward" / "evaluation.json")
+    for figures in value["against"].values():
+        figures["confidence"]["sigma_adds"] = _estimate(*added)
+    storage.publish_json(run.path / "evaluate-reward" / "evaluation.json", value)
+    assert verdict in Page(build(run)).words()
+
+
+def test_what_no_unseen_group_could_measure_is_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", until="evaluate-reward")
+    value = storage.read_json(run.path / "evaluate-reward" / "evaluation.json")
+    for figures in value["against"].values():
+        figures |= {"three_way": None, "calibration": {"ece": None, "ece_noise": None, "overconfidence": None, "bins": [], "pairs": 0}}
+    storage.publish_json(run.path / "evaluate-reward" / "evaluation.json", value)
+    words = Page(build(run)).words()
+    assert "Accuracy among the most confident pairs" in words
+    assert "Calibration of P(a is better)" not in words and "P(tie)" not in words
 
 
 def test_estimates_are_read_with_tolerance() -> None:

@@ -78,7 +78,7 @@ def test_calibration_error_by_hand() -> None:
     probability = np.array([0.9, 0.1, 0.9, 0.1, 0.62, 0.62])  # confidences .9 four times, .62 twice
     label = np.array([1.0, 0.0, 1.0, 1.0, 1.0, 0.0])  # right: yes, yes, yes, no; yes, no
     error = calibration_error(probability, label, np.arange(6))
-    assert error is not None and error.estimate == pytest.approx(4 / 6 * 0.15 + 2 / 6 * 0.12)
+    assert error is not None and error.error.estimate == pytest.approx(4 / 6 * 0.15 + 2 / 6 * 0.12)
     found = reliability(probability, label, np.arange(6))
     assert [(b.pairs, round(b.predicted, 2), b.observed.estimate) for b in found] == [(2, 0.62, 0.5), (4, 0.9, 0.75)]
     assert all(b.observed.low <= b.observed.estimate <= b.observed.high for b in found)
@@ -91,19 +91,24 @@ def test_certainty_is_in_the_last_bin() -> None:
     assert last.pairs == 3 and last.observed.estimate == 1.0
 
 
-def test_the_interval_of_the_calibration_error_knows_its_bias() -> None:
-    """A model that is calibrated has a positive estimate, by noise; its interval reaches down to the truth, a percentile interval would not."""
+def test_an_error_of_calibration_is_judged_by_the_noise_it_would_have_anyway() -> None:
+    """Sources of four alike pairs each. A calibrated model shows the noise; one that is 20 points too sure shows 20 points."""
     generator = np.random.default_rng(0)
-    covered = 0
+    source = np.arange(800) // 4
+    errors, noises, unbiased = [], [], 0
     for trial in range(40):
-        probability = generator.uniform(0.5, 1.0, 400)
-        label = (generator.random(400) < probability).astype(float)
-        error = calibration_error(probability, label, np.arange(400), resamples=200, seed=trial)
-        assert error is not None and error.estimate > 0.005
-        covered += error.low <= 0.005
-    assert covered >= 36
-    wrong = calibration_error(np.full(400, 0.95), (np.arange(400) % 10 < 7).astype(float), np.arange(400), resamples=200)
-    assert wrong is not None and wrong.low > 0.15 and wrong.low < 0.25 < wrong.high
+        probability = generator.uniform(0.5, 1.0, 200)[source]
+        label = (generator.random(200)[source] < probability).astype(float)
+        found = calibration_error(probability, label, source, resamples=200, seed=trial)
+        assert found is not None
+        errors.append(found.error.estimate)
+        noises.append(found.noise)
+        unbiased += found.overconfidence.low <= 0 <= found.overconfidence.high
+    assert np.mean(noises) == pytest.approx(np.mean(errors), rel=0.1) and np.mean(errors) > 0.04
+    assert unbiased >= 32
+    wrong = calibration_error(np.full(400, 0.9), (np.arange(400) % 10 < 7).astype(float), np.arange(400), resamples=200)
+    assert wrong is not None and wrong.noise < 0.05 < 0.15 < wrong.error.low < 0.2 < wrong.error.high
+    assert wrong.overconfidence.estimate == pytest.approx(0.2)
 
 
 def test_equal_confidence_is_shared_out_at_the_border() -> None:
@@ -230,7 +235,7 @@ def test_any_statistic_and_nan_values() -> None:
 def test_the_two_forms_of_the_probability_agree(margin: float, a: float, b: float) -> None:
     tensors = [torch.tensor(v, dtype=torch.float64) for v in (margin, a, 0.0, b)]
     expected = float(preference_log_probability(*tensors).exp())
-    assert preference_probability(np.float64(margin), np.float64(a), np.float64(b)) == pytest.approx(expected, abs=1e-12)
+    assert preference_probability(np.array(margin), np.array(a), np.array(b)) == pytest.approx(expected, abs=1e-9)
 
 
 def png(value: int, size: tuple[int, int] = (8, 8)) -> bytes:

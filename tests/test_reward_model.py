@@ -557,6 +557,19 @@ def test_captioning_learns_resumes_and_leaves_the_heads(layout: str, tmp_path: P
     assert pretrain(model=whole, config=PretrainingConfig(steps=0), examples=[], checkpoint_dir=tmp_path, on_metrics=nothing) == []
 
 
+def test_captioning_is_the_same_whatever_the_prompt_is_later(tmp_path: Path) -> None:
+    captioning = PretrainingConfig(steps=4, batch_size=6, learning_rate=1e-2)
+    presentation = PresentationConfig(layout="images", image_area=256)
+    later = presentation.model_copy(update={"prompt": "rubric_first"})
+    found = []
+    for number, shown in enumerate((presentation, later)):
+        model = RewardModel.from_config(config("images").model_copy(update={"presentation": later}), INSTRUCTIONS)
+        model = model if shown is later else RewardModel(config=config("images"), backbone=model.backbone, tokenizer=model.tokenizer)
+        pretrain(model=model, config=captioning, examples=EXAMPLES, checkpoint_dir=tmp_path / str(number), on_metrics=nothing)
+        found.append(parameters(model.backbone))
+    assert_identical(*found)
+
+
 def test_captioning_predicts_the_instruction_and_its_end() -> None:
     from reward.pretraining import Captioner
 

@@ -15,11 +15,12 @@ MOST_POINTS = 160
 
 @dataclass(frozen=True)
 class Series:
-    """A named line; x ascending."""
+    """A named line; x ascending. ``band``: lower and upper bounds of y, drawn behind it where points are few."""
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
+    band: tuple[Sequence[float], Sequence[float]] | None = None
 
 
 def lines(
@@ -29,11 +30,13 @@ def lines(
     x_label: str,
     y_label: str,
     form: axes.Format = axes.plain,
+    x_form: axes.Format = axes.plain,
     reference: tuple[str, float] | None = None,
 ) -> Markup:
     """Lines with markers where points are few; ``reference`` is a named horizontal level such as chance."""
     drawn = [_thinned(entry) for entry in series]
-    levels = [value for entry in drawn for value in entry.y] + ([reference[1]] if reference else [])
+    levels = [value for entry in drawn for values in (entry.y, *(entry.band or ())) for value in values]
+    levels += [reference[1]] if reference else []
     parts, top = axes.legend([entry.name for entry in drawn] if len(drawn) > 1 else [], lines=True)
     height = top + 188
     plot = axes.Axes(
@@ -41,7 +44,7 @@ def lines(
         y=axes.padded(levels),
         box=(54, top, svg.WIDTH - 12, height - 42),
     )
-    parts += plot.horizontal_grid(axes.ticks(*plot.y), form) + plot.x_ticks(axes.ticks(*plot.x), axes.plain) + plot.labels(x_label, y_label)
+    parts += plot.horizontal_grid(axes.ticks(*plot.y), form) + plot.x_ticks(axes.ticks(*plot.x), x_form) + plot.labels(x_label, y_label)
     if reference:
         at = plot.at_y(reference[1])
         parts += [
@@ -49,10 +52,13 @@ def lines(
             svg.text(reference[0], plot.box[2], at - 5, anchor="end", class_="tick"),
         ]
     for index, entry in enumerate(drawn):
+        if entry.band:
+            outline = [*zip(entry.x, entry.band[0], strict=True), *reversed([*zip(entry.x, entry.band[1], strict=True)])]
+            parts.append(svg.area([(plot.at_x(x), plot.at_y(y)) for x, y in outline], f"fill faint s{index}"))
         points = [(plot.at_x(x), plot.at_y(y)) for x, y in zip(entry.x, entry.y, strict=True)]
         parts.append(svg.polyline(points, f"line s{index}"))
         if len(points) <= 24:
-            tips = (f"{entry.name}, {x_label} {axes.plain(x)}: {form(y)}" for x, y in zip(entry.x, entry.y, strict=True))
+            tips = (f"{entry.name}, {x_label} {x_form(x)}: {form(y)}" for x, y in zip(entry.x, entry.y, strict=True))
             parts += [svg.marker(index, x, y, 3, tip) for (x, y), tip in zip(points, tips, strict=True)]
     ends = "; ".join(f"{e.name} goes from {form(e.y[0])} to {form(e.y[-1])}" for e in drawn)
     return svg.drawing(parts, height=height, title=title, description=f"{y_label} over {x_label}: {ends}.")

@@ -58,6 +58,11 @@ def polyline(points: Iterable[tuple[float, float]], class_: str) -> Markup:
     return element("polyline", points=" ".join(f"{number(x)},{number(y)}" for x, y in points), class_=class_)
 
 
+def area(points: Iterable[tuple[float, float]], class_: str) -> Markup:
+    """A filled outline."""
+    return element("polygon", points=" ".join(f"{number(x)},{number(y)}" for x, y in points), class_=class_)
+
+
 def drawing(parts: Iterable[Markup], *, height: float, title: str, description: str, width: float = WIDTH, class_: str = "chart") -> Markup:
     """The finished drawing with its title and description for those who cannot see it."""
     head = [element("title", title), element("desc", description)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline.report import words
-from pipeline.report.blocks import Block, Columns, Fact, Facts, Figure, Fold, Paragraph, Section, Table
+from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Table
 from pipeline.report.charts import axes
-from pipeline.report.charts.calibration import Bin, calibration
 from pipeline.report.charts.intervals import intervals
 from pipeline.report.charts.lines import MOST_POINTS, Series, lines
 from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
+from pipeline.report.sections import confidence
 from pipeline.report.steps import missing
 
 CHANCE = ("chance", 0.5)
@@ -33,10 +33,11 @@ def section(published: Published) -> Section:
     found = reference_figures(published)
     if found:
         blocks += _accuracy(evaluation, published)
-        figures = [*_calibration(found[1]), *_heads(found[1])]
-        if figures:
-            blocks.append(Columns(figures))
-        blocks += _tasks(found[1])
+        name, figures = found
+        rated = "ratings" if "ratings" in evaluation["against"] else name
+        blocks += _heads(figures)
+        blocks += _tasks(figures)
+        blocks += confidence.blocks(figures, REFERENCES[name], evaluation["against"][rated], REFERENCES[rated])
     blocks += _likert(evaluation)
     if evaluation.get("groups_left_out"):
         count = words.count(evaluation["groups_left_out"])
@@ -104,7 +105,7 @@ def _accuracy(evaluation: dict[str, Any], published: Published) -> list[Block]:
             compared = sorted([*overall, *baselines], key=lambda row: -row[1].value)
             title = f"Compared with baselines, against {label}"
             drawn = intervals(compared, title=title, x_label="accuracy on held-out pairs, overall", reference=CHANCE, emphasised=(MODEL,))
-            figures = [Figure(title, drawn, "Whiskers are 95 % intervals."), *_confidence(against)]
+            figures = [Figure(title, drawn, "Whiskers are 95 % intervals."), *confidence.facts(against, references.get("ratings", against))]
     table = Table(("", "Against", "Accuracy", "95 % interval", "Pairs"), rows, text_columns=2, emphasised=f"{MODEL}, overall")
     blocks: list[Block] = [Columns(figures)] if figures else []
     return [*blocks, table] if rows else blocks
@@ -126,45 +127,22 @@ def _cells(estimate: Estimate) -> tuple[str, str, str]:
     return words.share(estimate.value), interval, words.count(estimate.n) if estimate.n is not None else "–"
 
 
-def _confidence(evaluation: dict[str, Any]) -> list[Facts]:
-    facts = []
-    halves = evaluation.get("confidence", {})
-    for key, label in (("most_confident_half", "Accuracy, most confident half"), ("rest", "Accuracy, other half")):
-        estimate = Estimate.read(halves.get(key))
-        if estimate:
-            facts.append(Fact(label, words.share(estimate.value)))
-    ece = Estimate.read(evaluation.get("calibration", {}).get("ece"))
-    if ece:
-        facts.append(Fact("Calibration error (ECE)", f"{ece.value:.3f}", "mean gap between confidence and accuracy, weighted by pairs"))
-    return [Facts(facts)] if facts else []
-
-
 def _heads(evaluation: dict[str, Any]) -> list[Table]:
     heads = evaluation.get("heads", {})
     if not heads:
         return []
     dimensions = list(dict.fromkeys(dimension for row in heads.values() for dimension in row))
     rows = [(f"{words.name(head)} head", *(_share(row.get(dimension)) for dimension in dimensions)) for head, row in heads.items()]
-    caption = "Which head knows which dimension: each head should be best on its own, else its score must not be read as that dimension."
+    caption = (
+        "Which head knows which dimension. Read down a column: the head of that dimension should be clearly the best; where both do "
+        "equally well, they learnt the same thing, and neither score must be read as its dimension."
+    )
     return [Table(("", *(f"on {words.name(dimension)}" for dimension in dimensions)), rows, caption=caption)]
 
 
 def _share(value: Any) -> str:
     estimate = Estimate.read(value)
-    return words.share(estimate.value) if estimate else "–"
-
-
-def _calibration(evaluation: dict[str, Any]) -> list[Figure]:
-    bins = [
-        Bin(entry["confidence"], entry["accuracy"], int(entry["count"]))
-        for entry in evaluation.get("calibration", {}).get("bins", [])
-        if entry.get("count") and Estimate.read(entry.get("confidence")) and Estimate.read(entry.get("accuracy"))
-    ]
-    if not bins:
-        return []
-    title = "Calibration of P(a is better)"
-    caption = "On the dashed line confidence equals accuracy; dots grow with the number of pairs, which is written below them."
-    return [Figure(title, calibration(bins, title=title), caption)]
+    return estimate.words(words.share) if estimate else "–"
 
 
 def _tasks(figures: dict[str, Any]) -> list[Block]:
