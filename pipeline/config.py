@@ -1,7 +1,7 @@
 """Configuration files: YAML in, one typed object out, and where every value came from.
 
-The types belong to the layers (`stages.config.FlowConfig` composes them). This module reads a file, applies ``key.path=value``
-overrides, and turns every mistake into a sentence that names file, line and key.
+The types belong to the layers (`stages.config.FlowConfig` composes them). This module reads a file, which may name another one that it
+starts from (``base``), applies ``key.path=value`` overrides, and turns every mistake into a sentence that names file, line and key.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ _Loader.add_implicit_resolver(_BOOLEAN, re.compile(r"^(?:true|True|TRUE|false|Fa
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Loaded:
     """Read and validate a configuration file. Raises ``ValueError`` with one line per mistake."""
     data, origins = _read(Path(path))
+    if "base" in data:
+        data, origins = _on_base(Path(path), data, origins)
     for override in overrides:
         _apply(override, data, origins)
     try:
@@ -105,6 +107,36 @@ def _locate(node: yaml.Node, path: KeyPath, file: str, origins: dict[KeyPath, st
         for position, value_node in enumerate(node.value):
             origins[(*path, position)] = f"{file}, line {value_node.start_mark.line + 1}"
             _locate(value_node, (*path, position), file, origins)
+
+
+def _on_base(path: Path, data: dict[str, Any], origins: dict[KeyPath, str]) -> tuple[dict[str, Any], dict[KeyPath, str]]:
+    """The configuration that ``data`` starts from, with the values of ``data`` in it. A base stands alone: it has no base itself."""
+    where, name = origins[("base",)], data["base"]
+    if not isinstance(name, str):
+        raise ValueError(f"{where}: base: expected a configuration file, named relative to this one (given: {name!r})")
+    try:
+        base, base_origins = _read(path.parent / name)
+    except ValueError as error:
+        raise ValueError(f"{where}: base: {error}") from None
+    if "base" in base:
+        raise ValueError(f"{where}: base: {name} has a base itself; name that one, and write the values of {name} here")
+    _merge(base, {key: value for key, value in data.items() if key != "base"}, (), base_origins, origins)
+    return base, base_origins
+
+
+def _merge(
+    base: dict[str, Any], changes: Mapping[str, Any], path: KeyPath, origins: dict[KeyPath, str], own: Mapping[KeyPath, str]
+) -> None:
+    """Mappings are merged key by key; anything else, lists too, takes the place of what was there. Changes ``base`` and ``origins``."""
+    for key, value in changes.items():
+        inner = (*path, key)
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            _merge(base[key], value, inner, origins, own)
+            continue
+        base[key] = value
+        for known in [known for known in origins if known[: len(inner)] == inner]:
+            del origins[known]
+        origins.update({known: place for known, place in own.items() if known[: len(inner)] == inner})
 
 
 def _apply(override: str, data: dict[str, Any], origins: dict[KeyPath, str]) -> None:

@@ -1,7 +1,7 @@
 """Transformers' Qwen-VL models as encoders of edits: built from sizes, from pretrained weights, or from a saved configuration.
 
-In: a Batch. Out: last hidden states of the tokens that are asked for. The vision tower sees each distinct image once; its features are put in the places of the
-placeholder tokens. Attention follows the trees of the prompts (reward.attention).
+In: a Batch. Out: last hidden states of the tokens that are asked for. The vision tower sees each distinct image once; its features are put in
+the places of the placeholder tokens. Attention follows the trees of the prompts (reward.attention).
 
 | family | models | attention over trees |
 | --- | --- | --- |
@@ -83,7 +83,10 @@ class _LastLayer3(_LastLayer, Qwen3VLTextDecoderLayer):  # ty: ignore[incompatib
 
 @dataclass(frozen=True)
 class Family:
-    """What differs between model families: transformers' classes and what inputs look like. sizes: further settings of the text and the vision part, from our sizes."""
+    """What differs between model families: transformers' classes and what inputs look like.
+
+    sizes: further settings of the text and the vision part, from our sizes.
+    """
 
     config: Any
     model: Any

@@ -76,7 +76,9 @@ class PresentationConfig(_Configuration):
         "mrope", description="mrope: rows and columns of images as the backbone was pretrained with; flat: 1-D, as published weights need"
     )
     image_area: int = Field(1024, gt=0, description="pixels that an image is resized to; the paper: 200704 = 448x448")
-    min_image_area: int | None = Field(None, gt=0, description="images between this and image_area keep their size; null: all get image_area")
+    min_image_area: int | None = Field(
+        None, gt=0, description="images between this and image_area keep their size; null: all get image_area"
+    )
     max_instruction_tokens: int = Field(2048, gt=0, description="a longer instruction is an error, never cut")
 
     @model_validator(mode="after")
@@ -92,7 +94,8 @@ class PresentationConfig(_Configuration):
             for dimension, text in self.rubrics.items():
                 if text.count("{instruction}") != expected:
                     raise ValueError(
-                        f"the rubric of {dimension} has {text.count('{instruction}')} marks {{instruction}}, prompt {self.prompt} needs {expected}"
+                        f"the rubric of {dimension} has {text.count('{instruction}')} marks {{instruction}}, "
+                        f"prompt {self.prompt} needs {expected}"
                     )
         return self
 

@@ -100,8 +100,8 @@ class RewardModel(nn.Module):
     ) -> RewardModel:
         """Load what `save` wrote, from a directory or a Hub id.
 
-        dtype: of the backbone; the heads stay float32. attention_kind: `varlen` is one flash kernel for all nodes of a tree, on CUDA in half
-        precision; `blocks` works everywhere; `auto` takes varlen where it can run.
+        dtype: of the backbone; the heads stay float32. attention_kind: `varlen` is one flash kernel for all nodes of a tree, on CUDA in
+        half precision; `blocks` works everywhere; `auto` takes varlen where it can run.
         Raises ValueError when it is missing, of another layout, or holds NaN.
         """
         path = located(name, revision)

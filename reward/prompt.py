@@ -34,8 +34,8 @@ _IMAGE = VISION_START_TOKEN + IMAGE_TOKEN + VISION_END_TOKEN
 class Prompt:
     """Templates of the nodes of a tree, for one model.
 
-    root: ids before the first vision input; source: template from the source image on (empty for clips); edit: from the edited image, or the
-    clip, on; branches: one per dimension, or none when the reward tokens stand in `edit`.
+    root: ids before the first vision input; source: template from the source image on (empty for clips); edit: from the edited image, or
+    the clip, on; branches: one per dimension, or none when the reward tokens stand in `edit`.
     """
 
     tokenizer: PreTrainedTokenizerBase

@@ -1,8 +1,8 @@
 """The published EditReward checkpoints (Qwen2.5-VL-7B, MiMo-VL-7B) as reward models of ours, with the published scores.
 
-A published checkpoint is one file of weights: a Qwen2.5-VL model (`model.visual.*`, `model.language_model.*`), an unused `lm_head`, and a head
-per dimension (`rm_heads.head_0`, `head_1`; column 0 is mu, column 1 log sigma). Its vocabulary was cut to the tokenizer's length, and the
-reward token took over an existing row. It was trained with 1-D positions, images of 448x448 pixels in area, and the mean of both
+A published checkpoint is one file of weights: a Qwen2.5-VL model (`model.visual.*`, `model.language_model.*`), an unused `lm_head`, and a
+head per dimension (`rm_heads.head_0`, `head_1`; column 0 is mu, column 1 log sigma). Its vocabulary was cut to the tokenizer's length, and
+the reward token took over an existing row. It was trained with 1-D positions, images of 448x448 pixels in area, and the mean of both
 columns as overall score; all of this is part of the imported model's configuration.
 """
 

@@ -13,6 +13,7 @@ import rated_run
 from benchmark_copies import cell, genai_row, png, tiger_row, write
 
 from pipeline.flow import headline
+from pipeline.report.page import build
 from stages import annotate, benchmarks, contracts, evaluate_reward, preferences, storage
 from stages.cluster import Cluster
 from stages.config import BenchmarkConfig, EvaluateRewardConfig, FlowConfig
@@ -117,6 +118,12 @@ def test_what_is_published(finished: Context) -> None:
     inner = json.loads((step.path / "benchmarks" / "index.json").read_text())
     distinct = 10 + 6 - 2
     assert inner["counts"] == {"in": 2 * distinct, "out": 2 * (distinct - 1), "quarantined": 2}, "shared edits are scored once"
+
+
+def test_the_report_shows_both_conventions_and_what_the_training_data_share(finished: Context) -> None:
+    page = build(finished.run).read_text()
+    assert "Benchmark genai-bench, revision r1" in page and "with ties, oracle threshold" in page and "as published" in page
+    assert "Among the run" in page and "McNemar" in page and "Constant" in page
 
 
 def test_items_and_their_scores(finished: Context) -> None:

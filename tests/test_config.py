@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import ROOT
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import config
@@ -44,6 +44,42 @@ def test_paper_plan_has_the_papers_volume(tmp_path: Path) -> None:
     assert "200,697 pairs" in text  # 9,557 x 21
     assert "cannot run yet" in text and "flux-kontext" in text
     assert "missing input: data/magicbrush.jsonl" in text
+
+
+ABLATIONS = sorted((ROOT / "configs" / "ablations").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
+def test_ablations_load_and_plan_the_reward_model_alone(path: Path, tmp_path: Path) -> None:
+    flow = config.load(path).flow
+    assert flow.name == path.stem and flow.filter is None and flow.finetune is None
+    assert "pairs" in plan(flow, tmp_path / "none")
+
+
+def test_each_ablation_differs_from_its_reference_in_what_its_table_varies() -> None:
+    """Tables 4, 5 and 7 vary around one model: several heads, their mean, uncertainty ranking, Qwen2.5-VL-7B, ties disentangled."""
+    reference = flat(config.load(ROOT / "configs" / "ablations" / "table4-multi-mean.yaml").flow.model_dump(mode="json"))
+    varied = {
+        "table4-regression": {"reward.loss.kind": "regression", "reward.model.aggregation": "sum"},
+        "table4-shared-mean": {"reward.model.heads.kind": "shared"},
+        "table4-multi-min": {"reward.model.aggregation": "min"},
+        "table4-multi-sum": {"reward.model.aggregation": "sum"},
+        "table4-multi-mean": {},
+        "table5-qwen2.5-vl-3b": {"reward.model.backbone.pretrained": "Qwen/Qwen2.5-VL-3B-Instruct"},
+        "table5-mimo-vl-7b": {"reward.model.backbone.pretrained": "XiaomiMiMo/MiMo-VL-7B-SFT-2508"},
+        "table7-without-disentangling": {"preferences.ties": "off"},
+    }
+    assert {path.stem for path in ABLATIONS} == varied.keys() | {"world"}
+    for name, expected in varied.items():
+        values = flat(config.load(ROOT / "configs" / "ablations" / f"{name}.yaml").flow.model_dump(mode="json"))
+        assert values.keys() == reference.keys()
+        assert {key: value for key, value in values.items() if value != reference[key] and key != "name"} == expected
+
+
+def flat(value: object, path: str = "") -> dict[str, object]:
+    if not isinstance(value, dict) or not value:
+        return {path: value}
+    return {key: leaf for name, entry in value.items() for key, leaf in flat(entry, f"{path}.{name}" if path else name).items()}
 
 
 @pytest.mark.parametrize(
@@ -91,12 +127,54 @@ def test_overrides_replace_and_are_named(tmp_path: Path) -> None:
         config.load(path, ["filter.selections.4.count=2"])
 
 
+def test_a_file_may_start_from_another_one(tmp_path: Path) -> None:
+    write(tmp_path, MINIMAL + "reward:\n  training: {steps: 9, seed: 4}\n")
+    (tmp_path / "sub").mkdir()
+    path = tmp_path / "sub" / "y.yaml"
+    path.write_text(
+        "base: ../x.yaml\nname: y\nworld: null\nreward:\n  training: {steps: 7}\nfilter:\n  selections: [{name: all, rule: all}]\n"
+    )
+    loaded = config.load(path, ["reward.training.seed=5"])
+    flow = loaded.flow
+    assert (flow.name, flow.world, flow.reward.training.steps, flow.reward.training.seed) == ("y", None, 7, 5)
+    assert flow.filter is not None and flow.filter.input.dataset == "world-edits"
+    assert [choice.name for choice in flow.filter.selections] == ["all"]  # a list takes the place of the list
+    shown = config.show(loaded)
+    at = tmp_path / "sub" / ".." / "x.yaml"
+    assert f"steps: 7  # {path}, line 5" in shown and f"count: 100  # {at}, line 4" in shown
+    assert f"world: null  # {path}, line 3" in shown and f"rule: all  # {path}, line 7" in shown
+    assert "seed: 5  # command line (reward.training.seed=5)" in shown
+    assert config.load(write(tmp_path, config.dump(flow))).flow == flow  # the frozen copy stands alone
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("base: 3\n", ["x.yaml, line 1: base: expected a configuration file", "3"]),
+        ("base: nowhere.yaml\nname: x\n", ["x.yaml, line 1: base:", "nowhere.yaml does not exist"]),
+        ("name: x\nbase: x.yaml\n", ["x.yaml, line 2: base: x.yaml has a base itself"]),
+        ("base: other.yaml\nname: x\nfilter: {cuont: 3}\n", ["x.yaml, line 3", "unknown key filter.cuont"]),
+        ("base: bad.yaml\n", ["x.yaml, line 1: base:", "bad.yaml", "not valid YAML"]),
+        ("base: wrong.yaml\nname: x\n", ["wrong.yaml, line 2", "unknown key sead"]),
+    ],
+)
+def test_mistakes_with_a_base_are_located(tmp_path: Path, text: str, expected: list[str]) -> None:
+    (tmp_path / "other.yaml").write_text(MINIMAL)
+    (tmp_path / "bad.yaml").write_text("reward: [")
+    (tmp_path / "wrong.yaml").write_text("name: w\nsead: 3\n")
+    with pytest.raises(ValueError) as caught:
+        config.load(write(tmp_path, text))
+    for part in expected:
+        assert part in str(caught.value)
+
+
 def test_show_and_dump_read_back(tmp_path: Path) -> None:
     loaded = config.load(ROOT / "configs" / "demo.yaml")
     for text in (config.show(loaded), config.dump(loaded.flow)):
         assert config.load(write(tmp_path, text)).flow == loaded.flow
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=8),

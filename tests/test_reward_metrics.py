@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -118,6 +118,7 @@ def test_equal_confidence_is_shared_out_at_the_border() -> None:
     assert most_confident(np.zeros(4), 0.5).tolist() == [0.5] * 4
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=30), st.sampled_from(SHARES))
 def test_most_confident_takes_its_share_and_no_less_confident_pair_first(values: list[int], share: float) -> None:
     weights = most_confident(np.array(values, dtype=float), share)
@@ -173,6 +174,7 @@ def test_the_tie_threshold_is_found_again() -> None:
         fit_tie_threshold(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
+@settings(deadline=None)
 @given(st.floats(-5, 5), st.floats(0, 3), st.floats(0, 4))
 def test_three_outcomes_are_symmetric_and_as_for_one_pair(margin: float, sigma: float, threshold: float) -> None:
     forward = outcome_probabilities(np.array([margin]), np.array([sigma]), np.array([1.0]), threshold=threshold)[0]
@@ -231,6 +233,7 @@ def test_any_statistic_and_nan_values() -> None:
         clustered_interval(np.array([NAN]), np.array([0]))
 
 
+@settings(deadline=None)
 @given(st.floats(-20, 20), st.floats(0, 3), st.floats(0, 3))
 def test_the_two_forms_of_the_probability_agree(margin: float, a: float, b: float) -> None:
     tensors = [torch.tensor(v, dtype=torch.float64) for v in (margin, a, 0.0, b)]
@@ -331,6 +334,7 @@ def test_isotonic_calibration_pools_violators() -> None:
     assert found.ratings == {"visual_quality": 4}
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-20, 20), st.integers(1, 4)), min_size=1, max_size=60))
 def test_calibration_is_monotone_and_on_the_scale(points: list[tuple[int, int]]) -> None:
     raw, rated = (np.array(column, dtype=float) for column in zip(*points, strict=True))

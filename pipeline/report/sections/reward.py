@@ -11,7 +11,7 @@ from pipeline.report.charts.intervals import intervals
 from pipeline.report.charts.lines import MOST_POINTS, Series, lines
 from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
-from pipeline.report.sections import confidence
+from pipeline.report.sections import benchmarks, confidence
 from pipeline.report.steps import missing
 
 CHANCE = ("chance", 0.5)
@@ -42,6 +42,7 @@ def section(published: Published) -> Section:
     if evaluation.get("groups_left_out"):
         count = words.count(evaluation["groups_left_out"])
         blocks.append(Paragraph(f"{count} held-out groups are left out because one of their candidates could not be scored."))
+    blocks += benchmarks.blocks(published)
     conventions = evaluation.get("conventions", "strict pairs only")
     lead = f"Accuracy is the share of held-out pairs that the model puts in the right order ({conventions})."
     return Section("reward", "Reward model", lead, blocks)
