@@ -1,7 +1,7 @@
 """Transformers' Qwen-VL models as encoders of edits: built from sizes, from pretrained weights, or from a saved configuration.
 
-In: a Batch. Out: last hidden states of the tokens that are asked for. The vision tower sees each distinct image once; its features are put in
-the places of the placeholder tokens. Attention follows the trees of the prompts (reward.attention).
+In: a Batch. Out: last hidden states of the tokens that are asked for. The vision tower sees each distinct image once; its features are put
+in the places of the placeholder tokens. Attention follows the trees of the prompts (reward.attention).
 
 | family | models | attention over trees |
 | --- | --- | --- |

@@ -1,7 +1,7 @@
 """From images to what the vision tower reads.
 
-In: bytes of any image file that Pillow reads, a path, or a Pillow image. Between: RGB uint8 tensors [height, width, 3], resized so that both
-sides are multiples of patch * merge and the area is about the wished one. Out: patches [token, 3 * 2 * patch * patch] of float32, made
+In: bytes of any image file that Pillow reads, a path, or a Pillow image. Between: RGB uint8 tensors [height, width, 3], resized so that
+both sides are multiples of patch * merge and the area is about the wished one. Out: patches [token, 3 * 2 * patch * patch] of float32, made
 beside the model. Values equal those of transformers' Qwen-VL image processors; a still image is its frame twice, a pair of
 frames is one clip.
 """

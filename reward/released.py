@@ -60,7 +60,7 @@ def import_released(
         raise ValueError(
             f"the tokenizer of {origin} has {len(tokenizer)} tokens, the checkpoint {rows} rows; name its own base with --base"
         )
-    config.text_config.vocab_size = rows  # ty: ignore[invalid-assignment, unresolved-attribute]
+    config.text_config.vocab_size = rows  # ty: ignore[invalid-assignment]
     model = RewardModel(
         config=RewardModelConfig(
             backbone=BackboneConfig(pretrained=str(base or checkpoint), revision=revision),

@@ -15,7 +15,8 @@ _CRITERIA = {
 things. Meaning: the edit shows what the instruction means, with the right objects, attributes, counts and places. \
 Completeness: every part of the instruction is carried out. Restraint: nothing that was not asked for has changed.
 4, very good: all of it is done, and only that. 3, good: the main request is done, with small omissions or small side effects. \
-2, poor: done in part, or with changes that nobody asked for. 1, very poor: not done, the opposite done, or an unrelated or unchanged picture.""",
+2, poor: done in part, or with changes that nobody asked for. \
+1, very poor: not done, the opposite done, or an unrelated or unchanged picture.""",
     "visual_quality": """Visual quality. Judge the edited picture as a picture, beside the original. \
 Plausibility: light, shadow, reflection, perspective and proportion agree, and the scene could exist. \
 Cleanness: no blur, noise, seams, halos, smears, doubled or broken shapes, faces or hands. \

@@ -25,9 +25,10 @@ Grid = tuple[int, int]
 class Tree:
     """Prompts of one source and instruction, without the root.
 
-    input_ids [token]; position_ids [3, token]; paths: per node (length, keys [before + length]), keys being tokens of the path, root
-    included, in order; reads [candidate, dimension]: token that a head reads; items: number of the vision input of each run of placeholders,
-    in the order of tokens; words [word]: tokens of the instruction and the reward token after it (prompt `words` only).
+    input_ids [token]; position_ids [3, token]; paths: per node (length, keys [before + length]), keys being the tokens of the path in
+    order, root included; reads [candidate, dimension]: token that a head reads; items: number of the vision input of each run of
+    placeholders, in the order of tokens; words [word]: tokens after the edited image, when the reward token is among them: with prompt
+    `words`, the instruction and the reward token.
     """
 
     input_ids: Tensor

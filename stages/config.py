@@ -117,9 +117,9 @@ class TrainRewardConfig(RewardConfig):
 class BenchmarkConfig(Config):
     """A published benchmark, read from a local copy in its own layout (docs/benchmarks.md)."""
 
-    name: Literal[
-        "tiger-editreward-bench", "editscore-editreward-bench", "genai-bench", "aurora-pair", "aurora-point", "imagenhub"
-    ] = Field(description="Which benchmark")
+    name: Literal["tiger-editreward-bench", "editscore-editreward-bench", "genai-bench", "aurora-pair", "aurora-point", "imagenhub"] = (
+        Field(description="Which benchmark")
+    )
     path: str = Field(description="Folder of the local copy")
     revision: str = Field(min_length=1, description="Revision of the copy, e.g. its Hub commit; recorded beside the figures")
 

@@ -220,13 +220,13 @@ def test_layouts_that_are_not_those_of_a_published_checkpoint(case: Case, tmp_pa
     few = weights | {"model.language_model.embed_tokens.weight": weights["model.language_model.embed_tokens.weight"][:100].clone()}
     refused(few, "tokens, the checkpoint 100 rows")
     (folder / "config.json").unlink()
-    with pytest.raises(ValueError, match="has no config.json; name the model that the checkpoint was made from with --base"):
+    with pytest.raises(ValueError, match=r"has no config\.json; name the model that the checkpoint was made from with --base"):
         import_released(folder, prompts=prompts)
     save_file(weights, file)
     model = import_released(folder, prompts=prompts, base=str(case.folder / "model"), image_area=case.area)
     assert score(model=model, samples=case.samples("B")) == score(model=case.model("1d"), samples=case.samples("B"))
     file.unlink()
-    with pytest.raises(ValueError, match="holds none of model.safetensors, model.pth"):
+    with pytest.raises(ValueError, match=r"holds none of model\.safetensors, model\.pth"):
         import_released(folder, prompts=prompts, base=str(case.folder / "model"))
     torch.save({"model.language_model.embed_tokens.weight": Command()}, folder / "model.pth")
     with pytest.raises(ValueError, match="cannot be read as a file of weights"):

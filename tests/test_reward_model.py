@@ -19,7 +19,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from scipy import integrate, special
+from scipy import integrate, special, stats
 from torch import Tensor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
@@ -347,7 +347,8 @@ def test_preference_between_two_scores() -> None:
 
 def expected_sigmoid(mean: float, sigma: float) -> float:
     """E[sigmoid(z)] by adaptive integration."""
-    return integrate.quad(lambda z: special.expit(z) * np.exp(-((z - mean) ** 2) / (2 * sigma**2)), -30, 30)[0] / (sigma * np.sqrt(2 * np.pi))
+    density = stats.norm(mean, sigma).pdf
+    return integrate.quad(lambda z: special.expit(z) * density(z), -30, 30)[0]
 
 
 def test_a_saved_model_scores_the_same_and_is_the_same_bytes(tmp_path: Path) -> None:
@@ -650,3 +651,14 @@ def test_configuration_is_quick_to_import() -> None:
         [sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=Path(__file__).resolve().parent.parent
     )
     assert found.stdout.strip() == "[]"
+
+
+def test_scoring_imports_nothing_of_training() -> None:
+    check = (
+        "import sys, reward.scorer; "
+        "print(sorted({'losses', 'loop', 'training', 'checkpoints', 'pairs', 'groups', 'metrics', 'lora', 'sharding', 'pretraining'} "
+        "& {name.removeprefix('reward.') for name in sys.modules}), 'peft' in sys.modules)"
+    )
+    root = Path(__file__).resolve().parent.parent
+    found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=root)
+    assert found.stdout.strip() == "[] False"
