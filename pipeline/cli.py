@@ -6,18 +6,14 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from pipeline.annotate_cli import annotate
+from pipeline.command import EXAMPLE, common, load, opened, run_path_of
 from pipeline.reward_cli import reward
-
-if TYPE_CHECKING:
-    from pipeline.config import Loaded
-    from stages.context import Context
 
 STEP_HELP = {
     "all": "Every step that the configuration has a section for, then the report.",
@@ -29,19 +25,6 @@ STEP_HELP = {
     "finetune": "Shards in, editors out: the base and one arm per selection.",
     "evaluate-editor": "Base and arms on held-out scenes, judged in one go.",
 }
-EXAMPLE = "\b\nExample:\n  pipeline {command} --config configs/demo.yaml{more}"
-
-
-def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that every command has."""
-    for option in (
-        click.argument("overrides", nargs=-1, metavar="[KEY.PATH=VALUE]..."),
-        click.option("--run", "run_path", metavar="DIR", help="Run directory; default: runs/<name of the configuration>."),
-        click.option("--address", help="Ray cluster to join (auto, host:port or ray://...); default: a local one."),
-        click.option("--config", "config_path", metavar="FILE", help="Configuration; default: the one frozen in --run DIR."),
-    ):
-        command = option(command)
-    return command
 
 
 class _OneSentence(click.Group):
@@ -90,51 +73,6 @@ def main() -> None:
     """
 
 
-def _load(config_path: str | None, run_path: str | None, overrides: tuple[str, ...]) -> Loaded:
-    from pipeline import config
-
-    if config_path is None:
-        if run_path is None:
-            raise click.UsageError("give --config FILE (the shipped ones are in configs/), or --run DIR of an existing run")
-        frozen = Path(run_path) / "config.yaml"
-        if not frozen.exists():
-            raise ValueError(f"--run {run_path}: no run was begun there; give --config FILE as well (the shipped ones are in configs/)")
-        config_path = str(frozen)
-    return config.load(config_path, overrides)
-
-
-def _run_path(loaded: Loaded, run_path: str | None) -> Path:
-    from stages.rundir import RunDir
-
-    return RunDir(run_path or Path("runs") / loaded.flow.name).path
-
-
-@contextmanager
-def _context(
-    config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...], force: bool = False
-) -> Generator[Context]:
-    """Everything a step needs; holds the lock of the run directory and leaves the cluster at the end."""
-    from pipeline import config
-    from stages import storage
-    from stages.cluster import Cluster
-    from stages.context import Context
-    from stages.rundir import RunDir
-
-    loaded = _load(config_path, run_path, overrides)
-    run = RunDir(_run_path(loaded, run_path))
-    with run:
-        click.get_current_context().find_root().meta["run"] = run.path
-        frozen = run.path / "config.yaml"
-        if not frozen.exists():
-            storage.publish_bytes(frozen, config.dump(loaded.flow).encode())
-        cluster = Cluster(loaded.flow.ray, address)
-        try:
-            yield Context(run, loaded.flow, cluster, force)
-        finally:
-            cluster.close()
-        storage.publish_bytes(frozen, config.dump(loaded.flow).encode())
-
-
 @main.group(name="run")
 def run_group() -> None:
     """Run a step of the flow, or all of them. What is done already is not done again.
@@ -149,7 +87,7 @@ def _add_step(name: str) -> None:
     @common
     @click.option("--force", is_flag=True, help="Redo what was made with other settings or inputs.")
     def command(config_path: str | None, run_path: str | None, address: str | None, force: bool, overrides: tuple[str, ...]) -> None:
-        with _context(config_path, run_path, address, overrides, force) as context:
+        with opened(config_path, run_path, address, overrides, force) as context:
             from pipeline import flow, report
 
             steps = flow.steps_of(context.flow, name)
@@ -165,74 +103,7 @@ for _name in STEP_HELP:
     _add_step(_name)
 
 
-@main.group()
-def annotate() -> None:
-    """Human ratings: hand out work, read what comes back, or simulate raters of the embedded world.
-
-    \b
-    Example:
-      pipeline annotate export --config configs/demo.yaml
-    """
-
-
-@annotate.command(
-    name="export",
-    help=f"Write the groups to rate: images, a template to fill in, the rubric.\n\n{EXAMPLE.format(command='annotate export', more='')}",
-)
-@common
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first N groups.")
-def annotate_export(
-    config_path: str | None, run_path: str | None, address: str | None, limit: int | None, overrides: tuple[str, ...]
-) -> None:
-    with _context(config_path, run_path, address, overrides) as context:
-        from stages import annotate as step
-
-        print(f"work for the raters: {step.export(context, limit=limit)}")
-
-
-@annotate.command(
-    name="ingest",
-    help="Read ratings into the ledger: validated row by row, nothing twice, everything refused is kept with its reason.\n\n"
-    + EXAMPLE.format(command="annotate ingest --file ratings.csv", more=""),
-)
-@common
-@click.option("--file", "files", multiple=True, required=True, metavar="FILE", help="File of ratings; may be given several times.")
-@click.option(
-    "--format",
-    "layout",
-    type=click.Choice(["auto", "long", "wide", "imagenhub"]),
-    default="auto",
-    show_default=True,
-    help="long: a row per rating; wide: a row per candidate; imagenhub: that project's rater tables.",
-)
-@click.option("--force", is_flag=True, help="Begin a new ledger where the old one is of other candidates.")
-def annotate_ingest(
-    config_path: str | None,
-    run_path: str | None,
-    address: str | None,
-    files: tuple[str, ...],
-    layout: Any,
-    force: bool,
-    overrides: tuple[str, ...],
-) -> None:
-    with _context(config_path, run_path, address, overrides, force) as context:
-        from pipeline import ratings
-        from stages import annotate as step
-
-        print(ratings.ingested(step.ingest(context, [Path(file) for file in files], layout)))
-
-
-@annotate.command(
-    name="simulate",
-    help=f"Let the embedded world's raters fill in the exported work.\n\n{EXAMPLE.format(command='annotate simulate', more='')}",
-)
-@common
-def annotate_simulate(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
-    with _context(config_path, run_path, address, overrides) as context:
-        from stages import annotate as step
-
-        for path in step.simulate(context):
-            print(path)
+main.add_command(annotate)
 
 
 @main.command(
@@ -258,7 +129,7 @@ def select(
     shards: bool,
     overrides: tuple[str, ...],
 ) -> None:
-    with _context(config_path, run_path, address, overrides) as context:
+    with opened(config_path, run_path, address, overrides) as context:
         from pipeline import selecting
 
         selecting.select(context, name=name, rule=rule, count=count, fraction=fraction, seed=seed, shards=shards)
@@ -302,11 +173,11 @@ def shards_verify(folder: str) -> None:
 )
 @common
 def plan(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
-    loaded = _load(config_path, run_path, overrides)
+    loaded = load(config_path, run_path, overrides)
 
     from pipeline import plan as planning
 
-    print(planning.plan(loaded.flow, _run_path(loaded, run_path)))
+    print(planning.plan(loaded.flow, run_path_of(loaded, run_path)))
 
 
 @main.command(help=f"What a run directory holds: steps done, counts, damage.\n\n{EXAMPLE.format(command='status', more='')}")
@@ -314,7 +185,7 @@ def plan(config_path: str | None, run_path: str | None, address: str | None, ove
 def status(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
     from pipeline import status as looking
 
-    print(looking.status(_run_path(_load(config_path, run_path, overrides), run_path)))
+    print(looking.status(run_path_of(load(config_path, run_path, overrides), run_path)))
 
 
 @main.command(help=f"Write the report page again.\n\n{EXAMPLE.format(command='report', more='')}")
@@ -323,7 +194,7 @@ def report(config_path: str | None, run_path: str | None, address: str | None, o
     from pipeline import report as page
     from stages.rundir import RunDir
 
-    path = _run_path(_load(config_path, run_path, overrides), run_path)
+    path = run_path_of(load(config_path, run_path, overrides), run_path)
     if not path.is_dir():
         raise ValueError(f"there is no run directory {path}; `pipeline run` makes one")
     print(f"report: {page.build(RunDir(path))}")
@@ -347,7 +218,7 @@ def config_group() -> None:
 def config_show(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
     from pipeline import config
 
-    click.echo(config.show(_load(config_path, run_path, overrides)), nl=False)
+    click.echo(config.show(load(config_path, run_path, overrides)), nl=False)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,80 @@
+"""`pipeline annotate`: hand out work, read ratings in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipeline.command import EXAMPLE, common, opened
+
+
+@click.group()
+def annotate() -> None:
+    """Human ratings: hand out work, read what comes back, or simulate raters of the embedded world.
+
+    \b
+    Example:
+      pipeline annotate export --config configs/demo.yaml
+    """
+
+
+@annotate.command(
+    name="export",
+    help=f"Write the groups to rate: images, a template to fill in, the rubric.\n\n{EXAMPLE.format(command='annotate export', more='')}",
+)
+@common
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first N groups.")
+def annotate_export(
+    config_path: str | None, run_path: str | None, address: str | None, limit: int | None, overrides: tuple[str, ...]
+) -> None:
+    with opened(config_path, run_path, address, overrides) as context:
+        from stages import annotate as step
+
+        print(f"work for the raters: {step.export(context, limit=limit)}")
+
+
+@annotate.command(
+    name="ingest",
+    help="Read ratings into the ledger: validated row by row, nothing twice, everything refused is kept with its reason.\n\n"
+    + EXAMPLE.format(command="annotate ingest --file ratings.csv", more=""),
+)
+@common
+@click.option("--file", "files", multiple=True, required=True, metavar="FILE", help="File of ratings; may be given several times.")
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["auto", "long", "wide", "imagenhub"]),
+    default="auto",
+    show_default=True,
+    help="long: a row per rating; wide: a row per candidate; imagenhub: that project's rater tables.",
+)
+@click.option("--force", is_flag=True, help="Begin a new ledger where the old one is of other candidates.")
+def annotate_ingest(
+    config_path: str | None,
+    run_path: str | None,
+    address: str | None,
+    files: tuple[str, ...],
+    layout: Any,
+    force: bool,
+    overrides: tuple[str, ...],
+) -> None:
+    with opened(config_path, run_path, address, overrides, force) as context:
+        from pipeline import ratings
+        from stages import annotate as step
+
+        print(ratings.ingested(step.ingest(context, [Path(file) for file in files], layout)))
+
+
+@annotate.command(
+    name="simulate",
+    help=f"Let the embedded world's raters fill in the exported work.\n\n{EXAMPLE.format(command='annotate simulate', more='')}",
+)
+@common
+def annotate_simulate(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+    with opened(config_path, run_path, address, overrides) as context:
+        from stages import annotate as step
+
+        for path in step.simulate(context):
+            print(path)
