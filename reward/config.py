@@ -85,8 +85,8 @@ class PresentationConfig(_Configuration):
     def _fits_together(self) -> PresentationConfig:
         if self.min_image_area is not None and self.min_image_area > self.image_area:
             raise ValueError(f"min_image_area {self.min_image_area} is larger than image_area {self.image_area}; lower it or leave it out")
-        if self.layout == "clip" and self.prompt != "words":
-            raise ValueError(f"prompt {self.prompt} shows two images: set layout to images, or prompt to words")
+        if self.layout == "clip" and self.prompt == "rubric_first":
+            raise ValueError("prompt rubric_first shows two images: set layout to images, or choose another prompt")
         if self.rubrics is not None:
             expected = {"words": None, "reference": 1, "rubric_first": 0}[self.prompt]
             if expected is None:

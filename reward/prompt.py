@@ -104,14 +104,15 @@ def build_prompt(*, config: RewardModelConfig, tokenizer: PreTrainedTokenizerBas
         whole = (VIDEO_TOKEN if clip else _IMAGE * 2) + INSTRUCTION + REWARD_TOKEN
     elif presentation.prompt == "reference":
         texts = [_with_reward_token(text) for text in rubrics_of(presentation, config.dimensions)]
-        rendered = [_rendered(tokenizer, [None, None, text]) for text in texts]
-        whole = rendered[0][: rendered[0].rindex(VISION_END_TOKEN) + len(VISION_END_TOKEN)]
+        rendered = [_rendered(tokenizer, [None, text] if clip else [None, None, text], clip=clip) for text in texts]
+        last = VISION_END_TOKEN if VISION_END_TOKEN in rendered[0] else placeholder
+        whole = rendered[0][: rendered[0].rindex(last) + len(last)]
         assert all(text.startswith(whole) for text in rendered)
         branches = [text.removeprefix(whole) for text in rendered]
     else:
         opening = "\n\n".join([INTRODUCTION, *rubrics_of(presentation, config.dimensions), "Original:"])
         asked = f"\nInstruction: {INSTRUCTION}\nEdit:"
-        whole = _rendered(tokenizer, [opening, None, asked, None, "\nRatings: " + REWARD_TOKEN * len(config.dimensions)])
+        whole = _rendered(tokenizer, [opening, None, asked, None, "\nRatings: " + REWARD_TOKEN * len(config.dimensions)], clip=False)
     root, *parts = whole.split(placeholder)
     return Prompt(
         tokenizer=tokenizer,
@@ -149,11 +150,12 @@ def _with_reward_token(rubric: str) -> str:
     return before + REWARD_TOKEN
 
 
-def _rendered(tokenizer: PreTrainedTokenizerBase, content: Sequence[str | None]) -> str:
-    """A user's turn of texts and images (None) in the backbone's chat template, up to its last reward token."""
+def _rendered(tokenizer: PreTrainedTokenizerBase, content: Sequence[str | None], *, clip: bool) -> str:
+    """A user's turn of texts and vision inputs (None) in the backbone's chat template, up to its last reward token."""
     if tokenizer.chat_template is None:
-        whole = "".join(_IMAGE if part is None else part for part in content)
+        whole = "".join((VIDEO_TOKEN if clip else _IMAGE) if part is None else part for part in content)
     else:
-        turn: Any = [{"type": "image"} if part is None else {"type": "text", "text": part} for part in content]
+        vision = {"type": "video" if clip else "image"}
+        turn: Any = [vision if part is None else {"type": "text", "text": part} for part in content]
         whole = str(tokenizer.apply_chat_template([{"role": "user", "content": turn}], tokenize=False))
     return whole[: whole.rindex(REWARD_TOKEN) + len(REWARD_TOKEN)]

@@ -23,7 +23,7 @@ from reward.inference import passes
 from reward.tree import node_positions
 
 INSTRUCTIONS = ("Make the red circle blue.", "add a yellow square", "remove the cross at the top and add a small green star below it")
-KINDS = [("clip", "words"), ("images", "words"), ("images", "reference"), ("images", "rubric_first")]
+KINDS = [("clip", "words"), ("clip", "reference"), ("images", "words"), ("images", "reference"), ("images", "rubric_first")]
 FAMILY_NAMES = tuple(FAMILIES)
 
 
@@ -173,7 +173,7 @@ def test_a_packed_forest_equals_separate_prompts(shapes: list, kind: tuple[str, 
         assert (mine.grad - theirs.grad).abs().max() <= 1e-5 * max(1.0, float(theirs.grad.abs().max())), name
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind[0] == "images"])
 def test_a_cached_root_changes_nothing(kind: tuple[str, str]) -> None:
     model = make(*kind)
     sets = sets_of(model, [[(20, 20), (20, 20), (30, 16)], [(16, 30), (20, 20)]])
