@@ -118,8 +118,8 @@ def report(measured: dict[str, list[dict[str, Any]]], command: str, seeds: int) 
         f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, Python {platform.python_version()}; {over}.",
         "",
         "Accuracy on strict held-out pairs against the true levels; ECE, and accuracy of the confident half minus the rest, against the",
-        "raters' labels. All cells read two images and a short rubric per dimension, which a shared head needs, after the same captioning",
-        "stand-in; the demo reads one clip, so its figures are others. Regression trains no sigma: its P means nothing.",
+        "raters' labels. All cells read a clip and a short rubric per dimension, which a shared head needs, after the same captioning",
+        "stand-in; sizes are those of demo-small.yaml. Regression trains no sigma: its P means nothing.",
         "",
     ]
     for title, cells in (("Table 4 in small", TABLE_4), ("Table 7 in small (all: pairwise, several heads, mean)", TABLE_7)):
