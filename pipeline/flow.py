@@ -91,6 +91,13 @@ def run_steps(context: Context, steps: Sequence[Step]) -> None:
 
 def headline(index: Index) -> str:
     """The one figure of a step worth a line."""
+    try:
+        return _headline(index)
+    except KeyError as missing:
+        return f"(another version of the code made it: its results have no {missing.args[0]})"
+
+
+def _headline(index: Index) -> str:
     results = index.results
     match index.step:
         case "generate":

@@ -9,13 +9,14 @@ import json
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 from pipeline.flow import STEPS
 from pipeline.tables import text_table
 from reward.config import BackboneConfig, RewardModelConfig
 from stages import editors
 from stages.config import FlowConfig, TableSources, WorldEdits, WorldSources
-from stages.rundir import RunDir
+from stages.rundir import Index, RunDir
 
 SUSTAINED_TFLOPS = 125.0
 """Assumed for GPU hours: 40 % of the 312 TFLOP/s that an A100 or A800 does in bf16."""
@@ -34,12 +35,29 @@ def plan(flow: FlowConfig, path: Path) -> str:
         if getattr(flow, step.section) is None:
             rows.append([str(number), step.name, "left out", f"no section {step.section}", ""])
             continue
-        state = "done" if (path / step.name / "index.json").exists() else "to do"
+        state = _state(flow, RunDir(path).step(step.name).index())
         last = f"took {manifest[step.name]['seconds']} s" if step.name in manifest else ""
         rows.append([str(number), step.name, state, work[step.name], last])
     notes = _notes(flow)
     text = f"run directory: {path}\n\n" + text_table(["", "step", "state", "work", "last time"], rows)
     return text + ("\n\n" + "\n".join(f"- {note}" for note in notes) if notes else "")
+
+
+def _state(flow: FlowConfig, index: Index | None) -> str:
+    """Whether a step is done, and if its settings were others then, which."""
+    if index is None:
+        return "to do"
+    now = flow.model_dump(mode="json")
+    changed = [name for section, then in index.settings.items() if section in now for name in _changed(then, now[section], section)]
+    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    return f"done with another {changed[0]}{more}" if changed else "done"
+
+
+def _changed(then: Any, now: Any, name: str) -> list[str]:
+    """Names of the settings whose values differ; what the step does not depend on is not in its settings."""
+    if not isinstance(then, dict) or not isinstance(now, dict):
+        return [] if then == now else [name]
+    return [found for key, value in then.items() for found in _changed(value, now.get(key), f"{name}.{key}")]
 
 
 def parameters(config: BackboneConfig) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import subprocess
 import sys
@@ -191,7 +192,19 @@ def test_a_run_alone_uses_its_frozen_configuration(small: Path) -> None:
     assert "was done" in pipeline("run", "filter", "--run", run).output
     assert (run / "report.html").read_text().startswith("<!")
     assert f"report: {run}/report.html" in pipeline("report", "--run", run).output
-    assert "done" in pipeline("plan", "--run", run).output
+    assert re.search(r"filter +done  ", pipeline("plan", "--run", run).output)
+    assert re.search(
+        r"filter +done with another filter.token_budget and 1 more  ",
+        pipeline("plan", "--run", run, "filter.token_budget=77", "seed=9").output,
+    )
+
+
+def test_a_run_of_other_code_still_shows_its_status(small: Path, tmp_path: Path) -> None:
+    run = copied(small, tmp_path / "run")
+    index = json.loads((run / "filter" / "index.json").read_text())
+    del index["results"]["selections"]
+    (run / "filter" / "index.json").write_text(json.dumps(index))
+    assert "its results have no selections" in pipeline("status", "--run", run).output
 
 
 def test_a_damaged_index_is_one_sentence(small: Path, tmp_path: Path) -> None:
