@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stages import images, storage, tar
+from stages import beside, images, storage, tar
 
 Part = tuple[str, str]
 """A member by sample id and kind (one of PARTS)."""
@@ -28,6 +28,12 @@ FORMAT = 1
 INDEX, SAMPLES = "index.json", "samples.parquet"
 PARTS = ("source", "edited", "json")
 """Members of a sample, in their order in the tar."""
+AHEAD = 4
+"""Samples that are read before they are written."""
+BLOCK = 1 << 20
+"""Bytes that are written and hashed at once."""
+VERIFIERS = 8
+"""Most shards that are verified at the same time."""
 
 _SCORE = pa.struct([("dimension", pa.string()), ("mean", pa.float64()), ("sigma", pa.float64()), ("likert", pa.float64())])
 TWIN = pa.schema(
@@ -79,22 +85,45 @@ def shard_name(number: int) -> str:
 
 
 def write_shard(folder: str, name: str, samples: Iterable[Sample]) -> tuple[Shard, pa.Table]:
-    """Write one shard (path or URL) and return its record and its rows of ``samples.parquet``."""
+    """Write one shard (path or URL) and return its record and its rows of ``samples.parquet``.
+
+    Samples are read ahead and the tar is hashed while it is written, each in a thread; at most ``AHEAD`` samples and a few blocks are held.
+    """
     rows: list[dict[str, Any]] = []
-    digest, size = hashlib.sha256(), 0
-    with storage.publishing(f"{folder}/{name}") as file:
-        for sample in samples:
-            text = _json(sample)
-            for part, data in zip(PARTS, (sample.source, sample.edited, text), strict=True):
-                suffix = part if part == "json" else f"{part}.{images.extension(data)}"
-                for block in (tar.header(f"{sample.sample_id}.{suffix}", len(data)), data, tar.padding(len(data))):
-                    file.write(block)
-                    digest.update(block)
-                    size += len(block)
-            rows.append(_twin(sample, name, hashlib.sha256(text).hexdigest()))
-        file.write(tar.END)
-        digest.update(tar.END)
-    return Shard(name, len(rows), size + len(tar.END), digest.hexdigest()), pa.Table.from_pylist(rows, schema=TWIN)
+    size = 0
+    with storage.publishing(f"{folder}/{name}") as file, beside.Sha256() as digest:
+        for pieces in _gathered(_members(beside.ahead(samples, AHEAD), name, rows)):
+            digest.update(pieces)
+            file.writelines(pieces)
+            size += sum(map(len, pieces))
+        sha256 = digest.hexdigest()
+    return Shard(name, len(rows), size, sha256), pa.Table.from_pylist(rows, schema=TWIN)
+
+
+def _members(samples: Iterable[Sample], shard: str, rows: list[dict[str, Any]]) -> Iterator[bytes]:
+    """The tar in small and large pieces; every sample's row of ``samples.parquet`` is appended to ``rows``."""
+    for sample in samples:
+        text = _json(sample)
+        for part, data in zip(PARTS, (sample.source, sample.edited, text), strict=True):
+            suffix = part if part == "json" else f"{part}.{images.extension(data)}"
+            yield tar.header(f"{sample.sample_id}.{suffix}", len(data))
+            yield data
+            yield tar.padding(len(data))
+        rows.append(_twin(sample, shard, hashlib.sha256(text).hexdigest()))
+    yield tar.END
+
+
+def _gathered(pieces: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """The same pieces in lists of at least ``BLOCK`` bytes, the last one excepted: few turns of the hashing thread, and nothing is copied."""
+    gathered: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        gathered.append(piece)
+        size += len(piece)
+        if size >= BLOCK:
+            yield gathered
+            gathered, size = [], 0
+    yield gathered
 
 
 def publish(folder: str, shards: list[Shard], twin: pa.Table, about: Mapping[str, Any]) -> dict[str, Any]:
