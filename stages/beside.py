@@ -27,7 +27,7 @@ def ahead(items: Iterable[T], room: int) -> Generator[T]:
     """
     iterator = iter(items)
     with ThreadPoolExecutor(1) as thread:
-        coming = deque(thread.submit(next, iterator, _END) for _ in range(room))
+        coming: deque[Future[Any]] = deque(thread.submit(next, iterator, _END) for _ in range(room))
         while (item := coming.popleft().result()) is not _END:
             coming.append(thread.submit(next, iterator, _END))
             yield item

@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO
 
@@ -114,7 +116,7 @@ def _members(samples: Iterable[Sample], shard: str, rows: list[dict[str, Any]]) 
 
 
 def _gathered(pieces: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """The same pieces in lists of at least ``BLOCK`` bytes, the last one excepted: few turns of the hashing thread, and nothing is copied."""
+    """The same pieces in lists of at least ``BLOCK`` bytes, the last one excepted: few turns of the hashing thread, nothing copied."""
     gathered: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -161,13 +163,19 @@ def verify(folder: str) -> list[str]:
         problems.append(f"{INDEX} says {rows} samples, its shards hold {sum(shard.rows for shard in listed.values())}")
     twin, faults = _read_twin(folder, samples, present)
     problems += faults
-    for name, shard in listed.items():
-        if name not in present:
-            problems.append(f"{name} is missing")
-            continue
-        with filesystem.open(f"{path}/{name}", "rb") as file:
-            problems += _verify_shard(_Hashing(file), shard, _expected(twin, name))
-    return problems
+    absent = [f"{name} is missing" for name in listed if name not in present]
+    with ThreadPoolExecutor(min(VERIFIERS, os.cpu_count() or 1)) as threads:  # reading and hashing run outside the interpreter's lock
+        found = threads.map(
+            lambda shard: _verified(folder, shard, _expected(twin, shard.name)),
+            [shard for name, shard in listed.items() if name in present],
+        )
+    return problems + absent + [problem for entry in found for problem in entry]
+
+
+def _verified(folder: str, shard: Shard, expected: dict[Part, str] | None) -> list[str]:
+    filesystem, path = storage.locate(f"{folder}/{shard.name}")
+    with filesystem.open(path, "rb") as file:
+        return list(_verify_shard(_Hashing(file), shard, expected))
 
 
 class _Hashing(io.RawIOBase):
