@@ -14,6 +14,7 @@ import click
 from pipeline.annotate_cli import annotate
 from pipeline.command import EXAMPLE, common, load, opened, run_path_of
 from pipeline.reward_cli import reward
+from pipeline.shards_cli import shards
 
 STEP_HELP = {
     "all": "Every step that the configuration has a section for, then the report.",
@@ -136,36 +137,7 @@ def select(
 
 
 main.add_command(reward)
-
-
-@main.group()
-def shards() -> None:
-    """Webdataset shards that the filter wrote.
-
-    \b
-    Example:
-      pipeline shards verify runs/demo/filter/shards/selected
-    """
-
-
-@shards.command(name="verify")
-@click.argument("folder")
-def shards_verify(folder: str) -> None:
-    """Check every shard in FOLDER (a path or URL) against its index: hashes, members, counts.
-
-    \b
-    Example:
-      pipeline shards verify runs/demo/filter/shards/selected
-    """
-    from stages import shards as library
-
-    problems = library.verify(folder)
-    for problem in problems:
-        click.echo(problem, err=True)
-    if problems:
-        found = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise ValueError(f"{folder}: {found}; run the filter step again or copy the damaged shards anew")
-    print(f"{folder}: all shards are sound")
+main.add_command(shards)
 
 
 @main.command(

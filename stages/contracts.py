@@ -57,7 +57,7 @@ CANDIDATES = _schema(
     ("metadata", pa.string()),
 )  # fmt: skip
 EDITS = _schema(
-    "edits", 1,
+    "edits", 2,
     ("sample_id", pa.string()),
     ("dataset", pa.string()),
     ("source", IMAGE),
@@ -67,6 +67,7 @@ EDITS = _schema(
     ("task", pa.string()),
     ("licence", pa.string()),
     ("position", pa.string()),  # where the row came from, e.g. "records.json[17]"
+    ("image_bytes", pa.int64()),  # of both images, as encoded
     ("metadata", pa.string()),
 )  # fmt: skip
 RATINGS = _schema(

@@ -62,7 +62,7 @@ def run(context: Context) -> Index:
     files = {}
     for entry in config.selections:
         files |= _publish_selection(step, entry, tables[entry.name], artifacts["scores"])
-    sets = shard_sets.plan(step, config.shards, tables, scores.append_column("position", delivered["position"]), slices)
+    sets = shard_sets.plan(step, config.shards, tables, shard_sets.located(scores, delivered), slices)
     for name, content in shard_sets.write(context, step, sets, workers=config.workers).items():
         files |= _shard_files(step, config, name, content)
     index = Index(
@@ -111,7 +111,7 @@ def write_shards(context: Context, config: SelectionConfig) -> str:
     slices = edits.plan(flow.input, seed=context.flow.seed, world=context.flow.world, unit_rows=flow.unit_rows)
     if _fingerprint(slices) != index.inputs["edits"]:
         raise ValueError("the edits are not those that were scored; restore them, or run the filter step again with --force")
-    scored = step.read("scores").append_column("position", step.read("edits", ["position"])["position"])
+    scored = shard_sets.located(step.read("scores"), step.read("edits", shard_sets.LOCATION))
     sets = shard_sets.plan(step, flow.shards, {config.name: pq.read_table(path, partitioning=None)}, scored, slices)
     shard_sets.write(context, step, sets, workers=flow.workers)
     return sets[0].folder

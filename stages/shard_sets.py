@@ -25,6 +25,8 @@ from stages.ids import settings_hash
 from stages.rundir import StepFolder
 from stages.units import Unit, UnitOutput, Work, run_units
 
+LOCATION = ["position", "image_bytes"]
+"""Columns of ``edits`` that planning shards needs beside the scores."""
 _UNIT_SHARD = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64()), ("sha256", pa.string())])
 
 
@@ -60,14 +62,13 @@ def folder_of(step: StepFolder, config: ShardsConfig, name: str) -> str:
 def plan(
     step: StepFolder, config: ShardsConfig, chosen: Mapping[str, pa.Table], scored: pa.Table, slices: Sequence[edits.Slice]
 ) -> list[ShardSet]:
-    """Sets of shards for selection tables by name. ``scored``: the ``scores`` columns of all samples, and their ``position``."""
+    """Sets of shards for selection tables by name. ``scored``: all samples as :func:`located` returns them."""
     sets = []
     for name, table in chosen.items():
         folder = folder_of(step, config, name)
         samples = _joined(_ordered(table, config.shuffle_seed), scored)
         units, contents = [], []
-        for number, first in enumerate(range(0, samples.num_rows, config.samples_per_shard)):
-            last = min(first + config.samples_per_shard, samples.num_rows)
+        for number, (first, last) in enumerate(cuts(samples["image_bytes"].to_numpy(), config)):
             part = samples.take(np.arange(first, last))  # a slice would travel to the worker with the whole table
             piece = edits.pick(slices, edits.numbers_of(part["position"]).tolist())
             task = Task(folder, shards.shard_name(number), piece, part, name)
@@ -76,6 +77,27 @@ def plan(
             units.append(Unit(settings_hash(content, config.target), task, part.num_rows))  # a unit is done where it was written
         sets.append(ShardSet(name, settings_hash("shards", contents), folder, units))
     return sets
+
+
+def located(scores: pa.Table, delivered: pa.Table) -> pa.Table:
+    """Rows of the ``scores`` contract with the columns of ``edits``, in the same order, that say where a sample is and how large."""
+    for name in LOCATION:
+        scores = scores.append_column(name, delivered[name])
+    return scores
+
+
+def cuts(image_bytes: np.ndarray, config: ShardsConfig) -> Iterator[tuple[int, int]]:
+    """First row and the row after the last of every shard; ``image_bytes``: int64 [n], in the order of the shards."""
+    ends = np.cumsum(image_bytes)
+    first = 0
+    while first < len(ends):
+        last = min(first + config.samples_per_shard, len(ends))
+        if config.bytes_per_shard is not None:
+            before = ends[first] - image_bytes[first]
+            fitting = int(np.searchsorted(ends, before + config.bytes_per_shard, side="right"))
+            last = min(last, max(fitting, first + 1))
+        yield first, last
+        first = last
 
 
 def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, workers: int) -> dict[str, dict[str, Any]]:

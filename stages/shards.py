@@ -161,12 +161,12 @@ def verify(folder: str) -> list[str]:
     problems = [f"{name} is not listed in {INDEX}" for name in sorted(present) if name.endswith(".tar") and name not in listed]
     if sum(shard.rows for shard in listed.values()) != rows:
         problems.append(f"{INDEX} says {rows} samples, its shards hold {sum(shard.rows for shard in listed.values())}")
-    twin, faults = _read_twin(folder, samples, present)
+    twin, faults = read_twin(folder, samples, present)
     problems += faults
     absent = [f"{name} is missing" for name in listed if name not in present]
     with ThreadPoolExecutor(min(VERIFIERS, os.cpu_count() or 1)) as threads:  # reading and hashing run outside the interpreter's lock
         found = threads.map(
-            lambda shard: _verified(folder, shard, _expected(twin, shard.name)),
+            lambda shard: _verified(folder, shard, expected_members(twin, shard.name)),
             [shard for name, shard in listed.items() if name in present],
         )
     return problems + absent + [problem for entry in found for problem in entry]
@@ -231,7 +231,8 @@ def _member_fault(part: Part, sha256: str, found: set[Part], expected: dict[Part
     return None if sha256 == expected[part] else "was changed: its sha256 differs"
 
 
-def _read_twin(folder: str, sha256: str, present: set[str]) -> tuple[pa.Table | None, list[str]]:
+def read_twin(folder: str, sha256: str, present: set[str]) -> tuple[pa.Table | None, list[str]]:
+    """``samples.parquet``, or None and what is wrong with it; ``present``: names of the files in the folder."""
     if SAMPLES not in present:
         return None, [f"{SAMPLES} is missing"]
     data = storage.read_bytes(f"{folder}/{SAMPLES}")
@@ -240,7 +241,8 @@ def _read_twin(folder: str, sha256: str, present: set[str]) -> tuple[pa.Table | 
     return pq.read_table(io.BytesIO(data)), []
 
 
-def _expected(twin: pa.Table | None, shard: str) -> dict[Part, str] | None:
+def expected_members(twin: pa.Table | None, shard: str) -> dict[Part, str] | None:
+    """sha256 by member of one shard; None where ``samples.parquet`` cannot be read."""
     if twin is None:
         return None
     rows = twin.filter(pc.equal(twin["shard"], shard)).select(["sample_id", *(f"{part}_sha256" for part in PARTS)]).to_pylist()

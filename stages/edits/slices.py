@@ -114,5 +114,6 @@ class Edit:
             "task": self.task,
             "licence": self.licence,
             "position": self.position,
+            "image_bytes": len(self.source) + len(self.edited),
             "metadata": self.metadata,
         }
