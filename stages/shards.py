@@ -105,6 +105,7 @@ def write_shard(folder: str, name: str, samples: Iterable[Sample]) -> tuple[Shar
 def _members(samples: Iterable[Sample], shard: str, rows: list[dict[str, Any]]) -> Iterator[bytes]:
     """The tar in small and large pieces; every sample's row of ``samples.parquet`` is appended to ``rows``."""
     for sample in samples:
+        assert "." not in sample.sample_id, "readers of webdataset end a key at its first dot"
         text = _json(sample)
         for part, data in zip(PARTS, (sample.source, sample.edited, text), strict=True):
             suffix = part if part == "json" else f"{part}.{images.extension(data)}"

@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import webdataset
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from stages import edits, filter, selection, shard_sets, shards, storage, units
@@ -269,10 +271,12 @@ def test_a_shard_that_got_lost_between_two_attempts_is_written_again(
     assert again.run.artifact_hashes() == made.run.artifact_hashes()
 
 
-def shards_of(scored: pa.Table, table: pa.Table, slices: Sequence[edits.Slice], folder: Path) -> dict[str, bytes]:
+def shards_of(
+    scored: pa.Table, table: pa.Table, slices: Sequence[edits.Slice], folder: Path, config: ShardsConfig | None = None
+) -> dict[str, bytes]:
     """Write the shards of a selection by their units of work alone."""
     step = StepFolder(folder / "filter", "filter")
-    sets = shard_sets.plan(step, ShardsConfig(samples_per_shard=6), {"s": table}, scored, slices)
+    sets = shard_sets.plan(step, config or ShardsConfig(samples_per_shard=6), {"s": table}, scored, slices)
     work = shard_sets.make_work()
     for unit in sets[0].units:
         work(unit.payload)
@@ -282,12 +286,46 @@ def shards_of(scored: pa.Table, table: pa.Table, slices: Sequence[edits.Slice], 
 @needs_shared
 def test_how_the_data_set_was_cut_does_not_change_a_shard(filtered: tuple[Context, Index], tmp_path: Path) -> None:
     step = filtered[0].run.step("filter")
-    scored = step.read("scores").append_column("position", step.read("edits")["position"])
+    scored = shard_sets.located(step.read("scores"), step.read("edits"))
     table = selection.select(scored, SelectionConfig(name="s", rule="random", count=30, seed=4))
     plans = {n: edits.plan(ShareGPT4oEdits(dataset="sharegpt4o", path=str(MINI)), seed=0, world=None, unit_rows=n) for n in (1, 7, 64)}
     written = [shards_of(scored, table, plan, tmp_path / str(n)) for n, plan in plans.items()]
     assert len(written[0]) == 5
     assert written[0] == written[1] == written[2]
+
+
+@needs_shared
+def test_a_shard_holds_no_more_bytes_of_images_than_it_may(filtered: tuple[Context, Index], tmp_path: Path) -> None:
+    step = filtered[0].run.step("filter")
+    scored = shard_sets.located(step.read("scores"), step.read("edits"))
+    table = selection.select(scored, SelectionConfig(name="s", rule="all"))
+    slices = edits.plan(filtered[0].flow.filter.input, seed=0, world=None, unit_rows=16)
+    limit = int(np.quantile(scored["image_bytes"], 0.95))
+    written = shards_of(scored, table, slices, tmp_path, ShardsConfig(bytes_per_shard=limit))
+    sizes = []
+    for name in sorted(written):
+        with tarfile.open(tmp_path / "filter" / "shards" / "s" / name) as archive:
+            sizes.append([member.size for member in archive.getmembers() if not member.name.endswith(".json")])
+    assert sum(map(len, sizes)) == 2 * 59 and all(sum(shard) <= limit or len(shard) == 2 for shard in sizes)
+    assert any(len(shard) > 2 for shard in sizes) and any(sum(shard) > limit for shard in sizes)
+
+
+@given(
+    image_bytes=st.lists(st.integers(1, 100), max_size=60),
+    samples_per_shard=st.integers(1, 9),
+    bytes_per_shard=st.one_of(st.none(), st.integers(1, 300)),
+)
+def test_shards_are_as_full_as_their_limits_allow(image_bytes: list[int], samples_per_shard: int, bytes_per_shard: int | None) -> None:
+    config = ShardsConfig(samples_per_shard=samples_per_shard, bytes_per_shard=bytes_per_shard)
+    cuts = list(shard_sets.cuts(np.array(image_bytes, np.int64), config))
+    assert [first for first, _ in cuts] == [0, *(last for _, last in cuts)][: len(cuts)]
+    assert sum(last - first for first, last in cuts) == len(image_bytes)
+    for first, last in cuts:
+        size = sum(image_bytes[first:last])
+        assert 1 <= last - first <= samples_per_shard
+        assert bytes_per_shard is None or size <= bytes_per_shard or last == first + 1
+        full = last - first == samples_per_shard or last == len(image_bytes)
+        assert full or (bytes_per_shard is not None and size + image_bytes[last] > bytes_per_shard)
 
 
 def damaged_copy(made: Context, folder: Path) -> Path:

@@ -1,7 +1,7 @@
 """The ImageFolder layout of Hugging Face ``datasets``, with the columns that diffusers' InstructPix2Pix trainer reads by default.
 
-``metadata.jsonl`` has a row per sample; ``input_image_file_name`` becomes the image column ``input_image``, likewise ``edited_image``. Paths
-are relative, so the folder can be moved.
+``metadata.jsonl`` has a row per sample; ``input_image_file_name`` becomes the image column ``input_image``, and ``edited_image`` is made in
+the same way. Paths are relative, so the folder can be moved.
 """
 
 from __future__ import annotations

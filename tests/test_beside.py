@@ -1,0 +1,54 @@
+"""Reading ahead and hashing in a thread: the same items and the same hash, errors at their place, never more than a few items at once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages import beside
+
+
+@given(items=st.lists(st.integers() | st.none()), room=st.integers(1, 5))
+def test_items_arrive_in_their_order(items: list[int | None], room: int) -> None:
+    assert list(beside.ahead(items, room)) == items
+
+
+@given(pieces=st.lists(st.lists(st.binary(max_size=5000), max_size=4), max_size=12))
+def test_the_hash_is_that_of_the_whole(pieces: list[list[bytes]]) -> None:
+    with beside.Sha256() as digest:
+        for piece in pieces:
+            digest.update(piece)
+        assert digest.hexdigest() == hashlib.sha256(b"".join(b"".join(piece) for piece in pieces)).hexdigest()
+
+
+def test_no_more_than_the_room_is_read_ahead_and_an_error_comes_at_its_place() -> None:
+    made: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(8):
+            made.append(number)
+            yield number
+        raise ValueError("the ninth is damaged")
+
+    taken = []
+    with pytest.raises(ValueError, match="the ninth is damaged"):
+        for item in beside.ahead(items(), 3):
+            taken.append(item)
+            assert len(made) <= len(taken) + 3
+    assert taken == list(range(8))
+
+
+def test_a_caller_that_stops_early_ends_the_thread() -> None:
+    def endless() -> Iterator[int]:
+        number = 0
+        while True:
+            yield number
+            number += 1
+
+    numbers = beside.ahead(endless(), 2)
+    assert next(numbers) == 0
+    numbers.close()
