@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import threading
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,8 +33,13 @@ TEMPORARY = ".partial-"
 def locate(path: str | Path) -> tuple[Any, str]:
     """File system of a path or URL, and the name in it. Raises ``ValueError`` for an unknown kind of URL, ``OSError`` where what reads it
     is not installed."""
+    text = str(path)
+    if text.startswith("/") and "::" not in text:
+        return LocalFileSystem(), text.rstrip(
+            "/"
+        ) or "/"  # what fsspec would find, at a tenth of the time: a resumed step asks for every file of every unit
     try:
-        return fsspec.url_to_fs(str(path))
+        return fsspec.url_to_fs(text)
     except ImportError as error:
         hint = f"{error}; s3:// comes with this package's extra s3, gs:// with the extra gcs"
         raise OSError(errno.EPROTONOSUPPORT, hint, str(path)) from None
@@ -145,11 +150,8 @@ def table_bytes(table: pa.Table) -> bytes:
 def sha256_of(path: str | Path) -> str:
     """sha256 of a file's content, read in blocks."""
     filesystem, name = locate(path)
-    digest = hashlib.sha256()
-    with filesystem.open(name, "rb") as file:
-        for block in _blocks(file):
-            digest.update(block)
-    return digest.hexdigest()
+    with open(name, "rb") if isinstance(filesystem, LocalFileSystem) else filesystem.open(name, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def tree_hashes(folder: Path) -> dict[str, str]:
@@ -173,8 +175,3 @@ def partial_folder(target: Path) -> Path:
     partial = target.with_name(f"{TEMPORARY}{target.name}-{uuid.uuid4().hex}")
     partial.mkdir(parents=True)
     return partial
-
-
-def _blocks(file: Any, size: int = 1 << 20) -> Iterator[bytes]:
-    while block := file.read(size):
-        yield block

@@ -30,7 +30,7 @@ class Slice:
     shared: Mapping[str, Any]
     rows: Sequence[tuple[int, Any]]
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Hash of what the rows are made of, as far as it is known without reading images."""
         return settings_hash("slice", self.dataset, dict(self.shared), self.rows)
