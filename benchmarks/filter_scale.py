@@ -53,9 +53,8 @@ def main() -> int:
             done = work(Path(folder), options.rows or rows)
         print(json.dumps([done, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
         return 0
-    print(
-        f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the beginning."
-    )
+    where, load = f"{platform.machine()}, {os.cpu_count()} cores", os.getloadavg()[0]
+    print(f"Measured {datetime.now(UTC):%Y-%m-%d} on {where}, load {load:.1f} at the beginning.")
     print("\n| part | work | rows or units | seconds | per second | peak memory of the part |")
     print("| --- | --- | --- | --- | --- | --- |")
     for name in PARTS:

@@ -11,14 +11,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+from pipeline import filter_cost
 from pipeline.flow import STEPS
 from pipeline.tables import text_table
 from reward.config import BackboneConfig, RewardModelConfig
-from stages import editors
+from stages import editors, storage
 from stages.config import FlowConfig, TableSources, WorldEdits, WorldSources
 from stages.rundir import Index, RunDir
 
-SUSTAINED_TFLOPS = 125.0
+SUSTAINED_TFLOPS = filter_cost.PEAK_TFLOPS * filter_cost.UTILISATION
 """Assumed for GPU hours: 40 % of the 312 TFLOP/s that an A100 or A800 does in bf16."""
 SECONDS_PER_GROUP = (75, 150)
 """Assumed time of one annotator for a group of seven."""
@@ -40,7 +41,33 @@ def plan(flow: FlowConfig, path: Path) -> str:
         rows.append([str(number), step.name, state, work[step.name], last])
     notes = _notes(flow)
     text = f"run directory: {path}\n\n" + text_table(["", "step", "state", "work", "last time"], rows)
-    return text + ("\n\n" + "\n".join(f"- {note}" for note in notes) if notes else "")
+    text += "\n\n" + "\n".join(f"- {note}" for note in notes) if notes else ""
+    if flow.filter is not None:
+        text += "\n\n" + filter_cost.table(flow.filter.selections, *flop_per_pair(flow))
+    return text
+
+
+def flop_per_pair(flow: FlowConfig) -> tuple[float, str]:
+    """FLOP to score one pair with the filter's model, and in words which model was counted.
+
+    A saved model is counted from its weights without the embeddings, anything else as ``reward.model`` of the configuration.
+    """
+    assert flow.filter is not None
+    model = flow.reward.model
+    if flow.filter.model is None:
+        return 2 * parameters(model.backbone) * tokens(model, 1), "reward.model"
+    folder = Path(flow.filter.model)
+    if not (folder / "config.json").exists() or not (folder / "model.safetensors").exists():
+        return 2 * parameters(model.backbone) * tokens(model, 1), f"reward.model, as there is none at {folder}"
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        model = RewardModelConfig.model_validate(storage.read_json(folder / "config.json")["reward_model"])
+        with safe_open(folder / "model.safetensors", framework="numpy") as weights:
+            shapes = [weights.get_slice(name).get_shape() for name in weights.keys() if "embed_tokens" not in name]  # noqa: SIM118
+    except (KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise ValueError(f"filter.model: {folder} is no reward model that can be read ({str(error).splitlines()[0]})") from None
+    return 2.0 * sum(math.prod(shape) for shape in shapes) * tokens(model, 1), str(folder)
 
 
 def _state(flow: FlowConfig, index: Index | None) -> str:

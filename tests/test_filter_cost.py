@@ -1,0 +1,76 @@
+"""The cost model of `pipeline plan`, against values worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from safetensors.numpy import save_file
+
+from pipeline import config, filter_cost, plan
+from stages import storage
+from stages.config import SelectionConfig
+
+
+def test_gpu_hours_wall_time_and_storage_by_hand() -> None:
+    """1.248e14 FLOP per pair take one GPU second at 312 TFLOP/s x 40 %; a pair is 2 MB, and decodes in 0.08 s on one core of twelve."""
+    found = filter_cost.cost(46_539, 8, 1.248e14, kept=20_000)
+    assert found.gpu_hours == pytest.approx(46_539 / 3600)  # 12.93
+    assert found.wall_hours == pytest.approx(46_539 / 3600 / 8) and found.limit == "GPUs"
+    assert (found.input_bytes, found.shard_bytes) == (93.078e9, 40e9)
+    assert found.read_bytes_per_second == pytest.approx(8 * 2e6)  # eight pairs a second
+    assert filter_cost.cost(46_539, 512, 1.248e14, 0).wall_hours == pytest.approx(found.wall_hours / 64)
+
+
+def test_a_small_model_waits_for_decoding() -> None:
+    found = filter_cost.cost(1_000_000, 64, 1e6, kept=0)
+    assert found.limit == "decoding" and found.wall_hours == pytest.approx(1_000_000 * 0.08 / 12 / 64 / 3600)
+    assert found.read_bytes_per_second == pytest.approx(64 * 12 / 0.08 * 2e6)
+
+
+def test_what_selections_keep() -> None:
+    selections = [
+        SelectionConfig(name="a", rule="top", count=20_000),
+        SelectionConfig(name="b", rule="random", fraction=0.43),
+        SelectionConfig(name="c", rule="all"),
+    ]
+    assert filter_cost.kept(selections, 46_539) == pytest.approx(20_000 + 0.43 * 46_539 + 46_539)
+    assert filter_cost.kept(selections[:1], 5_000) == 5_000
+
+
+def test_the_table_says_what_it_assumes() -> None:
+    text = filter_cost.table([SelectionConfig(name="a", rule="top", count=20_000)], 1.248e14, "a model")
+    lines = text.splitlines()
+    assert "an estimate" in lines[0] and "40% of 312 TFLOP/s" in lines[0] and "a model" in lines[0] and "12 cores per GPU" in lines[1]
+    assert (
+        lines[4].split("  ")[0] == "46,539"
+        and "12.9" in lines[4]
+        and "1.6 h" in lines[4]
+        and "93.1 GB" in lines[4]
+        and "40.0 GB" in lines[4]
+    )
+    assert "512" in lines[-1] and "2.3 days" in lines[-1]  # 10^8 s of a GPU on 512 of them
+
+
+def test_plan_shows_it_for_every_configuration_with_a_filter(tmp_path: Path) -> None:
+    demo = config.load(ROOT / "configs" / "demo.yaml").flow
+    assert "filter at other sizes, an estimate" in plan.plan(demo, tmp_path)
+    assert "filter at other sizes" not in plan.plan(
+        demo.model_copy(update={"filter": None, "finetune": None, "evaluate_editor": None}), tmp_path
+    )
+
+
+def test_a_saved_model_is_counted_from_its_weights(tmp_path: Path) -> None:
+    demo = config.load(ROOT / "configs" / "demo.yaml").flow
+    model = tmp_path / "model"
+    flow = demo.model_copy(update={"filter": demo.filter.model_copy(update={"model": str(model)})})
+    assert plan.flop_per_pair(flow)[1] == f"reward.model, as there is none at {model}"
+    model.mkdir()
+    storage.publish_json(model / "config.json", {"reward_model": demo.reward.model.model_dump(mode="json")})
+    save_file({"layer": np.zeros((3, 50)), "model.embed_tokens.weight": np.zeros((999, 9))}, model / "model.safetensors")
+    assert plan.flop_per_pair(flow) == (2 * 150 * plan.tokens(demo.reward.model, 1), str(model))
+    (model / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ValueError, match="is no reward model that can be read"):
+        plan.flop_per_pair(flow)
