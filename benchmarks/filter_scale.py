@@ -31,12 +31,13 @@ import pyarrow.compute as pc
 
 from stages import contracts, edits, selection, shard_sets, units
 from stages.cluster import Cluster
-from stages.config import RayConfig, SelectionConfig, ShardsConfig, WorldConfig, WorldEdits
+from stages.config import RayConfig, SelectionConfig, ShardsConfig, TripletEdits, WorldConfig, WorldEdits
 from stages.ids import ID_DIGITS, settings_hash
 from stages.rundir import StepFolder
 
 UNIT_ROWS = 500
 SLEEP_SECONDS = 0.25
+INSTRUCTION = "replace the red car on the left with a blue bicycle and keep the street as it is, number"
 ACTORS = (1, 2, 4)
 Row = tuple[str, int, float]
 """What was done, to how many rows or units, in how many seconds."""
@@ -67,7 +68,7 @@ def main() -> int:
 
 
 def _actors(folder: Path, count: int) -> list[Row]:
-    """Units whose work sleeps, then units whose work does nothing, on 1, 2 and 4 actors."""
+    """Units whose work sleeps, then units whose work does nothing, on 1, 2 and 4 actors; from the first finished unit to the last."""
     cluster = Cluster(RayConfig(num_cpus=8, object_store_mb=150, dashboard=False))
     cluster.connect()
     done: list[Row] = []
@@ -75,17 +76,10 @@ def _actors(folder: Path, count: int) -> list[Row]:
         for actors in ACTORS:
             step = StepFolder(folder / f"{sleep}-{actors}", "filter")
             todo = [units.Unit(settings_hash(sleep, actors, n), n, UNIT_ROWS) for n in range(number)]
-            warm = [units.Unit(settings_hash("warm", n), n, 0) for n in range(actors)]
-            units.run_units(
-                StepFolder(folder / f"warm-{sleep}-{actors}", "warm"), warm, partial(_make_work, 0.0), cluster=cluster, workers=actors
-            )
-            seconds = _timed(
-                lambda step=step, todo=todo, actors=actors, sleep=sleep: units.run_units(
-                    step, todo, partial(_make_work, sleep), cluster=cluster, workers=actors, num_cpus=0.5
-                )
-            )
+            units.run_units(step, todo, partial(_make_work, sleep), cluster=cluster, workers=actors)
+            finished = sorted(path.stat().st_mtime for path in step.path.glob("units/*/scores.parquet"))
             what = f"units that sleep {sleep} s" if sleep else "units without work"
-            done.append((f"{what}, {actors} actor{'s' if actors > 1 else ''}", number, seconds))
+            done.append((f"{what}, {actors} actor{'s' if actors > 1 else ''}", number - 1, finished[-1] - finished[0]))
     cluster.close()
     return done
 
@@ -98,6 +92,16 @@ def _make_work(sleep: float) -> units.Work:
         return units.UnitOutput({"scores": table}, UNIT_ROWS, UNIT_ROWS)
 
     return work
+
+
+def _rows(folder: Path, count: int) -> list[Row]:
+    """A list of triplets read and cut into slices, which the driver holds to the end."""
+    with open(folder / "edits.jsonl", "w") as file:
+        for number in range(count):
+            row = {"source": f"image/{number}_0.png", "instruction": f"{INSTRUCTION} {number}", "edited": f"image/{number}_1.png"}
+            file.write(json.dumps(row) + "\n")
+    config = TripletEdits(dataset="triplets", path=str(folder / "edits.jsonl"))
+    return [("rows of a list of triplets planned", count, _timed(lambda: edits.plan(config, seed=0, world=None, unit_rows=UNIT_ROWS)))]
 
 
 def _planning(folder: Path, count: int) -> list[Row]:
@@ -183,6 +187,7 @@ def _timed(work: Callable[[], object]) -> float:
 
 PARTS: dict[str, tuple[Callable[[Path, int], list[Row]], int]] = {
     "actors": (_actors, 200),
+    "rows": (_rows, 500_000),
     "planning": (_planning, 1_000_000),
     "resuming": (_resuming, 5_000),
     "selection": (_selection, 10_000_000),

@@ -24,8 +24,8 @@ DECODE_SECONDS = 0.04
 """Assumed time of a core to decode a PNG of one megapixel (0.03 s) and to resize it to the model's area (0.01 s)."""
 CORES_PER_GPU = 12
 """Assumed: cores that decode, per GPU."""
-DRIVER_BYTES = 500
-"""What the driver holds per pair: rows of scores and edits (`benchmarks/filter_scale.py`), 250 bytes each."""
+DRIVER_BYTES = 2_000
+"""Assumed memory of the driver per pair: a planned row of 0.9 KB, its rows of scores and edits of 0.5 KB, and copies of the latter."""
 
 
 @dataclass(frozen=True)

@@ -88,12 +88,14 @@ def test_datasets_reads_shards_of_several_kinds_of_images_when_told_the_columns(
     png = b"\x89PNG\r\n\x1a\n"
     mixed = [triplets[0], (triplets[1][0], png + b"1", *triplets[1][2:]), *triplets[2:4]]
     write(str(tmp_path / "mixed"), mixed)
-    columns = [f"{role}.{kind}" for role in ("source", "edited") for kind in ("jpg", "png")]
-    features = datasets.Features(dict.fromkeys(columns, datasets.Image(decode=False)) | {"__key__": datasets.Value("string")})
+    columns = {f"{role}.{kind}": datasets.Image(decode=False) for role in ("source", "edited") for kind in ("jpg", "png", "webp")}
+    facts = {"__key__": datasets.Value("string"), "json": {"instruction": datasets.Value("string")}}
+    features = datasets.Features(columns | facts)
     options = {"data_files": str(tmp_path / "mixed" / "*.tar"), "split": "train", "streaming": True}
     rows = list(datasets.load_dataset("webdataset", features=features, **options))
     assert [row["source.png"] and row["source.png"]["bytes"] for row in rows] == [None, png + b"1", None, None]
     assert [row["edited.jpg"]["bytes"] for row in rows] == [edited for _, _, edited, _ in mixed]
+    assert [row["json"]["instruction"] for row in rows] == [instruction for *_, instruction in mixed]
     with pytest.raises(ValueError, match="the same types"):
         datasets.load_dataset("webdataset", **options)
 
