@@ -6,7 +6,8 @@
 Every repeat writes new files, in a changing order, with all caches as they happen to be: a shard per worker by the shard writer (reads and
 checks the input images, hashes every member and the tar, flushes to the disk, renames), and copies of the same bytes by ``shutil``:
 one file, one file and a flush to the disk, and the input's image files one by one. Then the shards are verified. Ratios are taken within a
-repeat. Prints a Markdown table: medians, and the 10th to 90th percentile over the repeats.
+repeat. Prints a Markdown table: medians, and the 10th to 90th percentile over the repeats. Processor seconds, of all threads of the work
+itself, depend less on what else the machine does; they say how many workers a core can serve.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="shard-speed-") as folder:
         plan = _input(Path(folder), options.samples, options.kilobytes)
         with ProcessPoolExecutor(options.workers) as pool:
-            seconds = _measure(Path(folder), plan, pool, options.workers, options.repeats)
+            seconds, processor = _measure(Path(folder), plan, pool, options.workers, options.repeats)
     size = options.workers * options.samples * 2 * options.kilobytes * 1000
-    print(_table(seconds, size, options.workers, options.samples, options.kilobytes, options.repeats))
+    print(_table(seconds, processor, size, options.workers, options.samples, options.kilobytes, options.repeats))
     return 0
 
 
@@ -62,19 +63,22 @@ def _input(folder: Path, samples: int, kilobytes: int) -> edits.Slice:
     return edits.plan(config, seed=0, world=None, unit_rows=samples)[0]
 
 
-def _measure(folder: Path, plan: edits.Slice, pool: ProcessPoolExecutor, workers: int, repeats: int) -> dict[str, list[float]]:
-    """Seconds per kind of work and repeat; one more repeat at the beginning is not counted."""
+def _measure(
+    folder: Path, plan: edits.Slice, pool: ProcessPoolExecutor, workers: int, repeats: int
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Seconds of the wall and of the processor per kind of work and repeat; one more repeat at the beginning is not counted."""
     tar = folder / "reference.tar"
     _write(folder / "first", plan, "reference.tar")
     (folder / "first" / "reference.tar").rename(tar)
     images = sorted(path for path in folder.glob("*.png"))
-    kinds: dict[str, Callable[[Path], None]] = {
+    kinds: dict[str, Callable[[Path], float]] = {
         "write": lambda target: _each(pool, workers, _write, target, plan),
         "copy": lambda target: _each(pool, workers, _copy, target, [tar], False),
         "copy and flush": lambda target: _each(pool, workers, _copy, target, [tar], True),
         "copy image files": lambda target: _each(pool, workers, _copy, target, images, False),
     }
     seconds: dict[str, list[float]] = {kind: [] for kind in [*kinds, "verify"]}
+    processor: dict[str, list[float]] = {kind: [] for kind in seconds}
     for repeat in range(repeats + 1):
         names = list(kinds)[repeat % len(kinds) :] + list(kinds)[: repeat % len(kinds)]
         taken = {}
@@ -86,14 +90,22 @@ def _measure(folder: Path, plan: edits.Slice, pool: ProcessPoolExecutor, workers
                 _index(target, workers)
                 taken["verify"] = _timed(lambda target=target: _verify(target))
             shutil.rmtree(target)
-        for kind, value in taken.items():
-            seconds[kind] += [value] if repeat else []
-    return seconds
+        for kind, (wall, used) in taken.items() if repeat else ():
+            seconds[kind].append(wall)
+            processor[kind].append(used)
+    return seconds, processor
 
 
-def _each(pool: ProcessPoolExecutor, workers: int, work: Callable[..., None], target: Path, *arguments: object) -> None:
+def _each(pool: ProcessPoolExecutor, workers: int, work: Callable[..., None], target: Path, *arguments: object) -> float:
+    """Do the work once per worker; returns the processor seconds of all of them."""
     names = [f"{number}.tar" for number in range(workers)]
-    list(pool.map(work, *zip(*[(target, *arguments, name) for name in names], strict=True)))
+    return sum(pool.map(_used, [work] * workers, *zip(*[(target, *arguments, name) for name in names], strict=True)))
+
+
+def _used(work: Callable[..., None], *arguments: object) -> float:
+    started = time.process_time()
+    work(*arguments)
+    return time.process_time() - started
 
 
 def _write(target: Path, plan: edits.Slice, name: str) -> None:
@@ -125,35 +137,36 @@ def _index(target: Path, workers: int) -> None:
     shards.publish(str(target), [shards.Shard(**shard) for shard, _ in records], twin, {})
 
 
-def _verify(target: Path) -> None:
+def _verify(target: Path) -> float:
+    started = time.process_time()
     problems = shards.verify(str(target))
     assert not problems, problems
+    return time.process_time() - started
 
 
-def _timed(work: Callable[[], None]) -> float:
+def _timed(work: Callable[[], float]) -> tuple[float, float]:
+    """Seconds of the wall, and those of the processor that the work returns."""
     started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+    used = work()
+    return time.perf_counter() - started, used
 
 
-def _table(seconds: dict[str, list[float]], size: int, workers: int, samples: int, kilobytes: int, repeats: int) -> str:
+def _table(
+    seconds: dict[str, list[float]], processor: dict[str, list[float]], size: int, workers: int, samples: int, kilobytes: int, repeats: int
+) -> str:
     write = np.array(seconds["write"])
     lines = [
         f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end: "
         f"{workers} worker{'s' if workers > 1 else ''}, {samples} samples of 2 x {kilobytes} KB each, {repeats} repeats.",
         "",
-        "| work | MB/s | speed of writing as a share of it | of the fastest repeats |",
-        "| --- | --- | --- | --- |",
+        "| work | MB/s | speed of writing as a share of it | of the fastest repeats | processor seconds per GB |",
+        "| --- | --- | --- | --- | --- |",
     ]
     for kind, values in seconds.items():
-        speed = size / 1e6 / np.array(values)
-        ratio = np.array(values) / write
-        best = f"{min(values) / write.min():.2f}"
-        lines.append(
-            f"| {kind} | {_spread(speed, '.0f')} | {_spread(ratio, '.2f')} | {best} |"
-            if kind != "write"
-            else f"| write | {_spread(speed, '.0f')} | | |"
-        )
+        speed = _spread(size / 1e6 / np.array(values), ".0f")
+        ratio, best = _spread(np.array(values) / write, ".2f"), f"{min(values) / write.min():.2f}"
+        used = _spread(np.array(processor[kind]) / size * 1e9, ".2f")
+        lines.append(f"| {kind} | {speed} | {'' if kind == 'write' else ratio} | {'' if kind == 'write' else best} | {used} |")
     return "\n".join(lines)
 
 
