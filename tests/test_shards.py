@@ -23,7 +23,7 @@ import pytest
 import webdataset
 from PIL import Image
 
-from stages import edits, filter, selection, shard_sets, shards, storage, units
+from stages import edit_scoring, edits, filter, selection, shard_sets, shards, storage, units
 from stages.config import FlowConfig, SelectionConfig, ShardsConfig, ShareGPT4oEdits
 from stages.context import Context
 from stages.contracts import EDITS, SCORES
@@ -78,7 +78,7 @@ def work_log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def use(monkeypatch: pytest.MonkeyPatch, log: list[str], **how: Any) -> None:
     replacement = partial(in_process, **({"log": log, "backwards": False} | how))
-    monkeypatch.setattr(filter, "run_units", replacement)
+    monkeypatch.setattr(edit_scoring, "run_units", replacement)
     monkeypatch.setattr(shard_sets, "run_units", replacement)
 
 
