@@ -7,7 +7,7 @@ candidates and the instruction. Out: `Presented`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -21,7 +21,7 @@ from reward.batch import Presented
 from reward.config import PresentationConfig, RewardModelConfig
 from reward.images import decode, fitted_size, resize
 from reward.prompt import Prompt, build_prompt
-from reward.sample import ImageInput
+from reward.sample import EditSample, ImageInput, SampleError
 from reward.tokenizer import load_tokenizer
 from reward.tree import Grid
 
@@ -62,6 +62,21 @@ class Presenter:
         if self.presentation.layout == "clip":
             return self._built([torch.stack([first, edit]) for edit in edits], instruction)
         return self._built([image[None] for image in (first, *edits)], instruction)
+
+    def present_each(self, samples: Iterable[EditSample]) -> Iterator[Presented | SampleError]:
+        """Samples that follow each other with one source and instruction as one tree; where one cannot be shown, each for itself or as its
+        error, so that it costs no other. In their order.
+        """
+        for (source, instruction), run in groupby(samples, key=lambda sample: (sample.source, sample.instruction)):
+            same = list(run)
+            try:
+                yield self.present(source=source, candidates=[sample.edited for sample in same], instruction=instruction)
+            except SampleError as error:
+                if len(same) == 1:
+                    yield error
+                else:
+                    for sample in same:
+                        yield from self.present_each([sample])
 
     def separated(self, presented: Presented) -> list[Presented]:
         """Each edit with its own copy of the source: smaller trees of the same scores."""

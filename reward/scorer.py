@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
 import torch
 
@@ -58,7 +57,7 @@ def score_stream(*, model: RewardModel, samples: Iterable[EditSample], token_bud
 
     Samples that follow each other with the same source and instruction share the source's part of the pass.
     """
-    shown = (item for _, run in groupby(samples, key=lambda one: (one.source, one.instruction)) for item in _presented(model, list(run)))
+    shown = model.presenter.present_each(samples)
     return score_presented(inference=Inference(model, token_budget), presented=shown)
 
 
@@ -103,19 +102,6 @@ def better(a: Score, b: Score) -> Comparison:
 def preference(a: Score, b: Score) -> float:
     """P(a is better than b) where ties are not possible, as the model was trained to predict it."""
     return compare(a.overall_mean - b.overall_mean, a.overall_sigma, b.overall_sigma, threshold=0.0).a_better
-
-
-def _presented(model: RewardModel, run: list[EditSample]) -> Iterator[Presented | SampleError]:
-    """Samples of one source and instruction: one tree when all are sound, else one each, damaged ones as their errors."""
-    first = run[0]
-    try:
-        yield model.present(source=first.source, candidates=[sample.edited for sample in run], instruction=first.instruction)
-    except SampleError as error:
-        if len(run) == 1:
-            yield error
-            return
-        for sample in run:
-            yield from _presented(model, [sample])
 
 
 def _rows(model: RewardModel, output: RewardOutput) -> Iterator[Score]:

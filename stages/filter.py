@@ -38,7 +38,10 @@ def run(context: Context) -> Index:
     revision = scorer_revision(model)
     slices = edits.plan(config.input, seed=context.flow.seed, world=context.flow.world, unit_rows=config.unit_rows)
     step = context.run.step(STEP)
-    settings = {"filter": config.model_dump(mode="json", exclude={"model", "workers", "num_gpus"}), "seed": context.flow.seed}
+    settings = {
+        "filter": config.model_dump(mode="json", exclude={"model", "workers", "num_gpus", "prepare_workers"}),
+        "seed": context.flow.seed,
+    }
     inputs = {"reward model": revision, "edits": _fingerprint(slices)}
     key, done = step.begin(settings=settings, inputs=inputs, force=context.force)
     if done and _shards_are_there(step, config):

@@ -41,6 +41,9 @@ class NoCluster:
 
     gpus = 0
 
+    def share_of_a_gpu(self, actors: int) -> float:
+        return 0.0
+
 
 def in_process(
     folder: StepFolder,
