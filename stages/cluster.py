@@ -41,6 +41,7 @@ class Cluster:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "pipeline"}
         if self.address is None:
             options |= {
+                "address": "local",  # without it Ray would join whatever cluster somebody runs on this machine
                 "num_cpus": self.config.num_cpus or max(4, os.cpu_count() or 1),
                 "include_dashboard": self.config.dashboard,
                 "object_store_memory": self.config.object_store_mb << 20,
