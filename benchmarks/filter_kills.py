@@ -63,15 +63,16 @@ def main() -> int:
     config = options.runs / "kills.yaml"
     config.write_text(CONFIGURATION.format(edits=options.edits, model=save_model(options.runs / "model"), unit_rows=UNIT_ROWS))
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="kills-", dir="/tmp", ignore_cleanup_errors=True) as sockets:
-        differing = disturb(options, config, sockets)
+    with tempfile.TemporaryDirectory(prefix="kills-", dir="/tmp", ignore_cleanup_errors=True) as sockets:  # paths of sockets must be short
+        os.environ["RAY_TMPDIR"] = sockets  # where the cluster's address is noted, so that nobody else's ``ray.init`` joins it
+        differing = disturb(options, config)
     print(f"{options.kills} kills, {differing} runs with differences, {time.monotonic() - started:.0f} s")
     return 1 if differing else 0
 
 
-def disturb(options: argparse.Namespace, config: Path, sockets: str) -> int:
-    """Number of runs with differences. The cluster has a folder of its own, so that nobody's ``ray.init`` finds it."""
-    head = {"num_cpus": 0, "object_store_memory": 100 << 20, "include_dashboard": False, "temp_dir": sockets}
+def disturb(options: argparse.Namespace, config: Path) -> int:
+    """Number of runs with differences."""
+    head = {"num_cpus": 0, "object_store_memory": 100 << 20, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         for _ in range(2):

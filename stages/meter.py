@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from reward.inference import Spent
 
 Figures = dict[str, float]
-"""Sums over the passes of a unit: edits, tokens, flop, model_seconds, idle_seconds, possible_flop (idle time included; 0 where the device's
-peak is not known), out_of_memory."""
+"""Sums over the passes of a unit, each counted from the end of the pass before it: edits, tokens, flop, model_seconds, idle_seconds,
+cpu_seconds of the process, possible_flop (idle time included; 0 where the device's peak is not known), out_of_memory."""
 
 
 class Meter:
@@ -27,7 +27,7 @@ class Meter:
 
     def __init__(self, step: str, peak: float | None) -> None:
         self.peak = peak
-        self._free_since = time.monotonic()
+        self._free_since, self._cpu_before = time.monotonic(), time.process_time()
         self._lock = threading.Lock()
         tags = {"step": step}
         self._counters = {
@@ -41,12 +41,15 @@ class Meter:
         with self._lock:
             now = time.monotonic()
             idle = max(0.0, now - spent.seconds - self._free_since)
-            self._free_since = now
+            cpu = time.process_time()
+            cpu_seconds = cpu - self._cpu_before
+            self._free_since, self._cpu_before = now, cpu
             values = {
                 "edits": spent.edits,
                 "tokens": spent.tokens,
                 "model_seconds": spent.seconds,
                 "idle_seconds": idle,
+                "cpu_seconds": cpu_seconds,
                 "out_of_memory": spent.out_of_memory,
                 "flop": spent.flop,
                 "possible_flop": (self.peak or 0.0) * (spent.seconds + idle),

@@ -5,7 +5,6 @@ The kills at random moments, nodes included, are in ``benchmarks/filter_kills.py
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from urllib.request import urlopen
 import pytest
 import ray
 import torch
+from broken_work import deadly, fatal_row
 from command import copied, finished, hashes, pipeline, refusal
 from conftest import ROOT
 from test_shards import context, needs_shared, use
@@ -25,32 +25,19 @@ from test_shards import context, needs_shared, use
 import reward.model
 from reward.backbone import encode
 from reward.inference import Spent
-from stages import contracts, dispatch, edits, filter, preparation
+from stages import dispatch, filter, preparation
 from stages.cluster import Cluster
 from stages.edits import Slice
 from stages.ids import settings_hash
 from stages.meter import Meter, summary
-from stages.preparation import Prepared, prepared
+from stages.preparation import prepared
 from stages.rundir import RunDir
-from stages.units import Quarantined, Unit, UnitOutput, Work, run_units
+from stages.units import Quarantined, Unit, run_units
 
 
 @pytest.fixture(scope="module")
 def small(cluster: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return finished(tmp_path_factory.getbasetemp())
-
-
-def deadly(traces: Path, culprit: int) -> Work:
-    """Every unit leaves a trace of each time it is begun; one ends the process, always."""
-
-    def work(number: int) -> UnitOutput:
-        (traces / f"{number}-{len(list(traces.glob(f'{number}-*')))}").touch()
-        time.sleep(0.1)
-        if number == culprit:
-            os._exit(9)
-        return UnitOutput({"scores": contracts.table("scores", [])}, rows_in=0, rows_out=0)
-
-    return work
 
 
 def test_a_unit_that_keeps_killing_its_worker_is_named_and_costs_no_other(cluster: Cluster, tmp_path: Path) -> None:
@@ -66,21 +53,13 @@ def test_a_unit_that_keeps_killing_its_worker_is_named_and_costs_no_other(cluste
     assert len(records) == 5
 
 
-def slow_reader(fatal: int, piece: Slice) -> Prepared:
-    """A row that cannot be prepared at all among rows that can."""
-    numbers = [number for number, _ in piece.rows]
-    if fatal in numbers:
-        os._exit(11)
-    return Prepared([Quarantined(str(number), edits.position("x", number), "seen", "") for number in numbers], [], [])
-
-
 def test_a_row_that_ends_its_process_costs_no_other(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preparation, "TRIES", 0)
     piece = Slice("x", "", {}, [(number, None) for number in range(6)])
     pieces = [replace(piece, rows=piece.rows[:3]), replace(piece, rows=piece.rows[3:])]
-    sound = [entry for part in prepared(pieces, partial(slow_reader, 99), workers=0) for entry in part.entries]
-    assert [entry for part in prepared(pieces, partial(slow_reader, 99), workers=2) for entry in part.entries] == sound
-    found = [entry for part in prepared(pieces, partial(slow_reader, 4), workers=2) for entry in part.entries]
+    sound = [entry for part in prepared(pieces, partial(fatal_row, 99), workers=0) for entry in part.entries]
+    assert [entry for part in prepared(pieces, partial(fatal_row, 99), workers=2) for entry in part.entries] == sound
+    found = [entry for part in prepared(pieces, partial(fatal_row, 4), workers=2) for entry in part.entries]
     assert [entry for entry in found if isinstance(entry, Quarantined) and entry.reason == "seen"] == sound[:4] + sound[5:]
     assert [(entry.position, entry.reason) for entry in found if isinstance(entry, Quarantined) and entry.reason != "seen"] == [
         ("x[4]", "ends-process")
@@ -158,7 +137,7 @@ def test_settings_that_do_not_fit(small: Path, tmp_path: Path) -> None:
 @pytest.mark.timeout(1200)
 def test_kills_of_every_kind_leave_no_trace(tmp_path: Path) -> None:
     """The driver, a scoring actor, a task that prepares and a node, once each, on three nodes of this machine."""
-    command = [sys.executable, "benchmarks/filter_kills.py", "--kills", "4", "--edits", "160", "--runs", str(tmp_path / "runs")]
+    command = [sys.executable, "benchmarks/filter_kills.py", "--kills", "4", "--edits", "96", "--runs", str(tmp_path / "runs")]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     logs = "\n".join(path.read_text()[-3000:] for path in (tmp_path / "runs").glob("*.log")) if found.returncode else ""
     assert found.returncode == 0, found.stdout + found.stderr + logs
