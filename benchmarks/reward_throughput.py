@@ -35,6 +35,7 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLModel
 
 from reward import EditSample, RewardModel, score
 from reward.backbone import FAMILIES
+from reward.compute import peak_of
 from reward.config import DIMENSIONS, BackboneConfig, HeadConfig, PresentationConfig, RewardModelConfig
 from reward.images import decode, patchify, resize
 from reward.prompt import tokenise
@@ -78,8 +79,6 @@ SIZES = {
         merge_size=2,
     ),
 }
-PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
-"""Dense bfloat16 operations per second, from the makers' data sheets."""
 
 
 def main() -> int:
@@ -144,7 +143,7 @@ def main() -> int:
         taken = seconds_of(lambda model=model, samples=samples: score(model=model, samples=samples), options.repeats, device)
         one = model.present(source=source, candidates=edits[:1], instruction=INSTRUCTION).tree
         rows.append(Row("scoring", f"tree, {prompt}", len(one), taken / len(samples), operations / len(samples)))
-    print_table(rows, next((peak for name, peak in PEAKS.items() if name in where), None))
+    print_table(rows, peak_of(device))
     if device.type == "cuda":
         print(f"peak memory {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB")
     return 0 if agree else 1

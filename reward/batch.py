@@ -1,23 +1,24 @@
-"""Edits ready for the model: decoded once, resized, and collated into one packed row.
+"""Edits ready for the model: uint8 images with the tree of their prompts, and how any number of them becomes one packed row.
 
-`present` decodes a source and its candidates into uint8 stacks and builds the tree of their prompts; `collate` joins any number of trees
-into a Batch. Each distinct image is one vision input; a source that several candidates share is encoded once. Nothing is padded.
+In: what `reward.presenter` makes of a source and its candidates. `collate` joins any number of trees into a Batch. Each distinct image of a
+batch is one vision input, whichever trees show it. Nothing is padded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from reward.attention import TreeAttention
-from reward.config import PresentationConfig
-from reward.images import decode, fitted_size, resize
 from reward.prompt import Prompt
-from reward.sample import ImageInput
 from reward.tree import Grid, Tree, vision_tokens
 
 
@@ -25,16 +26,26 @@ from reward.tree import Grid, Tree, vision_tokens
 class Presented:
     """The edits of one source and instruction.
 
-    stacks: uint8 [item, frame, height, width, 3] each, items of one size; numbered through in order.
+    stacks: uint8 [item, frame, height, width, 3] each, items of one size; numbered through in order. Pickled as arrays, which takes a small
+    part of the time that tensors would.
     """
 
     stacks: tuple[Tensor, ...]
     tree: Tree
+    instruction: str
 
     @property
     def bytes(self) -> int:
         """Memory of the decoded images."""
         return sum(stack.numel() for stack in self.stacks)
+
+    @cached_property
+    def contents(self) -> tuple[str, ...]:
+        """Hash of the pixels of each vision input: equal ones need to be encoded only once."""
+        return tuple(_content(item) for stack in self.stacks for item in stack)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _presented, ([stack.numpy() for stack in self.stacks], self.tree, self.instruction, self.contents)
 
 
 @dataclass(frozen=True)
@@ -65,39 +76,6 @@ class Batch:
         return replace(self, stacks=stacks, attention=self.attention.to(device), **moved)
 
 
-def present(
-    *,
-    source: ImageInput,
-    candidates: Sequence[ImageInput],
-    instruction: str,
-    presentation: PresentationConfig,
-    prompt: Prompt,
-    patch_size: int,
-) -> Presented:
-    """Decode and resize one source and its candidates. Raises SampleError for what cannot be shown."""
-    prompt.check(instruction)
-    factor = patch_size * prompt.merge_size
-    area = presentation.min_image_area or presentation.image_area, presentation.image_area
-    original = decode(source, what="source image")
-    size = fitted_size(*original.size, factor=factor, area=area, what="source image")
-    first = resize(original, size)
-    edits = []
-    for data in candidates:
-        edited = decode(data, what="edited image")
-        if presentation.layout == "images":
-            size = fitted_size(*edited.size, factor=factor, area=area, what="edited image")
-        edits.append(resize(edited, size))
-    if presentation.layout == "clip":
-        stacks: tuple[Tensor, ...] = (torch.stack([torch.stack([first, edit]) for edit in edits]),)
-        shared = None
-    else:
-        items = [image[None] for image in (first, *edits)]
-        stacks = tuple(torch.stack(list(run)) for _, run in groupby(items, key=lambda item: item.shape))
-        shared = _grid(first, patch_size)
-    tree = prompt.tree(source=shared, edits=[_grid(edit, patch_size) for edit in edits], instruction=instruction)
-    return Presented(stacks, tree)
-
-
 def collate(sets: Sequence[Presented], *, prompt: Prompt, patch_size: int, root_cached: bool = False) -> Batch:
     """Pack presented edits; rows of `reads` come in the order of the sets and of the edits within a set.
 
@@ -113,15 +91,25 @@ def collate(sets: Sequence[Presented], *, prompt: Prompt, patch_size: int, root_
     reads, words, items = [], [], []
     stacks: list[Tensor] = []
     grid_of: list[Grid] = []  # per vision input
+    number_of: dict[str, int] = {}  # by content
     shapes: dict[tuple[int, int], tuple[list[Tensor], list[Tensor]]] = {}  # (length, keys) -> queries, keys
     if root and not root_cached:
         shapes[root, root] = ([torch.arange(root)], [torch.arange(root)])
     for presented in sets:
         tree = presented.tree
-        items.extend(len(grid_of) + item for item in tree.items)
+        numbers: list[int] = []  # of the tree's vision inputs, among those of the batch
+        contents = iter(presented.contents)
         for stack in presented.stacks:
-            grid_of.extend([(stack.shape[2] // patch_size, stack.shape[3] // patch_size)] * len(stack))
-        stacks.extend(presented.stacks)
+            fresh = []
+            for place, content in zip(range(len(stack)), contents, strict=False):
+                if content not in number_of:
+                    number_of[content] = len(grid_of)
+                    grid_of.append((stack.shape[2] // patch_size, stack.shape[3] // patch_size))
+                    fresh.append(place)
+                numbers.append(number_of[content])
+            if fresh:
+                stacks.append(stack if len(fresh) == len(stack) else stack[fresh])
+        items.extend(numbers[item] for item in tree.items)
         ids.append(tree.input_ids)
         positions.append(tree.position_ids)
         reads.append(tree.reads + size)
@@ -149,7 +137,7 @@ def collate(sets: Sequence[Presented], *, prompt: Prompt, patch_size: int, root_
     )
 
 
-def packed(presented: Sequence[Presented], budget: int) -> Iterator[list[Presented]]:
+def packed(presented: Iterable[Presented], budget: int) -> Iterator[list[Presented]]:
     """Consecutive sets, as many as fit into a budget of tokens (at least one)."""
     part: list[Presented] = []
     used = 0
@@ -163,8 +151,16 @@ def packed(presented: Sequence[Presented], budget: int) -> Iterator[list[Present
         yield part
 
 
-def _grid(image: Tensor, patch_size: int) -> Grid:
-    return image.shape[0] // patch_size, image.shape[1] // patch_size
+def _content(item: Tensor) -> str:
+    """Hash of the pixels and the shape of one vision input, uint8 [frame, height, width, 3]."""
+    return hashlib.sha256(repr(tuple(item.shape)).encode() + item.numpy().tobytes()).hexdigest()
+
+
+def _presented(stacks: list[np.ndarray], tree: Tree, instruction: str, contents: tuple[str, ...]) -> Presented:
+    """Inverse of pickling. The arrays are copied: those that come from shared memory must not be written to."""
+    made = Presented(tuple(torch.from_numpy(stack.copy()) for stack in stacks), tree, instruction)
+    vars(made)["contents"] = contents
+    return made
 
 
 def _ranges(counts: Tensor, items: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from reward.calibration import log_likelihood
 from reward.confidence import Bin, CalibrationError, Confidence, calibration_error, measure_confidence, reliability
 from reward.config import TOKEN_BUDGET
 from reward.groups import RatedGroup
-from reward.inference import passes
+from reward.inference import Inference, MemoryNeedError
 from reward.metrics import (
     Interval,
     LabelledPairs,
@@ -29,15 +29,19 @@ from reward.outcomes import ThreeWay, measure_three_way
 
 
 def predict(*, model: RewardModel, presented: Sequence[Presented], token_budget: int = TOKEN_BUDGET) -> list[Prediction]:
-    """Score presented groups, without gradients; the model's training mode is kept."""
+    """Score presented groups, without gradients; the model's training mode is kept. Raises MemoryNeedError where an edit does not fit."""
+    outputs = []
+    for _, output in Inference(model, token_budget).passes(presented):
+        if isinstance(output, MemoryNeedError):
+            raise output
+        outputs.append([value.double().numpy() for value in vars(output).values()])
+    columns = [np.concatenate(column) for column in zip(*outputs, strict=True)]
     predictions: list[Prediction] = []
-    for sets, output in passes(model=model, presented=presented, token_budget=token_budget):
-        columns = [value.double().cpu().numpy() for value in vars(output).values()]
-        start = 0
-        for item in sets:
-            stop = start + len(item.tree.reads)
-            predictions.append(Prediction(*(column[start:stop] for column in columns)))
-            start = stop
+    start = 0
+    for item in presented:
+        stop = start + len(item.tree.reads)
+        predictions.append(Prediction(*(column[start:stop] for column in columns)))
+        start = stop
     return predictions
 
 

@@ -26,18 +26,16 @@ from reward import attention
 from reward.aggregation import aggregate
 from reward.attention import KeysValues, TreeAttention
 from reward.backbone import FAMILIES, encode, load_pretrained, prepare, sized_config
-from reward.batch import Batch, Presented, collate, present
+from reward.batch import Batch, Presented, collate
 from reward.calibration import Calibration
 from reward.card import model_card
 from reward.config import RewardModelConfig
 from reward.heads import RewardHeads
+from reward.presenter import FORMAT, Presenter, read_config
 from reward.prompt import INSTRUCTION, build_prompt
 from reward.rubrics import INTRODUCTION, rubrics_of
 from reward.sample import ImageInput
 from reward.tokenizer import build_tokenizer, load_tokenizer, save_tokenizer
-
-FORMAT = 2
-"""Version of the saved layout."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,7 @@ class RewardModel(nn.Module):
         text, vision = backbone.config.text_config, backbone.config.vision_config
         self.patch_size = vision.patch_size
         self.prompt = build_prompt(config=config, tokenizer=tokenizer, merge_size=vision.spatial_merge_size)
+        self.presenter = Presenter(config.presentation, self.prompt, self.patch_size)
         self.heads = RewardHeads(text.hidden_size, config.dimensions, config.heads)
         table = backbone.get_input_embeddings().weight  # [vocabulary, hidden]
         row = table[self.prompt.reward_token].detach()
@@ -105,18 +104,8 @@ class RewardModel(nn.Module):
         Raises ValueError when it is missing, of another layout, or holds NaN.
         """
         path = located(name, revision)
-        try:
-            saved = json.loads((path / "config.json").read_text())
-        except (OSError, ValueError) as error:
-            raise ValueError(f"no reward model at {path} ({error}); expected a directory written by RewardModel.save") from error
-        if saved.get("format") != FORMAT or "reward_model" not in saved:
-            raise ValueError(
-                f"{path}/config.json is not of reward model format {FORMAT}; save the model again, or import a released EditReward "
-                "checkpoint with `pipeline reward import`"
-            )
-        config = RewardModelConfig.model_validate(saved["reward_model"])
-        family = FAMILIES[config.backbone.family]
-        backbone: Any = family.model(family.config.from_dict(saved["backbone"]))
+        config, backbone_config = read_config(path)
+        backbone: Any = FAMILIES[config.backbone.family].model(backbone_config)
         model = cls(config=config, backbone=backbone, tokenizer=load_tokenizer(str(path)))
         file = path / "model.safetensors"
         try:
@@ -181,14 +170,7 @@ class RewardModel(nn.Module):
 
     def present(self, *, source: ImageInput, candidates: Sequence[ImageInput], instruction: str) -> Presented:
         """Decode and resize a source and its candidates for this model. Raises SampleError."""
-        return present(
-            source=source,
-            candidates=candidates,
-            instruction=instruction,
-            presentation=self.config.presentation,
-            prompt=self.prompt,
-            patch_size=self.patch_size,
-        )
+        return self.presenter.present(source=source, candidates=candidates, instruction=instruction)
 
     def collate(self, sets: Sequence[Presented], *, root_cached: bool = False) -> Batch:
         """A batch on the model's device; root_cached: `forward` will be given `cached_root()`."""

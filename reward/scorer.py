@@ -10,16 +10,16 @@ the same source and instruction can be compared; `better` gives the probabilitie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
 import torch
 
 from reward.batch import Presented
 from reward.comparison import Comparison, compare
 from reward.config import TOKEN_BUDGET
-from reward.inference import passes
+from reward.inference import Inference, MemoryNeedError, Spent
 from reward.model import RewardModel, RewardOutput
 from reward.sample import EditSample, ImageInput, SampleError
 
@@ -57,17 +57,39 @@ def score_stream(*, model: RewardModel, samples: Iterable[EditSample], token_bud
 
     Samples that follow each other with the same source and instruction share the source's part of the pass.
     """
-    waiting: list[Presented | SampleError] = []
-    tokens = 0
-    for _, run in groupby(samples, key=lambda sample: (sample.source, sample.instruction)):
-        for shown in _presented(model, list(run)):
-            size = 0 if isinstance(shown, SampleError) else len(shown.tree)
-            if waiting and tokens + size > token_budget:
-                yield from _flush(model, waiting, token_budget)
-                waiting, tokens = [], 0
-            waiting.append(shown)
-            tokens += size
-    yield from _flush(model, waiting, token_budget)
+    shown = model.presenter.present_each(samples)
+    return score_presented(inference=Inference(model, token_budget), presented=shown)
+
+
+def score_presented(
+    *, inference: Inference, presented: Iterable[Presented | SampleError], on_pass: Callable[[Spent], None] = lambda _: None
+) -> Iterator[Score | SampleError]:
+    """Scores in the order of the edits of what is presented; an error stands for one edit and is handed through."""
+    waiting: deque[Presented | SampleError] = deque()  # presented, but not all of it scored
+    found: deque[Score | SampleError] = deque()  # of the first of those that wait
+
+    def sound() -> Iterator[Presented]:
+        for item in presented:
+            waiting.append(item)
+            if isinstance(item, Presented):
+                yield item
+
+    def ready() -> Iterator[Score | SampleError]:
+        while waiting:
+            first = waiting[0]
+            if isinstance(first, SampleError):
+                yield first
+            elif len(found) >= len(first.tree.reads):
+                yield from (found.popleft() for _ in range(len(first.tree.reads)))
+            else:
+                return
+            waiting.popleft()
+
+    for _, output in inference.passes(sound(), on_pass):
+        found.extend([output] if isinstance(output, MemoryNeedError) else _rows(inference.model, output))
+        yield from ready()
+    yield from ready()
+    assert not waiting and not found
 
 
 def better(a: Score, b: Score) -> Comparison:
@@ -80,29 +102,6 @@ def better(a: Score, b: Score) -> Comparison:
 def preference(a: Score, b: Score) -> float:
     """P(a is better than b) where ties are not possible, as the model was trained to predict it."""
     return compare(a.overall_mean - b.overall_mean, a.overall_sigma, b.overall_sigma, threshold=0.0).a_better
-
-
-def _presented(model: RewardModel, run: list[EditSample]) -> Iterator[Presented | SampleError]:
-    """Samples of one source and instruction: one tree when all are sound, else one each, damaged ones as their errors."""
-    first = run[0]
-    try:
-        yield model.present(source=first.source, candidates=[sample.edited for sample in run], instruction=first.instruction)
-    except SampleError as error:
-        if len(run) == 1:
-            yield error
-            return
-        for sample in run:
-            yield from _presented(model, [sample])
-
-
-def _flush(model: RewardModel, waiting: list[Presented | SampleError], token_budget: int) -> Iterator[Score | SampleError]:
-    sound = [item for item in waiting if not isinstance(item, SampleError)]
-    rows = (row for _, output in passes(model=model, presented=sound, token_budget=token_budget) for row in _rows(model, output))
-    for item in waiting:
-        if isinstance(item, SampleError):
-            yield item
-        else:
-            yield from (next(rows) for _ in range(len(item.tree.reads)))
 
 
 def _rows(model: RewardModel, output: RewardOutput) -> Iterator[Score]:

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,6 +42,16 @@ class Tree:
 
     def __len__(self) -> int:
         return len(self.input_ids)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        tensors = (self.input_ids, self.position_ids, self.reads, self.words, *(keys for _, keys in self.paths))
+        return _tree, ([tensor.numpy() for tensor in tensors], [length for length, _ in self.paths], self.items)
+
+
+def _tree(arrays: list[np.ndarray], lengths: list[int], items: tuple[int, ...]) -> Tree:
+    """Inverse of pickling, which goes by arrays: tensors take many times as long. Copies, since shared memory must not be written to."""
+    ids, positions, reads, words, *keys = (torch.from_numpy(array.copy()) for array in arrays)
+    return Tree(ids, positions, tuple(zip(lengths, keys, strict=True)), reads, items, words)
 
 
 @dataclass

@@ -103,7 +103,7 @@ def _score(context: Context, folder: StepFolder, model: Path, revision: str, edi
     groups = list(by_source.values())
     slices = [list(chain(*groups[first : first + config.unit_sources])) for first in range(0, len(groups), config.unit_sources)]
     units = [Unit(settings_hash(FOLDER, [edit.edit_id for edit in part], revision), part, len(part)) for part in slices]
-    gpus = min(1, context.cluster.gpus) / config.workers
+    gpus = context.cluster.share_of_a_gpu(config.workers)
     return run_units(
         folder,
         units,

@@ -7,6 +7,7 @@ is by logical CPUs, and actors plus a training group must be able to coexist on 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ class Cluster:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "pipeline"}
         if self.address is None:
             options |= {
+                "address": "local",  # without it Ray would join whatever cluster somebody runs on this machine
                 "num_cpus": self.config.num_cpus or max(4, os.cpu_count() or 1),
                 "include_dashboard": self.config.dashboard,
                 "object_store_memory": self.config.object_store_mb << 20,
@@ -65,6 +67,16 @@ class Cluster:
         """GPUs of the connected cluster."""
         self.connect()
         return int(ray.cluster_resources().get("GPU", 0))
+
+    @property
+    def cpus(self) -> int:
+        """Logical CPUs of the connected cluster."""
+        self.connect()
+        return int(ray.cluster_resources().get("CPU", 0))
+
+    def share_of_a_gpu(self, actors: int) -> float:
+        """GPUs for each of some actors: a whole one while there are enough, else an even share of one; 0 where there are none."""
+        return 1 / math.ceil(actors / self.gpus) if self.gpus else 0.0
 
     def close(self) -> None:
         """Leave the cluster that was connected here; a local one is stopped."""

@@ -85,7 +85,7 @@ def run(context: Context) -> Index:
         work,
         cluster=context.cluster,
         workers=config.workers,
-        num_gpus=min(1, context.cluster.gpus) / config.workers,
+        num_gpus=context.cluster.share_of_a_gpu(config.workers),
         rows_are="edits",
     )
     index = Index(

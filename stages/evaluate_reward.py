@@ -60,7 +60,7 @@ def run(context: Context) -> Index:
         Unit(settings_hash(STEP, [group.candidate_ids for group in part], revision), part, sum(len(g.candidates) for g in part))
         for part in slices
     ]
-    gpus = min(1, context.cluster.gpus) / config.workers
+    gpus = context.cluster.share_of_a_gpu(config.workers)
     result = run_units(
         folder, units, partial(_make_work, model), cluster=context.cluster, workers=config.workers, num_gpus=gpus, rows_are="edits"
     )

@@ -8,33 +8,25 @@ cheap enough to be made anew.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stages import contracts, duplicates, edits, selection, shard_sets, shards, storage, train_reward
+from stages import contracts, duplicates, edit_scoring, edits, selection, shard_sets, shards, storage, train_reward
 from stages.config import FilterConfig, SelectionConfig
 from stages.context import Context
 from stages.ids import settings_hash
 from stages.rundir import Index, Part, StepFolder
-from stages.scoring import DECIMALS, load_model, score_rows, scorer_revision
-from stages.units import Done, Quarantined, Unit, UnitOutput, Work, publish_unit, run_units
-
-if TYPE_CHECKING:
-    from reward import RewardModel
+from stages.scoring import DECIMALS, scorer_revision
+from stages.units import publish_unit
 
 STEP = "filter"
 EXAMPLES = 12
-EDITS_IN_MEMORY = 128
 """Edits kept with their images at each end of the scores and of the uncertainty, to look at."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -46,12 +38,15 @@ def run(context: Context) -> Index:
     revision = scorer_revision(model)
     slices = edits.plan(config.input, seed=context.flow.seed, world=context.flow.world, unit_rows=config.unit_rows)
     step = context.run.step(STEP)
-    settings = {"filter": config.model_dump(mode="json", exclude={"model", "workers", "num_gpus"}), "seed": context.flow.seed}
+    settings = {
+        "filter": config.model_dump(mode="json", exclude={"model", "workers", "num_gpus", "prepare_workers"}),
+        "seed": context.flow.seed,
+    }
     inputs = {"reward model": revision, "edits": _fingerprint(slices)}
     key, done = step.begin(settings=settings, inputs=inputs, force=context.force)
     if done and _shards_are_there(step, config):
         return step.require()
-    scored = _score(context, config, step, model, revision, slices)
+    scored = edit_scoring.score_edits(context, config, step, model, revision, slices)
     artifacts = duplicates.artifacts(scored)
     scores, delivered = _read(step, artifacts, "scores"), _read(step, artifacts, "edits")
     if not scores.num_rows:
@@ -126,61 +121,6 @@ def shard_urls(context: Context, name: str) -> list[str]:
 def shards_hash(context: Context, name: str) -> str:
     """Hash that names the content of a selection's shards."""
     return storage.sha256_of(f"{shard_sets.folder_of(context.run.step(STEP), context.need('filter').shards, name)}/{shards.INDEX}")
-
-
-def make_scoring(model: Path, revision: str, token_budget: int) -> Work:
-    """Load the model and return the work of one slice: tables ``edits`` and ``scores`` with the same samples in the same order."""
-    loaded = load_model(model)
-
-    def work(piece: edits.Slice) -> UnitOutput:
-        references: list[dict[str, Any]] = []
-        rows: list[dict[str, Any]] = []
-        quarantine: list[Quarantined] = []
-        entries = edits.load(piece)
-        while batch := list(islice(entries, EDITS_IN_MEMORY)):
-            sound = [entry for entry in batch if isinstance(entry, edits.Edit)]
-            quarantine += [entry for entry in batch if isinstance(entry, Quarantined)]
-            for edit, scored in zip(sound, _scored(loaded, sound, revision, token_budget), strict=True):
-                if isinstance(scored, Quarantined):
-                    quarantine.append(scored)
-                else:
-                    references.append(edit.row(with_images=False))
-                    rows.append(scored)
-        tables = {"edits": contracts.table("edits", references), "scores": contracts.table("scores", rows)}
-        return UnitOutput(tables, len(piece.rows), len(rows), quarantine)
-
-    return work
-
-
-def _scored(model: RewardModel, batch: Sequence[edits.Edit], revision: str, token_budget: int) -> list[dict[str, Any] | Quarantined]:
-    """A row of the ``scores`` contract for each edit, or why it has none."""
-    from reward import EditSample
-
-    samples = [(edit.sample_id, EditSample(edit.source, edit.instruction, edit.edited), edit.task) for edit in batch]
-    result = score_rows(model, samples, revision=revision, token_budget=token_budget, languages=[edit.language for edit in batch])
-    reasons = {row.row_id: row for row in result.quarantine}
-    rows = iter(result.rows)
-    scored: list[dict[str, Any] | Quarantined] = []
-    for edit in batch:
-        refused = reasons.get(edit.sample_id)
-        row = None if refused else next(rows)
-        if refused:
-            scored.append(replace(refused, row_id=edit.row_id, position=edit.position))
-        elif row is not None and not math.isfinite(row["overall_mean"] + row["overall_sigma"]):
-            message = f"the model's score is {row['overall_mean']} with sigma {row['overall_sigma']}"
-            scored.append(Quarantined(edit.row_id, edit.position, "score-not-finite", message))
-        else:
-            assert row is not None and row["sample_id"] == edit.sample_id
-            scored.append(row)
-    return scored
-
-
-def _score(context: Context, config: FilterConfig, step: StepFolder, model: Path, revision: str, slices: Sequence[edits.Slice]) -> Done:
-    units = [Unit(settings_hash(STEP, piece.fingerprint, revision, config.token_budget), piece, len(piece.rows)) for piece in slices]
-    work = partial(make_scoring, model, revision, config.token_budget)
-    gpus = config.num_gpus or min(1, context.cluster.gpus) / config.workers
-    done = run_units(step, units, work, cluster=context.cluster, workers=config.workers, num_gpus=gpus, rows_are="edits")
-    return duplicates.set_aside(step, done)
 
 
 def _model(context: Context, config: FilterConfig) -> Path:

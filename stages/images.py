@@ -16,13 +16,18 @@ def png(pixels: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def pixels(data: bytes) -> np.ndarray:
-    """RGB uint8 [height, width, 3] of an encoded image, fully decoded. Raises ``ValueError`` when that fails."""
+def decoded(data: bytes) -> Image.Image:
+    """An encoded image, fully decoded to RGB. Raises ``ValueError`` when that fails."""
     try:
         with Image.open(io.BytesIO(data)) as image:
-            return np.asarray(image.convert("RGB"))
+            return image.convert("RGB")
     except Exception as error:  # Pillow's readers raise almost any exception on damaged data
         raise ValueError(f"the image does not decode ({str(error) or type(error).__name__})") from None
+
+
+def pixels(data: bytes) -> np.ndarray:
+    """RGB uint8 [height, width, 3] of an encoded image, fully decoded. Raises ``ValueError`` when that fails."""
+    return np.asarray(decoded(data))
 
 
 def extension(data: bytes) -> str | None:

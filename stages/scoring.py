@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from stages import storage
 from stages.units import Quarantined
 
 if TYPE_CHECKING:
-    from reward import EditSample, RewardModel
+    from reward import EditSample, RewardModel, Score
 
 DECIMALS = 5
 """Stored precision. Sums in another order differ in the 7th digit; what is stored must not."""
@@ -57,6 +56,7 @@ def score_rows(
 ) -> Scored:
     """Score (id, sample, task) triples; passes are formed inside this call."""
     from reward import SampleError, score
+    from reward.images import decode
 
     rows, quarantine = [], []
     results = score(model=model, samples=[sample for _, sample, _ in samples], token_budget=token_budget)
@@ -64,36 +64,39 @@ def score_rows(
         if isinstance(result, SampleError):
             quarantine.append(Quarantined(sample_id, sample_id, "unscorable", str(result)))
             continue
-        likert = result.likert or {}
-        rows.append(
-            {
-                "sample_id": sample_id,
-                "scorer_revision": revision,
-                "dimensions": [
-                    {
-                        "dimension": name,
-                        "mean": round(mean, DECIMALS),
-                        "sigma": round(result.sigma[name], DECIMALS),
-                        "likert": None if name not in likert else round(likert[name], DECIMALS),
-                    }
-                    for name, mean in result.mean.items()
-                ],
-                "overall_mean": round(result.overall_mean, DECIMALS),
-                "overall_sigma": round(result.overall_sigma, DECIMALS),
-                "change_from_source": round(change_from_source(sample.source, sample.edited), DECIMALS),
-                "task": task,
-                "language": languages[number] if languages else "en",
-                "flags": [],
-            }
-        )
+        change = change_from_source(decode(sample.source), decode(sample.edited))
+        language = languages[number] if languages else "en"
+        rows.append(score_row(sample_id, result, revision=revision, change=change, task=task, language=language))
     return Scored(rows, quarantine)
 
 
-def change_from_source(source: bytes, edited: bytes) -> float:
-    """Mean absolute difference (0..255) of two images shrunk to at most 64 pixels; the edit takes the source's shape."""
-    with Image.open(io.BytesIO(source)) as opened:
-        small = opened.convert("RGB")
-        small.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.BOX)
-    with Image.open(io.BytesIO(edited)) as opened:
-        other = opened.convert("RGB").resize(small.size, Image.Resampling.BOX)
+def score_row(sample_id: str, score: Score, *, revision: str, change: float, task: str, language: str) -> dict[str, Any]:
+    """A row of the ``scores`` contract, rounded."""
+    likert = score.likert or {}
+    return {
+        "sample_id": sample_id,
+        "scorer_revision": revision,
+        "dimensions": [
+            {
+                "dimension": name,
+                "mean": round(mean, DECIMALS),
+                "sigma": round(score.sigma[name], DECIMALS),
+                "likert": None if name not in likert else round(likert[name], DECIMALS),
+            }
+            for name, mean in score.mean.items()
+        ],
+        "overall_mean": round(score.overall_mean, DECIMALS),
+        "overall_sigma": round(score.overall_sigma, DECIMALS),
+        "change_from_source": round(change, DECIMALS),
+        "task": task,
+        "language": language,
+        "flags": [],
+    }
+
+
+def change_from_source(source: Image.Image, edited: Image.Image) -> float:
+    """Mean absolute difference (0..255) of two RGB images shrunk to at most 64 pixels; the edit takes the source's shape."""
+    small = source.copy()
+    small.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.BOX)
+    other = edited.resize(small.size, Image.Resampling.BOX)
     return float(np.abs(np.asarray(small, np.int16) - np.asarray(other, np.int16)).mean())

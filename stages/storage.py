@@ -15,9 +15,9 @@ import shutil
 import tempfile
 import threading
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -161,12 +161,20 @@ def tree_hashes(folder: Path) -> dict[str, str]:
 
 
 def replace_folder(partial: Path, target: Path) -> None:
-    """Give a finished folder its final name; a folder already there makes way."""
+    """Give a finished folder its final name; a folder already there makes way, also one that another process puts there just now."""
     target.parent.mkdir(parents=True, exist_ok=True)
     old = target.with_name(f"{TEMPORARY}old-{uuid.uuid4().hex}")
-    if target.exists():
-        os.replace(target, old)
-    os.replace(partial, target)
+    while True:
+        with suppress(FileNotFoundError):
+            os.replace(target, old)
+        try:
+            os.replace(partial, target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            shutil.rmtree(old, ignore_errors=True)
+            continue
+        break
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -10,30 +10,34 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import ray
-from ray.exceptions import RayActorError, RayTaskError
 from tqdm import tqdm
 
 from stages import contracts, storage
 from stages.cluster import Cluster
+from stages.dispatch import Dispatch
 from stages.rundir import Part, StepFolder
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One piece of work. ``key``: hash of inputs and settings; ``payload``: what the worker needs; ``rows``: for the progress bar."""
+    """One piece of work. ``key``: hash of inputs and settings; ``payload``: what the worker needs; ``rows``: for the progress bar;
+    ``name``: for people, should it fail."""
 
     key: str
     payload: Any
     rows: int
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,13 @@ class Quarantined:
 
 @dataclass(frozen=True)
 class UnitOutput:
-    """What a worker made of a unit. Rows in = rows out + quarantined, always."""
+    """What a worker made of a unit. Rows in = rows out + quarantined, always. ``figures``: what it took; for the log, never in tables."""
 
     tables: Mapping[str, pa.Table]
     rows_in: int
     rows_out: int
     quarantine: Sequence[Quarantined] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class UnitRecord:
     rows_out: int
     quarantined: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    figures: dict[str, float] = field(default_factory=dict)
 
 
 Work = Callable[[Any], UnitOutput]
@@ -112,12 +118,16 @@ def run_units(
     workers: int,
     num_cpus: float = 1.0,
     num_gpus: float = 0.0,
+    threads: int = 1,
     rows_are: str = "rows",
+    show: Callable[[Sequence[Mapping[str, float]]], str] = lambda _: "",
 ) -> Done:
     """Do what is not done yet and return the records of all units.
 
-    ``make_work`` is called once in each worker process (load a model there) and returns the function from payload to output. An
-    exception in it ends the command, what is logged as done stays done; a worker that dies is restarted and its unit tried three times.
+    ``make_work`` is called once in each worker process (load a model there) and returns the function from payload to output; with
+    ``threads`` 2, two units are in work in a process at a time. An exception in it ends the command, what is logged as done stays done;
+    what happens when a worker dies is said in ``stages.dispatch``. ``show`` turns the figures of the units done by this call into words
+    for the progress bar.
     """
     assert len({unit.key for unit in units}) == len(units), "two units have the same key"
     log = folder.path / "units.jsonl"
@@ -126,48 +136,21 @@ def run_units(
     if missing:
         cluster.connect()
         folder.path.mkdir(parents=True, exist_ok=True)
-        worker: Any = ray.remote(max_restarts=2, max_task_retries=2, num_cpus=num_cpus, num_gpus=num_gpus)(_Worker)
-        actors = [worker.remote(make_work, str(folder.path)) for _ in range(min(workers, len(missing)))]
+        worker: Any = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=threads, num_cpus=num_cpus, num_gpus=num_gpus)(_Worker)
         total = sum(unit.rows for unit in units)
         before = total - sum(unit.rows for unit in missing)
-        try:
-            with tqdm(total=total, initial=before, desc=folder.name, unit=f" {rows_are}") as bar, open(log, "a") as file:
-                for record in _dispatch(actors, missing):
-                    done[record.key] = record
-                    file.write(json.dumps(asdict(record)) + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                    bar.update(record.rows_in)
-        finally:
-            for actor in actors:
-                ray.kill(actor)
+        dispatch = Dispatch(partial(worker.remote, make_work, str(folder.path)), missing, workers)
+        figures = []
+        with tqdm(total=total, initial=before, desc=folder.name, unit=f" {rows_are}") as bar, open(log, "a") as file:
+            for record in dispatch.records():
+                done[record.key] = record
+                file.write(json.dumps(asdict(record)) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+                figures.append(record.figures)
+                bar.set_postfix_str(show(figures), refresh=False)
+                bar.update(record.rows_in)
     return Done([done[unit.key] for unit in units])
-
-
-def _dispatch(actors: list[Any], units: Sequence[Unit]) -> Any:
-    """Records as they finish; every actor has one unit running and one waiting."""
-    queue = list(reversed(units))
-    running: dict[Any, Any] = {}
-    for actor in actors * 2:
-        if queue:
-            running[actor.run.remote(queue.pop())] = actor
-    while running:
-        ready, _ = ray.wait(list(running), num_returns=1)
-        actor = running.pop(ready[0])
-        record = _get(ready[0])
-        if queue:
-            running[actor.run.remote(queue.pop())] = actor
-        yield record
-
-
-def _get(reference: Any) -> UnitRecord:
-    """A unit's record; what its work raised is raised here as it was."""
-    try:
-        return ray.get(reference)
-    except RayTaskError as error:
-        raise error.cause from error
-    except RayActorError as error:
-        raise ChildProcessError(f"a worker process died and so did its restarts, perhaps out of memory ({error})") from error
 
 
 class _Worker:
@@ -177,9 +160,15 @@ class _Worker:
         self.make_work = make_work
         self.work: Work | None = None
         self.folder = Path(folder)
+        self.making = threading.Lock()
+
+    def node(self) -> str:
+        """Id of the node that the worker is on."""
+        return ray.get_runtime_context().get_node_id()
 
     def run(self, unit: Unit) -> UnitRecord:
-        self.work = self.work or self.make_work()  # what goes wrong here reaches the driver as it is; Ray hides it when a constructor fails
+        with self.making:  # what goes wrong here reaches the driver as it is; Ray hides it when a constructor fails
+            self.work = self.work or self.make_work()
         started = time.monotonic()
         output = self.work(unit.payload)
         assert output.rows_in == output.rows_out + len(output.quarantine), f"rows of unit {unit.key} do not balance"
@@ -187,7 +176,13 @@ class _Worker:
         parts = publish_unit(self.folder, unit.key, tables)
         reasons = Counter(row.reason for row in output.quarantine)
         return UnitRecord(
-            unit.key, parts, output.rows_in, output.rows_out, dict(sorted(reasons.items())), round(time.monotonic() - started, 3)
+            unit.key,
+            parts,
+            output.rows_in,
+            output.rows_out,
+            dict(sorted(reasons.items())),
+            round(time.monotonic() - started, 3),
+            {name: round(value, 6) for name, value in output.figures.items()},
         )
 
 

@@ -50,6 +50,7 @@ SLOW = (
     "test_real_input",
     "test_cli",
     "test_robust",
+    "test_filter_robust",
     "test_examples",
     "test_training_group",
     "test_kill",

@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from stages import edits, filter, selection, shard_sets, shards, storage, units
+from stages import edit_scoring, edits, filter, selection, shard_sets, shards, storage, units
 from stages.config import FlowConfig, SelectionConfig, ShardsConfig, ShareGPT4oEdits
 from stages.context import Context
 from stages.contracts import EDITS, SCORES
@@ -42,6 +42,9 @@ class NoCluster:
     """Stands where a cluster is asked for; nothing may be run on it."""
 
     gpus = 0
+
+    def share_of_a_gpu(self, actors: int) -> float:
+        return 0.0
 
 
 def in_process(
@@ -80,7 +83,7 @@ def work_log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def use(monkeypatch: pytest.MonkeyPatch, log: list[str], **how: Any) -> None:
     replacement = partial(in_process, **({"log": log, "backwards": False} | how))
-    monkeypatch.setattr(filter, "run_units", replacement)
+    monkeypatch.setattr(edit_scoring, "run_units", replacement)
     monkeypatch.setattr(shard_sets, "run_units", replacement)
 
 

@@ -19,7 +19,7 @@ from reward.backbone import FAMILIES, encode
 from reward.batch import Batch, Presented, packed
 from reward.config import BackboneConfig, HeadConfig, PresentationConfig, RewardModelConfig
 from reward.images import patchify
-from reward.inference import passes
+from reward.inference import Inference
 from reward.tree import node_positions
 
 INSTRUCTIONS = ("Make the red circle blue.", "add a yellow square", "remove the cross at the top and add a small green star below it")
@@ -190,7 +190,7 @@ def test_a_cached_root_changes_nothing(kind: tuple[str, str]) -> None:
 def test_passes_do_not_depend_on_the_budget() -> None:
     model = make("images", "rubric_first")
     sets = sets_of(model, [[(20, 20), (20, 20), (30, 16)], [(16, 30), (20, 20)], [(20, 20), (24, 24), (20, 20)]])
-    together, alone = (torch.cat([out.mean for _, out in passes(model=model, presented=sets, token_budget=n)]) for n in (10_000, 1))
+    together, alone = (torch.cat([out.mean for _, out in Inference(model, n).passes(sets)]) for n in (10_000, 1))
     assert (together - alone).abs().max() < 1e-5
     assert [len(part) for part in packed(sets, 1)] == [1, 1, 1] and [len(part) for part in packed(sets, 10_000)] == [3]
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from PIL import Image
 
 from stages import images
 from stages.config import EditsInput, WorldConfig
@@ -28,6 +29,7 @@ __all__ = [
     "good",
     "load",
     "numbers_of",
+    "opened",
     "pick",
     "plan",
     "position",
@@ -81,13 +83,20 @@ def good(dataset: str, metadata: Sequence[str]) -> np.ndarray | None:
     return world_edits.good(metadata) if dataset == world_edits.DATASET else None
 
 
-def _checked(edit: Edit) -> Edit | Quarantined:
+def opened(edit: Edit) -> tuple[Image.Image, Image.Image] | Quarantined:
+    """Source and edited image, decoded completely to RGB; or why there are none."""
+    found = []
     for role, data, path in (("source", edit.source, edit.source_path), ("edited", edit.edited, edit.edited_path)):
         if images.extension(data) is None:
             message = f"the {role} image {path} is not PNG, JPEG or WebP; convert it"
             return Quarantined(edit.row_id, edit.position, "unsupported-format", message)
         try:
-            images.pixels(data)
+            found.append(images.decoded(data))
         except ValueError as error:
             return Quarantined(edit.row_id, edit.position, "undecodable-image", f"the {role} image {path}: {error}")
-    return edit
+    return found[0], found[1]
+
+
+def _checked(edit: Edit) -> Edit | Quarantined:
+    found = opened(edit)
+    return found if isinstance(found, Quarantined) else edit

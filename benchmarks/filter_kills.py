@@ -1,0 +1,194 @@
+"""Kill what the filter step is made of, again and again; its shards must be those of an undisturbed run, byte for byte.
+
+    python benchmarks/filter_kills.py --kills 20                         # about ten minutes on two cores
+
+On a cluster of three nodes on this machine, a command (the driver) filters drawn edits with a tiny random model, two scoring actors and
+tasks that prepare. At random moments one of them gets SIGKILL: the driver, which is then started again with the same command; a worker
+(one that scores, or one that writes shards later on); a task that prepares; or a whole node, which another one replaces. A moment is a
+number of finished units and a fraction of a second after it, both drawn with the seed. A run that ends is compared with the undisturbed
+one, and the next begins until the kills are used up. Exits with 1 when a file differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+import psutil
+from ray.cluster_utils import Cluster
+
+from stages.rundir import RunDir
+
+KINDS = ("driver", "actor", "preparation", "node")
+TITLES = {"actor": "ray::_Worker", "preparation": "ray::_task"}
+UNIT_ROWS = 8
+PATIENCE = 120.0
+"""Seconds to wait for a victim to show itself, or for the next unit."""
+CONFIGURATION = """\
+name: kills
+world: {{size: 32, kinds: [recolour, remove]}}
+filter:
+  input: {{dataset: world-edits, count: {edits}}}
+  model: {model}
+  selections:
+    - {{name: best, rule: top, fraction: 0.4}}
+    - {{name: full, rule: all}}
+  shards: {{samples_per_shard: 50}}
+  unit_rows: {unit_rows}
+  workers: 2
+  prepare_workers: 1
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--edits", type=int, default=480)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the victims and the moments")
+    parser.add_argument("--runs", type=Path, default=Path("runs/filter-kills"))
+    options = parser.parse_args()
+    shutil.rmtree(options.runs, ignore_errors=True)
+    options.runs.mkdir(parents=True)
+    config = options.runs / "kills.yaml"
+    config.write_text(CONFIGURATION.format(edits=options.edits, model=save_model(options.runs / "model"), unit_rows=UNIT_ROWS))
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="kills-", dir="/tmp", ignore_cleanup_errors=True) as sockets:  # paths of sockets must be short
+        os.environ["RAY_TMPDIR"] = sockets  # where the cluster's address is noted, so that nobody else's ``ray.init`` joins it
+        differing = disturb(options, config)
+    print(f"{options.kills} kills, {differing} runs with differences, {time.monotonic() - started:.0f} s")
+    return 1 if differing else 0
+
+
+def disturb(options: argparse.Namespace, config: Path) -> int:
+    """Number of runs with differences."""
+    head = {"num_cpus": 0, "object_store_memory": 100 << 20, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for _ in range(2):
+            add_node(cluster)
+        campaign = Campaign(cluster, config, options.runs, options.kills, random.Random(options.seed))
+        return campaign.run()
+    finally:
+        cluster.shutdown()
+
+
+def save_model(path: Path) -> Path:
+    from reward import RewardModel, RewardModelConfig
+
+    RewardModel.from_config(RewardModelConfig(), ["make the red circle blue", "remove the green square"]).save(path)
+    return path.absolute()
+
+
+def add_node(cluster: Cluster) -> None:
+    cluster.add_node(num_cpus=3, object_store_memory=100 << 20)
+
+
+class Campaign:
+    """Runs and kills until the kills are used up."""
+
+    def __init__(self, cluster: Cluster, config: Path, runs: Path, kills: int, draw: random.Random) -> None:
+        self.cluster, self.config, self.runs, self.draw = cluster, config, runs, draw
+        self.victims = [KINDS[number % len(KINDS)] for number in range(kills)]
+        draw.shuffle(self.victims)
+
+    def run(self) -> int:
+        """Number of runs that differ from the undisturbed one."""
+        undisturbed = self.runs / "undisturbed"
+        self.finish(self.start(undisturbed), undisturbed)
+        expected = RunDir(undisturbed).artifact_hashes()
+        print(f"undisturbed: {len(expected)} files", flush=True)
+        differing, number = 0, 0
+        while self.victims:
+            run = self.runs / f"killed-{number}"
+            hits = self.disturbed(run)
+            found = RunDir(run).artifact_hashes()
+            wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+            differing += bool(wrong)
+            number += 1
+            what = f"{len(wrong)} files differ, e.g. {wrong[:5]}" if wrong else "identical"
+            print(f"{run.name}: {', '.join(hits)}: {what}", flush=True)
+        return differing
+
+    def disturbed(self, run: Path) -> list[str]:
+        """One run to its end, with as many kills as it takes; says which, and after how many units."""
+        log = run / "filter" / "units.jsonl"
+        hits: list[str] = []
+        process = self.start(run)
+        while self.victims:
+            target = lines(log) + self.draw.randrange(1, 7)
+            pause = self.draw.uniform(0.0, 0.3)
+            while process.poll() is None and lines(log) < target and not (run / "filter" / "index.json").exists():
+                time.sleep(0.01)
+            time.sleep(pause)
+            if process.poll() is not None or (run / "filter" / "index.json").exists():
+                break
+            if not self.kill(self.victims[-1], process):
+                continue  # it was between two tasks
+            hits.append(f"{self.victims.pop()} after {lines(log)} units")
+            if process.poll() is not None:
+                process = self.start(run)
+        self.finish(process, run)
+        return hits
+
+    def kill(self, kind: str, driver: subprocess.Popen[bytes]) -> bool:
+        """Whether there was one to kill."""
+        if kind == "driver":
+            driver.kill()
+            driver.wait()
+            return True
+        if kind == "node":
+            victim = self.draw.choice(sorted(self.cluster.worker_nodes, key=lambda node: node.unique_id))
+            self.cluster.remove_node(victim, allow_graceful=False)
+            add_node(self.cluster)
+            return True
+        give_up = time.monotonic() + PATIENCE
+        while time.monotonic() < give_up and driver.poll() is None:
+            found = self.processes(TITLES[kind])
+            if found:
+                os.kill(self.draw.choice(found), signal.SIGKILL)
+                return True
+            time.sleep(0.002)
+        return False
+
+    def processes(self, title: str) -> list[int]:
+        """Ids of this cluster's workers with a title."""
+        raylets = [node.all_processes["raylet"][0].process.pid for node in self.cluster.worker_nodes if "raylet" in node.all_processes]
+        found = []
+        for raylet in raylets:
+            try:
+                children = psutil.Process(raylet).children(recursive=True)
+                found += [child.pid for child in children if " ".join(child.cmdline()).startswith(title)]
+            except psutil.Error:
+                continue
+        return sorted(found)
+
+    def start(self, run: Path) -> subprocess.Popen[bytes]:
+        """The command, in a process of its own."""
+        command = [sys.executable, "-m", "pipeline.cli", "run", "filter", "--config", str(self.config), "--run", str(run)]
+        with open(run.with_suffix(".log"), "ab") as log:
+            return subprocess.Popen([*command, "--address", self.cluster.address], stdout=log, stderr=log)
+
+    def finish(self, process: subprocess.Popen[bytes], run: Path) -> None:
+        """Wait for a command that must succeed."""
+        code = process.wait()
+        if code:
+            raise SystemExit(f"the filter failed with {code}; see {run.with_suffix('.log')}")
+
+
+def lines(log: Path) -> int:
+    return log.read_bytes().count(b"\n") if log.exists() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
