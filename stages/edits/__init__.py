@@ -23,6 +23,7 @@ __all__ = [
     "Edit",
     "Reader",
     "Slice",
+    "decoded",
     "fetch",
     "fetch_known",
     "good",
@@ -63,7 +64,8 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
 def load(piece: Slice) -> Iterator[Edit | Quarantined]:
     """Rows of a slice in their order; both images of every edit have been decoded completely, once."""
     for entry in fetch(piece):
-        yield entry if isinstance(entry, Quarantined) else _checked(entry)
+        found = entry if isinstance(entry, Quarantined) else decoded(entry)
+        yield found if isinstance(found, Quarantined) else entry
 
 
 def fetch_known(piece: Slice, sample_ids: Sequence[str]) -> Iterator[Edit]:
@@ -81,13 +83,15 @@ def good(dataset: str, metadata: Sequence[str]) -> np.ndarray | None:
     return world_edits.good(metadata) if dataset == world_edits.DATASET else None
 
 
-def _checked(edit: Edit) -> Edit | Quarantined:
+def decoded(edit: Edit) -> tuple[np.ndarray, np.ndarray] | Quarantined:
+    """Source and edited image, uint8 [height, width, 3] each, completely decoded; or why an edit cannot be read."""
+    pixels = []
     for role, data, path in (("source", edit.source, edit.source_path), ("edited", edit.edited, edit.edited_path)):
         if images.extension(data) is None:
             message = f"the {role} image {path} is not PNG, JPEG or WebP; convert it"
             return Quarantined(edit.row_id, edit.position, "unsupported-format", message)
         try:
-            images.pixels(data)
+            pixels.append(images.pixels(data))
         except ValueError as error:
             return Quarantined(edit.row_id, edit.position, "undecodable-image", f"the {role} image {path}: {error}")
-    return edit
+    return pixels[0], pixels[1]
