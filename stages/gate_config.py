@@ -36,7 +36,7 @@ class AspectGate(Gate):
 class UnchangedGate(Gate):
     """The edit is its source, perhaps encoded again."""
 
-    change: float = Field(16.0, ge=0, le=255, description="Caught when the cells that changed most changed by less (0..255)")
+    change: float = Field(15.0, ge=0, le=255, description="Caught when the cells that changed most changed by less (0..255)")
 
 
 class DriftGate(Gate):
@@ -48,13 +48,13 @@ class DriftGate(Gate):
 class SwappedGate(Gate):
     """Source and edit were exchanged."""
 
-    evidence: float = Field(0.3, ge=-1, le=1, description="Caught above this evidence, which is between -1 and 1")
+    evidence: float = Field(0.5, ge=-1, le=1, description="Caught above this evidence, which is between -1 and 1")
 
 
 class UpscaledGate(Gate):
     """An enlarged thumbnail."""
 
-    detail: float = Field(-2.3, description="Caught below this log10 of fine over coarse power")
+    detail: float = Field(-1.85, description="Caught below this log10 of fine over coarse power")
 
 
 class NearDuplicateGate(Gate):

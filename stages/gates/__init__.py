@@ -46,6 +46,9 @@ SET_GATES: dict[str, Callable[[pa.Table, Any], Finding]] = {
 """Gates that compare an edit with earlier ones. Each sees what the gates before it have not dropped: a dropped edit takes nobody's
 place."""
 
+GATES = ROW_GATES | SET_GATES
+"""In the order in which a dropped edit is attributed."""
+
 DECIMALS = 5
 QUANTILES = (0.05, 0.5, 0.95)
 
@@ -71,7 +74,7 @@ def decide(inspected: pa.Table, config: GatesConfig) -> Gated:
     dropped = np.zeros(inspected.num_rows, dtype=bool)
     tables: list[pa.Table] = []
     summary: dict[str, dict[str, Any]] = {}
-    for name, function in (ROW_GATES | SET_GATES).items():
+    for name, function in GATES.items():
         gate: Gate = getattr(config, name)
         if gate.action == "off":
             summary[name] = {"action": "off"}

@@ -23,11 +23,11 @@ MOST_CHANGED_CELLS = 4
 
 def measure(pair: Pair) -> dict[str, float | None]:
     """Both measures, 0..255."""
-    ordered = np.sort(pair.change, axis=None)
+    most = np.sort(pair.change.mean(axis=2), axis=None)[-MOST_CHANGED_CELLS:]
     everywhere = wording.asks_for_the_whole_picture(pair.edit.instruction)
     return {
-        "largest_change": float(ordered[-MOST_CHANGED_CELLS:].mean()),
-        "background_change": None if everywhere else float(np.quantile(ordered, 0.25)),
+        "largest_change": float(most.mean()),
+        "background_change": None if everywhere else float(np.quantile(pair.change.max(axis=2), 0.25)),
     }
 
 

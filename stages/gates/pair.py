@@ -1,8 +1,7 @@
 """An edit as the gates measure it: both images decoded once, shrunk to one small common size, and where they differ.
 
 All measures but the fine detail are taken at the small size: the longest side of the source is at most 256 pixels, and the edited image
-takes the source's shape. A cell is a square of 4 x 4 pixels there; for pictures smaller than that, a square of the longest side's 64th
-part, at least one pixel.
+takes the source's shape. A cell is a square of 4 x 4 pixels there.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from PIL import Image
 from stages import edits
 
 SIDE = 256
-CELLS = 64
+CELL = 4
 
 
 @dataclass(frozen=True)
@@ -43,15 +42,15 @@ class Pair:
     @cached_property
     def cell(self) -> int:
         """Side of a cell in pixels of the small images."""
-        return max(1, max(self.small_source.shape[:2]) // CELLS)
+        return min(CELL, *self.small_source.shape[:2])
 
     @cached_property
     def change(self) -> np.ndarray:
-        """Difference of the cells' mean colours, the largest over the channels: float32 [rows, columns], 0..255.
+        """Difference of the cells' mean colours: float32 [rows, columns, 3], 0..255.
 
         Means over cells hardly see the noise of a JPEG encoder, which changes sign from pixel to pixel.
         """
-        return np.abs(cells(self.small_source, self.cell) - cells(self.small_edited, self.cell)).max(axis=2)
+        return np.abs(cells(self.small_source, self.cell) - cells(self.small_edited, self.cell))
 
 
 def shrunk(pixels: np.ndarray, width: int, height: int) -> np.ndarray:

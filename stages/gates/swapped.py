@@ -74,8 +74,9 @@ def _from_names(source: str | None, edited: str | None) -> float | None:
 
 def _region(pair: Pair) -> np.ndarray | None:
     """Weights of the small images' pixels: the change where it is large, 0 elsewhere: [rows * cell, columns * cell], or None."""
-    largest = float(np.sort(pair.change, axis=None)[-4:].mean())
-    weights = np.where(pair.change > CHANGED_PART * largest, pair.change, 0.0)
+    change = pair.change.max(axis=2)  # [rows, columns]
+    largest = float(np.sort(change, axis=None)[-4:].mean())
+    weights = np.where(change > CHANGED_PART * largest, change, 0.0)
     return np.kron(weights, np.ones((pair.cell, pair.cell))) if largest > 0 else None
 
 

@@ -1,7 +1,7 @@
 """Gate: a thumbnail that was blown up, so that it has more pixels than detail.
 
 Enlarging cannot make frequencies that were not there: above the old image's limit the spectrum is nearly empty. Value ``fine_detail``, of
-the poorer of the two images: log10 of the mean power at 0.55 to 0.9 of the Nyquist frequency over that at 0.15 to 0.4, on the brightness
+the poorer of the two images: log10 of the mean power at 0.5 to 0.75 of the Nyquist frequency over that at 0.15 to 0.4, on the brightness
 of the central 512 x 512 pixels at full size. Photographs, whose power falls with the square of the frequency, are near -1 to -2. Caught
 below the threshold. Null where either side of an image is too short to tell.
 """
@@ -21,7 +21,7 @@ from stages.gates.pair import Pair
 
 WINDOW = 512
 SHORTEST = 64
-FINE, COARSE = (0.55, 0.9), (0.15, 0.4)
+FINE, COARSE = (0.5, 0.75), (0.15, 0.4)
 """Bands of the spectrum, in parts of the Nyquist frequency of the faster of the two axes."""
 FLOOR = 1e-6
 """Power that no image goes below: what rounding to 8 bits leaves is far above it, and a blank image has no spectrum."""

@@ -17,7 +17,9 @@ from stages.gate_config import LanguageGate, NothingAskedGate
 from stages.gates.finding import Finding, above, below
 from stages.gates.pair import Pair
 
-_THE_PICTURE = r"(?:it|this|that|everything|all|(?:the )?(?:whole |entire |original |input |source |same )*(?:image|picture|photo|scene))"
+_THE_PICTURE = (
+    r"(?:it|this|that|everything|all|(?:the |this |that )?(?:whole |entire |original |input |source |same )*(?:image|picture|photo|scene))"
+)
 _AS_IT_IS = r"(?:as (?:it )?is|as (?:it|they) (?:is|are|was|were)|unchanged|the same|intact|alone|untouched|unmodified|unedited)"
 _NOTHING = re.compile(
     rf"(?:(?:make|do|apply|perform) )?(?:no|without(?: any| a)?) (?:further |other |more )*(?:changes?|edits?|modifications?|alterations?)"

@@ -1,0 +1,76 @@
+"""The filter step with gates on a Ray cluster: real photographs, another threshold, another number of workers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from command import save_model
+
+from pipeline import report
+from stages import filter
+from stages.cluster import Cluster
+from stages.config import FlowConfig
+from stages.context import Context
+from stages.inspection import Inspection, check_unchanged
+from stages.rundir import RunDir
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "filter" / "units.jsonl").read_text().splitlines()]
+
+
+def test_another_threshold_inspects_nothing_and_scores_only_what_changed(shared_data: Path, cluster: Cluster, tmp_path: Path) -> None:
+    model = save_model(tmp_path / "model")
+
+    def context(run: str, *, force: bool = False, workers: int = 1, **gates: Any) -> Context:
+        settings = {
+            "input": {"dataset": "sharegpt4o", "path": str(shared_data / "sharegpt4o-mini")},
+            "model": str(model),
+            "selections": [{"name": "selected", "rule": "top", "count": 20}],
+            "gates": gates,
+            "unit_rows": 16,
+            "workers": workers,
+            "inspect_workers": workers,
+        }
+        return Context(RunDir(tmp_path / run), FlowConfig.model_validate({"name": "mini", "filter": settings}), cluster, force)
+
+    index = filter.run(context("run"))
+    assert index.counts == {"in": 63, "out": 59, "quarantined": 4, "gated": 0}
+    step = RunDir(tmp_path / "run").step("filter")
+    table = step.read("inspected")
+    assert table.num_rows == 59 and step.read("scores")["sample_id"].to_pylist() == table["sample_id"].to_pylist()
+    flagged = step.read("gated").to_pylist()
+    assert sum(row["gate"] == "language" and row["action"] == "flag" for row in flagged) == 5
+    before = records(tmp_path / "run")
+    assert sum("inspected" in record["parts"] for record in before) == sum("scores" in record["parts"] for record in before) == 4
+
+    chinese = {number for number, share in enumerate(table["han_share"].to_pylist()) if share and share > 0.2}
+    slices = {int(table["position"][number].as_py().split("[")[1][:-1]) // 16 for number in chinese}
+    index = filter.run(context("run", force=True, language={"action": "drop"}))
+    assert index.counts == {"in": 63, "out": 54, "quarantined": 4, "gated": 5}
+    assert index.results["gates"]["language"]["dropped"] == 5
+    added = records(tmp_path / "run")[len(before) :]
+    assert not any("inspected" in record["parts"] for record in added)
+    assert sum("scores" in record["parts"] for record in added) == len(slices) < 4
+    gone = {row["sample_id"] for row in step.read("gated").to_pylist() if row["action"] == "drop"}
+    assert len(gone) == 5 and not gone & set(step.read("scores")["sample_id"].to_pylist())
+
+    other = context("other", workers=3, language={"action": "drop"})
+    filter.run(other)
+    assert other.run.artifact_hashes() == RunDir(tmp_path / "run").artifact_hashes()
+    page = report.build(other.run).read_text()
+    assert "Gates before scoring" in page and "In 63 = scored 54 + quarantined 4 + gated 5" in page
+
+    with pytest.raises(ValueError, match=r"none of the 63 edits could be scored \(.*missing-image 1.*size 59\)"):
+        filter.run(context("none", size={"action": "drop", "shortest_side": 5000}))
+
+
+def test_an_image_that_changed_between_inspection_and_scoring_is_named() -> None:
+    known = Inspection([], {3: "one", 4: "two"}, {}, 2, {}, 0, {})
+    check_unchanged(known, pa.table({"position": ["a[3]", "a[4]"], "sample_id": ["one", "two"]}))
+    with pytest.raises(ValueError, match=r"a\[4\] changed since it was inspected as sample two"):
+        check_unchanged(known, pa.table({"position": ["a[3]", "a[4]"], "sample_id": ["one", "three"]}))
