@@ -204,7 +204,7 @@ def _fingerprint(slices: Sequence[edits.Slice]) -> str:
 def _read(step: StepFolder, artifacts: Mapping[str, Sequence[Part]], name: str) -> pa.Table:
     """An artifact of the step before its index is published."""
     schema = contracts.SCHEMAS[name]
-    tables = [pq.read_table(step.path / part.path, partitioning=None).cast(schema) for part in artifacts[name]]
+    tables = [pq.read_table(step.path / part.path, partitioning=None).cast(schema) for part in artifacts.get(name, [])]
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 

@@ -48,7 +48,6 @@ SLOW = (
     "test_units",
     "test_generate",
     "test_real_input",
-    "test_gates_filter",
     "test_cli",
     "test_robust",
     "test_examples",

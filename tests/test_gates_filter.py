@@ -1,8 +1,11 @@
-"""The filter step with gates on a Ray cluster: real photographs, another threshold, another number of workers."""
+"""The filter step with gates on real photographs: another threshold, another order of work. In this process; on Ray in test_real_input."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,32 +14,48 @@ import pytest
 from command import save_model
 
 from pipeline import report
-from stages import filter
+from stages import filter, inspection, shard_sets, units
 from stages.cluster import Cluster
-from stages.config import FlowConfig
+from stages.config import FlowConfig, RayConfig
 from stages.context import Context
 from stages.inspection import Inspection, check_unchanged
-from stages.rundir import RunDir
+from stages.rundir import RunDir, StepFolder
+from stages.units import Done, Unit, Work
+
+
+def in_process(folder: StepFolder, todo: Sequence[Unit], make_work: Callable[[], Work], *, backwards: bool, **_: Any) -> Done:
+    """What ``run_units`` does, without Ray."""
+    done = units._sound_records(folder, folder.path / "units.jsonl", {unit.key for unit in todo})
+    missing = [unit for unit in todo if unit.key not in done]
+    worker = units._Worker(make_work, str(folder.path))
+    with open(folder.path / "units.jsonl", "a") as log:
+        for unit in reversed(missing) if backwards else missing:
+            done[unit.key] = worker.run(unit)
+            log.write(json.dumps(asdict(done[unit.key])) + "\n")
+    return Done([done[unit.key] for unit in todo])
 
 
 def records(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "filter" / "units.jsonl").read_text().splitlines()]
 
 
-def test_another_threshold_inspects_nothing_and_scores_only_what_changed(shared_data: Path, cluster: Cluster, tmp_path: Path) -> None:
+def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
+    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = save_model(tmp_path / "model")
 
-    def context(run: str, *, force: bool = False, workers: int = 1, **gates: Any) -> Context:
+    def context(run: str, *, force: bool = False, backwards: bool = False, **gates: Any) -> Context:
+        for module in (inspection, filter, shard_sets):
+            monkeypatch.setattr(module, "run_units", partial(in_process, backwards=backwards))
         settings = {
             "input": {"dataset": "sharegpt4o", "path": str(shared_data / "sharegpt4o-mini")},
             "model": str(model),
             "selections": [{"name": "selected", "rule": "top", "count": 20}],
             "gates": gates,
             "unit_rows": 16,
-            "workers": workers,
-            "inspect_workers": workers,
+            "num_gpus": 0.5,  # given, so that no cluster is asked for its GPUs
         }
-        return Context(RunDir(tmp_path / run), FlowConfig.model_validate({"name": "mini", "filter": settings}), cluster, force)
+        return Context(RunDir(tmp_path / run), FlowConfig.model_validate({"name": "mini", "filter": settings}), Cluster(RayConfig()), force)
 
     index = filter.run(context("run"))
     assert index.counts == {"in": 63, "out": 59, "quarantined": 4, "gated": 0}
@@ -59,7 +78,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(shared_
     gone = {row["sample_id"] for row in step.read("gated").to_pylist() if row["action"] == "drop"}
     assert len(gone) == 5 and not gone & set(step.read("scores")["sample_id"].to_pylist())
 
-    other = context("other", workers=3, language={"action": "drop"})
+    other = context("other", backwards=True, language={"action": "drop"})
     filter.run(other)
     assert other.run.artifact_hashes() == RunDir(tmp_path / "run").artifact_hashes()
     page = report.build(other.run).read_text()

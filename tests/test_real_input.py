@@ -38,6 +38,7 @@ def context(run: Path, data: Path, model: Path, cluster: Cluster, workers: int) 
         "shards": {"samples_per_shard": 10},
         "unit_rows": 16,
         "workers": workers,
+        "inspect_workers": workers,
     }
     return Context(RunDir(run), FlowConfig.model_validate({"name": "mini", "filter": settings}), cluster)
 
