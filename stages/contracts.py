@@ -88,6 +88,7 @@ INSPECTED = _schema(
     # Measures of the gates, see stages/gates/; null where one does not apply
     ("largest_change", pa.float64()),
     ("background_change", pa.float64()),
+    ("background_match", pa.float64()),
     ("swap_evidence", pa.float64()),
     ("fine_detail", pa.float64()),
     ("latin_share", pa.float64()),

@@ -40,9 +40,15 @@ class UnchangedGate(Gate):
 
 
 class DriftGate(Gate):
-    """The picture changed outside the edit."""
+    """The colours changed outside the edit."""
 
     change: float = Field(5.0, ge=0, le=255, description="Caught when the half that changed least changed by more in the median (0..255)")
+
+
+class RedrawnGate(Gate):
+    """All of the picture was drawn anew."""
+
+    match: float = Field(0.75, ge=-1, le=1, description="Caught below this correlation of contours where the picture changed least")
 
 
 class SwappedGate(Gate):
@@ -108,7 +114,8 @@ class GatesConfig(BaseModel):
     unchanged: UnchangedGate = Field(UnchangedGate(), description="Copies of the source")
     upscaled: UpscaledGate = Field(UpscaledGate(), description="Enlarged thumbnails")
     swapped: SwappedGate = Field(SwappedGate(), description="Source and edit exchanged")
-    drift: DriftGate = Field(DriftGate(), description="Changes outside the edit")
+    drift: DriftGate = Field(DriftGate(), description="Colours that changed outside the edit")
+    redrawn: RedrawnGate = Field(RedrawnGate(), description="Pictures drawn anew as a whole")
     near_duplicate: NearDuplicateGate = Field(NearDuplicateGate(), description="Almost the same edit again, by perceptual hashes")
     near_embedding: NearEmbeddingGate = Field(NearEmbeddingGate(), description="Almost the same edit again, by your vectors")
     source_reuse: SourceReuseGate = Field(SourceReuseGate(), description="Sources with many edits")

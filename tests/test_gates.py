@@ -40,7 +40,7 @@ def row(number: int = 0, **changes: Any) -> dict[str, Any]:
         "source_width": 640, "source_height": 480, "edited_width": 640, "edited_height": 480,
         "source_sha256": f"source {number}", "edited_sha256": f"edited {number}",
         "source_phash": number, "edited_phash": number, "change_phash": number, "instruction": f"make number {number} red",
-        "largest_change": 90.0, "background_change": 0.5, "swap_evidence": None, "fine_detail": -1.2,
+        "largest_change": 90.0, "background_change": 0.5, "background_match": 1.0, "swap_evidence": None, "fine_detail": -1.2,
         "latin_share": 1.0, "han_share": 0.0, "asked_words": 4,
     }  # fmt: skip
     return plain | changes
@@ -89,6 +89,8 @@ def test_sound_photographs_pass(clean: pa.Table) -> None:
         ("edit enlarged four times, Lanczos, JPEG 75", 0.8),
         ("exchanged, with file names", 0.6),
         ("edit redder by 8 levels", 0.8),
+        ("edit blurred, sigma 3", 0.8),
+        ("edit zoomed by 3 %", 0.8),
         ("again, JPEG quality 85", 0.8),
         ("again, redder by 8 levels", 0.8),
     ],
@@ -241,7 +243,8 @@ def test_nothing_to_measure_is_no_value() -> None:
     assert found.table.num_rows == 0 and found.summary["size"]["quantiles"] is None
     assert (
         gates.decide(
-            table([row(0, fine_detail=None, background_change=None, latin_share=None, han_share=None)]), GatesConfig()
+            table([row(0, fine_detail=None, background_change=None, background_match=None, latin_share=None, han_share=None)]),
+            GatesConfig(),
         ).table.num_rows
         == 0
     )

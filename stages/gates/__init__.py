@@ -19,11 +19,17 @@ import pyarrow as pa
 
 from stages import contracts
 from stages.gate_config import Gate, GatesConfig
-from stages.gates import change, geometry, near_duplicate, source_reuse, swapped, upscaled, wording
+from stages.gates import change, geometry, near_duplicate, redrawn, source_reuse, swapped, upscaled, wording
 from stages.gates.finding import Finding
 from stages.gates.pair import Pair
 
-MEASURES: tuple[Callable[[Pair], dict[str, Any]], ...] = (change.measure, swapped.measure, upscaled.measure, wording.measure)
+MEASURES: tuple[Callable[[Pair], dict[str, Any]], ...] = (
+    change.measure,
+    redrawn.measure,
+    swapped.measure,
+    upscaled.measure,
+    wording.measure,
+)
 """Each returns columns of the contract ``inspected``."""
 
 ROW_GATES: dict[str, Callable[[pa.Table, Any], Finding]] = {
@@ -35,6 +41,7 @@ ROW_GATES: dict[str, Callable[[pa.Table, Any], Finding]] = {
     "upscaled": upscaled.decide,
     "swapped": swapped.decide,
     "drift": change.drift,
+    "redrawn": redrawn.decide,
 }
 """Gates that look at one edit. All of them see all edits."""
 

@@ -3,7 +3,7 @@
 ``unchanged``: the edited image is the source, perhaps encoded again. Value ``largest_change``: mean change of the four cells that changed
 most (of about 4,096, so an object of a few hundredths of the picture's side still counts in full). Caught below the threshold.
 
-``drift``: the picture changed outside the edit, as when an editor renders all of it anew or shifts its colours. Value
+``drift``: the colours changed outside the edit. Value
 ``background_change``: the median change of that half of the cells which changed least, that is the first quartile. Caught above the
 threshold. Null for an instruction that asks for a change of the whole picture (stages/gates/wording.py).
 """
@@ -37,5 +37,5 @@ def unchanged(inspected: pa.Table, config: UnchangedGate) -> Finding:
 
 
 def drift(inspected: pa.Table, config: DriftGate) -> Finding:
-    """The picture changed outside the edit."""
+    """The colours changed outside the edit."""
     return above(inspected["background_change"].to_numpy(), config.change)
