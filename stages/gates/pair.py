@@ -67,3 +67,8 @@ def cells(pixels: np.ndarray, side: int) -> np.ndarray:
     rows, columns = max(1, height // side), max(1, width // side)
     down, across = min(side, height), min(side, width)
     return pixels[: rows * down, : columns * across].reshape(rows, down, columns, across, channels).mean(axis=(1, 3))
+
+
+def spread(values: np.ndarray, side: int) -> np.ndarray:
+    """Values of cells at every pixel of them: [rows, columns] -> [rows * side, columns * side]."""
+    return values.repeat(side, axis=0).repeat(side, axis=1)

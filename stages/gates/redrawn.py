@@ -16,7 +16,7 @@ import pyarrow as pa
 from stages.gate_config import RedrawnGate
 from stages.gates import wording
 from stages.gates.finding import Finding, below
-from stages.gates.pair import Pair
+from stages.gates.pair import Pair, spread
 
 
 def measure(pair: Pair) -> dict[str, float | None]:
@@ -26,7 +26,7 @@ def measure(pair: Pair) -> dict[str, float | None]:
 
 def _match(pair: Pair) -> float | None:
     change = pair.change.max(axis=2)  # [rows, columns]
-    least = np.kron(change <= np.median(change), np.ones((pair.cell, pair.cell), dtype=bool))  # [rows * cell, columns * cell]
+    least = spread(change <= np.median(change), pair.cell)  # [rows * cell, columns * cell]
     source, edited = (_gradients(small, least) for small in (pair.small_source, pair.small_edited))
     power = float(source @ source) * float(edited @ edited)
     return float(source @ edited) / math.sqrt(power) if power > 0 else None

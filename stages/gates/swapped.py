@@ -22,7 +22,7 @@ import pyarrow as pa
 from stages.gate_config import SwappedGate
 from stages.gates import wording
 from stages.gates.finding import Finding, above
-from stages.gates.pair import Pair
+from stages.gates.pair import Pair, spread
 
 SOURCE_WORDS = frozenset(["source", "src", "input", "origin", "original", "orig", "before", "raw"])
 EDITED_WORDS = frozenset(["edited", "edit", "output", "target", "tgt", "result", "after", "generated", "gen", "candidate"])
@@ -77,7 +77,7 @@ def _region(pair: Pair) -> np.ndarray | None:
     change = pair.change.max(axis=2)  # [rows, columns]
     largest = float(np.sort(change, axis=None)[-4:].mean())
     weights = np.where(change > CHANGED_PART * largest, change, 0.0)
-    return np.kron(weights, np.ones((pair.cell, pair.cell))) if largest > 0 else None
+    return spread(weights, pair.cell) if largest > 0 else None
 
 
 def _from_colour(pair: Pair, wanted: np.ndarray) -> float | None:
