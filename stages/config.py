@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from finetune.config import BASE_TRAINING, EditorConfig, EditorTrainingConfig
 from reward.config import TOKEN_BUDGET, RewardConfig
+from stages.gate_config import GatesConfig
 
 EditKind = Literal["recolour", "remove", "background", "add", "replace", "resize", "move", "style"]
 ALL_KINDS: tuple[EditKind, ...] = ("recolour", "remove", "background", "add", "replace", "resize", "move", "style")
@@ -205,9 +206,11 @@ class FilterConfig(Config):
     input: EditsInput = Field(description="The noisy edits")
     model: str | None = Field(None, description="Reward model directory; default: the one trained in this run")
     selections: tuple[SelectionConfig, ...] = Field(min_length=1, description="What to keep; each becomes a set of shards")
+    gates: GatesConfig = Field(GatesConfig(), description="Checks before scoring (docs/gates.md)")
     shards: ShardsConfig = Field(ShardsConfig(), description="Shard layout")
     token_budget: int = Field(TOKEN_BUDGET, ge=1, description="Tokens in one forward pass, formed inside a unit")
     unit_rows: int = Field(500, ge=1, description="Edits per unit of resume")
+    inspect_workers: int = Field(2, ge=1, description="Ray actors that decode and measure before scoring")
     workers: int = Field(2, ge=1, description="Ray actors that score")
     num_gpus: float = Field(0.0, ge=0, description="GPUs per scoring actor; 0: one each, or an even share where there are fewer GPUs")
     prepare_workers: int | None = Field(

@@ -1,7 +1,8 @@
 """The data contracts: Arrow schemas of every artifact, with their versions.
 
 One row is: of ``sources`` an image and an instruction to carry out; of ``candidates`` one edit of a source by one editor; of
-``edits`` a source with an edit that somebody delivers, waiting to be filtered; of ``ratings`` one score by one person; of
+``edits`` a source with an edit that somebody delivers, waiting to be filtered; of ``inspected`` what was measured on such an edit before
+scoring; of ``gated`` one gate that caught an edit; of ``ratings`` one score by one person; of
 ``pairs`` one preference; of ``scores`` one edit judged by one scorer; of ``selection`` one kept sample and why; of ``verdicts``
 one judged benchmark item; of ``samples`` one picture of a benchmark item to look at; of ``quarantine`` one row that could not
 be processed, and why.
@@ -69,6 +70,39 @@ EDITS = _schema(
     ("position", pa.string()),  # where the row came from, e.g. "records.json[17]"
     ("image_bytes", pa.int64()),  # of both images, as encoded
     ("metadata", pa.string()),
+)  # fmt: skip
+INSPECTED = _schema(
+    "inspected", 1,
+    ("sample_id", pa.string()),
+    ("row_id", pa.string()),
+    ("position", pa.string()),
+    ("source_width", pa.int32()),
+    ("source_height", pa.int32()),
+    ("edited_width", pa.int32()),
+    ("edited_height", pa.int32()),
+    ("source_sha256", pa.string()),
+    ("edited_sha256", pa.string()),
+    ("source_phash", pa.uint64()),  # 64 bits, reward/benchmarks/perceptual_hash.py
+    ("edited_phash", pa.uint64()),
+    ("change_phash", pa.uint64()),  # of the absolute difference of the two images
+    ("instruction", pa.string()),  # its words alone: normalised (NFKC), lower case, no punctuation, one space between
+    # Measures of the gates, see stages/gates/; null where one does not apply
+    ("largest_change", pa.float64()),
+    ("background_change", pa.float64()),
+    ("background_match", pa.float64()),
+    ("swap_evidence", pa.float64()),
+    ("fine_detail", pa.float64()),
+    ("latin_share", pa.float64()),
+    ("han_share", pa.float64()),
+    ("asked_words", pa.int32()),
+)  # fmt: skip
+GATED = _schema(
+    "gated", 1,
+    ("sample_id", pa.string()),
+    ("gate", pa.string()),
+    ("value", pa.float64()),
+    ("threshold", pa.float64()),
+    ("action", pa.string()),  # flag: kept; drop: left out of scoring
 )  # fmt: skip
 RATINGS = _schema(
     "ratings", 1,
@@ -157,6 +191,8 @@ SCHEMAS = {
     "candidates": CANDIDATES,
     "edits": EDITS,
     "examples": EDITS,
+    "inspected": INSPECTED,
+    "gated": GATED,
     "ratings": RATINGS,
     "pairs": PAIRS,
     "scores": SCORES,

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages import contracts, duplicates, edits
+from stages import contracts, edits
 from stages.config import FilterConfig
 from stages.context import Context
 from stages.ids import settings_hash
@@ -48,7 +48,7 @@ def score_edits(
             "raise ray.num_cpus, lower filter.workers, or set filter.prepare_workers to 0"
         )
     work = partial(make_scoring, model, config.token_budget, preparing, step.name)
-    done = run_units(
+    return run_units(
         step,
         units,
         work,
@@ -60,7 +60,6 @@ def score_edits(
         rows_are="edits",
         show=summary,
     )
-    return duplicates.set_aside(step, done)
 
 
 def make_scoring(model: Path, token_budget: int, prepare_workers: int, step: str) -> Work:

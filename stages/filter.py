@@ -1,9 +1,9 @@
 """Filter: score edits once, select by rules that read scores only, write shards (paper 4.4: the best 20K of 46K).
 
-In: a data set of edits and a reward model. Out: ``scores`` and ``edits`` (what was scored, in the same order, images by reference),
-``examples`` (the edits at the ends of the scores, with images), one table per selection in ``selections/``, webdataset shards, and a
-quarantine. Three phases, each resumable: a slice of edits is the unit of scoring, a shard the unit of writing, and a selection is
-cheap enough to be made anew.
+In: a data set of edits and a reward model. Out: ``inspected`` and ``gated`` (stages/inspection.py), ``scores`` and ``edits`` (what was
+scored, in the same order, images by reference), ``examples`` (the edits at the ends of the scores, with images), one table per selection
+in ``selections/``, webdataset shards, and a quarantine. Four phases, each resumable: a slice of edits is the unit of inspection and of
+scoring, a shard the unit of writing, and a selection is cheap enough to be made anew. Edits in = scored + quarantined + gated, always.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stages import contracts, duplicates, edit_scoring, edits, selection, shard_sets, shards, storage, train_reward
+from stages import contracts, edit_scoring, edits, gates, inspection, selection, shard_sets, shards, storage, train_reward
 from stages.config import FilterConfig, SelectionConfig
 from stages.context import Context
 from stages.ids import settings_hash
@@ -39,19 +39,22 @@ def run(context: Context) -> Index:
     slices = edits.plan(config.input, seed=context.flow.seed, world=context.flow.world, unit_rows=config.unit_rows)
     step = context.run.step(STEP)
     settings = {
-        "filter": config.model_dump(mode="json", exclude={"model", "workers", "num_gpus", "prepare_workers"}),
+        "filter": config.model_dump(mode="json", exclude={"model", "inspect_workers", "workers", "num_gpus", "prepare_workers"}),
         "seed": context.flow.seed,
     }
-    inputs = {"reward model": revision, "edits": _fingerprint(slices)}
+    inputs = {"reward model": revision, "edits": _fingerprint(slices)} | gates.inputs(config.gates)
     key, done = step.begin(settings=settings, inputs=inputs, force=context.force)
     if done and _shards_are_there(step, config):
         return step.require()
-    scored = edit_scoring.score_edits(context, config, step, model, revision, slices)
-    artifacts = duplicates.artifacts(scored)
+    inspected = inspection.inspect(context, config, step, slices)
+    scored = edit_scoring.score_edits(context, config, step, model, revision, inspected.kept)
+    counts, quarantined = inspection.balance(inspected, scored)
+    artifacts = inspection.merge(inspected.artifacts, scored.artifacts())
     scores, delivered = _read(step, artifacts, "scores"), _read(step, artifacts, "edits")
     if not scores.num_rows:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in scored.quarantined().items())
-        raise ValueError(f"none of the {scored.counts()['in']:,} edits could be scored ({reasons}); correct filter.input")
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in [*quarantined.items(), *inspected.dropped().items()])
+        raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}); correct filter.input or filter.gates")
+    inspection.check_unchanged(inspected, delivered)
     artifacts["examples"] = _examples(step, scores, delivered, slices)
     tables = {entry.name: selection.select(scores, entry) for entry in config.selections}
     files = {}
@@ -67,9 +70,9 @@ def run(context: Context) -> Index:
         inputs=inputs,
         artifacts=artifacts,
         files=files,
-        counts=scored.counts(),
-        quarantined=scored.quarantined(),
-        results=_results(config, revision, scores, delivered, tables),
+        counts=counts,
+        quarantined=quarantined,
+        results=_results(config, revision, scores, delivered, tables) | {"gates": inspected.summary},
     )
     return step.publish(index)
 
@@ -139,7 +142,7 @@ def _fingerprint(slices: Sequence[edits.Slice]) -> str:
 def _read(step: StepFolder, artifacts: Mapping[str, Sequence[Part]], name: str) -> pa.Table:
     """An artifact of the step before its index is published."""
     schema = contracts.SCHEMAS[name]
-    tables = [pq.read_table(step.path / part.path, partitioning=None).cast(schema) for part in artifacts[name]]
+    tables = [pq.read_table(step.path / part.path, partitioning=None).cast(schema) for part in artifacts.get(name, [])]
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 

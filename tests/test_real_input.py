@@ -38,6 +38,7 @@ def context(run: Path, data: Path, model: Path, cluster: Cluster, workers: int) 
         "shards": {"samples_per_shard": 10},
         "unit_rows": 16,
         "workers": workers,
+        "inspect_workers": workers,
     }
     return Context(RunDir(run), FlowConfig.model_validate({"name": "mini", "filter": settings}), cluster)
 
@@ -65,7 +66,7 @@ def originals(folder: Path) -> dict[str, bytes]:
 def test_59_are_scored_and_4_set_aside_each_with_its_reason(filtered: Context) -> None:
     step = filtered.run.step("filter")
     index = step.require()
-    assert index.counts == {"in": 63, "out": 59, "quarantined": 4}
+    assert index.counts == {"in": 63, "out": 59, "quarantined": 4, "gated": 0}
     assert index.quarantined == {"empty-instruction": 1, "missing-image": 1, "no-source": 1, "undecodable-image": 1}
     assert step.read("scores").num_rows == 59
     quarantine = step.read("quarantine").to_pylist()

@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from stages import edit_scoring, edits, filter, selection, shard_sets, shards, storage, units
+from stages import edit_scoring, edits, filter, inspection, selection, shard_sets, shards, storage, units
 from stages.config import FlowConfig, SelectionConfig, ShardsConfig, ShareGPT4oEdits
 from stages.context import Context
 from stages.contracts import EDITS, SCORES
@@ -83,6 +83,7 @@ def work_log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def use(monkeypatch: pytest.MonkeyPatch, log: list[str], **how: Any) -> None:
     replacement = partial(in_process, **({"log": log, "backwards": False} | how))
+    monkeypatch.setattr(inspection, "run_units", replacement)
     monkeypatch.setattr(edit_scoring, "run_units", replacement)
     monkeypatch.setattr(shard_sets, "run_units", replacement)
 
@@ -134,7 +135,7 @@ def folder_of(made: Context, name: str = "selected") -> Path:
 
 def test_counts_balance_and_every_damaged_record_has_its_reason(filtered: tuple[Context, Index]) -> None:
     made, index = filtered
-    assert index.counts == {"in": 63, "out": 59, "quarantined": 4}
+    assert index.counts == {"in": 63, "out": 59, "quarantined": 4, "gated": 0}
     assert index.quarantined == {"empty-instruction": 1, "missing-image": 1, "no-source": 1, "undecodable-image": 1}
     step = made.run.step("filter")
     assert step.read("quarantine").num_rows == 4
@@ -253,7 +254,7 @@ def test_an_interrupted_run_continues_to_the_same_bytes(
         except KeyboardInterrupt:
             continue
     assert again.run.artifact_hashes() == made.run.artifact_hashes()
-    assert len(log) == len(set(log)) == 4 + 3 + 4  # slices, shards of 20, shards of 25: nothing twice
+    assert len(log) == len(set(log)) == 4 + 4 + 3 + 4  # slices inspected and scored, shards of 20 and of 25: nothing twice
 
 
 def test_a_shard_that_got_lost_between_two_attempts_is_written_again(
@@ -544,7 +545,7 @@ def test_later_duplicates_are_set_aside_whatever_the_order_of_work(
         ]
         assert "those of own.jsonl[1]" in step.read("quarantine")["message"][0].as_py()
         assert step.read("scores")["sample_id"].to_pylist() == step.read("edits")["sample_id"].to_pylist()
-        assert indexes[-1].counts == {"in": 9, "out": 7, "quarantined": 2}
+        assert indexes[-1].counts == {"in": 9, "out": 7, "quarantined": 2, "gated": 0}
         done = len(log)
         changed = context(made.run.path, model, force=True, **(changes | {"selections": [{"name": "few", "rule": "top", "count": 2}]}))
         filter.run(changed)
@@ -593,7 +594,7 @@ def test_a_new_model_scores_again_and_an_absent_one_is_one_sentence(
 def test_world_edits_know_how_good_each_selection_is(model: Path, tmp_path: Path, work_log: list[str]) -> None:
     changes = {"input": {"dataset": "world-edits", "count": 60}, "unit_rows": 20, "token_budget": 1024}
     index = filter.run(context(tmp_path / "run", model, **changes))
-    assert index.counts == {"in": 60, "out": 60, "quarantined": 0}
+    assert index.counts == {"in": 60, "out": 60, "quarantined": 0, "gated": 0}
     assert 0.3 < index.results["good_share"] < 0.7
     assert 0 <= index.results["selections"]["random"]["good_share"] <= 1
     assert shards.verify(str(tmp_path / "run" / "filter" / "shards" / "selected")) == []

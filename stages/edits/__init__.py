@@ -24,6 +24,7 @@ __all__ = [
     "Edit",
     "Reader",
     "Slice",
+    "decoded",
     "fetch",
     "fetch_known",
     "good",
@@ -65,7 +66,8 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
 def load(piece: Slice) -> Iterator[Edit | Quarantined]:
     """Rows of a slice in their order; both images of every edit have been decoded completely, once."""
     for entry in fetch(piece):
-        yield entry if isinstance(entry, Quarantined) else _checked(entry)
+        found = entry if isinstance(entry, Quarantined) else opened(entry)
+        yield found if isinstance(found, Quarantined) else entry
 
 
 def fetch_known(piece: Slice, sample_ids: Sequence[str]) -> Iterator[Edit]:
@@ -95,8 +97,3 @@ def opened(edit: Edit) -> tuple[Image.Image, Image.Image] | Quarantined:
         except ValueError as error:
             return Quarantined(edit.row_id, edit.position, "undecodable-image", f"the {role} image {path}: {error}")
     return found[0], found[1]
-
-
-def _checked(edit: Edit) -> Edit | Quarantined:
-    found = opened(edit)
-    return found if isinstance(found, Quarantined) else edit

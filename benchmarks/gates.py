@@ -1,0 +1,115 @@
+"""Recall and false positives of the filter's gates at their default thresholds, on defects planted into sound edits.
+
+    python benchmarks/gates.py                                # real triplets, and the embedded world
+    python benchmarks/gates.py --triplets PATH --no-write
+
+Prints a table per data set and writes both into benchmarks/RESULTS.md between its markers. Recall is the share of planted edits that the
+gate catches; false positives are the sound edits that it catches. Intervals are Wilson's at 95 % over edits, which are not independent
+where they share a source. Without the real triplets only the embedded world is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.planted_defects import PLANTED, drawn_edits, nameless, real_triplets
+from stages import contracts, gates, inspection
+from stages.edits import Edit
+from stages.gate_config import GatesConfig, LanguageGate, SizeGate, SourceReuseGate
+from stages.units import Quarantined
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "RESULTS.md"
+BEGIN, END = "<!-- gates: begin -->", "<!-- gates: end -->"
+DRAWN, DRAWN_SIDE = 300, 128
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--triplets", type=Path, default=ROOT.parent / "shared" / "data" / "triplets", help="folder of real triplets")
+    parser.add_argument("--drawn", type=int, default=DRAWN, help="edits of the embedded world")
+    parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True, help="write the tables into RESULTS.md")
+    options = parser.parse_args()
+    parts = [
+        f"Command: `python benchmarks/gates.py`\nMeasured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, "
+        f"Python {platform.python_version()}."
+    ]
+    if options.triplets.is_dir():
+        sound = real_triplets(options.triplets)
+        parts.append(f"{len(sound)} real triplets:\n\n{table(sound, GatesConfig(language=LanguageGate(languages=('en', 'cn'))))}")
+    else:
+        print(f"no real triplets at {options.triplets}: only the embedded world is measured")
+    world = drawn_edits(options.drawn, DRAWN_SIDE)
+    parts.append(f"{len(world)} exact edits of the embedded world, {DRAWN_SIDE} x {DRAWN_SIDE} pixels:\n\n{table(world, GatesConfig())}")
+    text = "\n\n".join(parts)
+    print(text)
+    if options.write:
+        before, rest = RESULTS.read_text().split(BEGIN)
+        after = rest.split(END)[1]
+        RESULTS.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+    return 0
+
+
+def table(sound: Sequence[Edit], config: GatesConfig) -> str:
+    """Markdown table of all gates on one set of sound edits."""
+    started = time.process_time()
+    rows = inspected(sound)
+    cost = (time.process_time() - started) / len(sound)
+    without_names = inspected(nameless(sound))
+    lines = ["| gate | planted | recall | sound edits caught |", "| --- | --- | --- | --- |"]
+    clean = {name: caught(rows, config, name) for name in gates.GATES if name != "near_embedding"}
+    seen: set[str] = set()
+    for gate, what, plant in PLANTED:
+        planted = inspected(plant(sound))
+        if gate == "near_duplicate":
+            found = caught(pa.concat_tables([rows, planted]), config, gate)[rows.num_rows :]
+        elif gate == "language":
+            found = caught(planted, config.model_copy(update={"language": LanguageGate()}), gate)
+        else:
+            found = caught(planted, config, gate)
+        negatives = caught(without_names, config, gate) if what == "exchanged, no file names" else clean[gate]
+        repeat = gate in seen and what != "exchanged, no file names"
+        lines.append(f"| {gate} | {what} | {share(found)} | {'as above' if repeat else share(negatives)} |")
+        seen.add(gate)
+    reuse = pa.concat_tables([rows.slice(0, 1)] * 30)
+    found = caught(reuse, config, "source_reuse")[SourceReuseGate().edits :]
+    lines.append(f"| source_reuse | 30 edits of one source: the 11th and later | {share(found)} | {share(clean['source_reuse'])} |")
+    huge = rows.set_column(
+        rows.schema.get_field_index("edited_width"), "edited_width", pa.array([SizeGate().longest_side + 1] * len(rows), pa.int32())
+    )
+    lines.insert(3, f"| size | edit wider than 8,192 pixels | {share(caught(huge, config, 'size'))} | as above |")
+    return "\n".join(lines) + f"\n\nInspection took {1000 * cost:.1f} ms of one core per edit."
+
+
+def inspected(edits: Sequence[Edit]) -> pa.Table:
+    """The artifact ``inspected`` of edits that can all be read."""
+    rows = [inspection.row_of(edit) for edit in edits]
+    assert not any(isinstance(row, Quarantined) for row in rows), "a planted edit cannot be read"
+    return contracts.table("inspected", rows)  # ty: ignore[invalid-argument-type]
+
+
+def caught(rows: pa.Table, config: GatesConfig, gate: str) -> np.ndarray:
+    """Which rows a gate catches, bool [n]."""
+    return gates.GATES[gate](rows, getattr(config, gate)).caught
+
+
+def share(found: np.ndarray) -> str:
+    """Share with its interval by Wilson (1927)."""
+    count, hits, z = len(found), int(found.sum()), 1.959964
+    middle = (hits + z * z / 2) / (count + z * z)
+    half = z / (count + z * z) * math.sqrt(hits * (count - hits) / count + z * z / 4)
+    return f"{hits}/{count} = {hits / count:.2f} [{max(0.0, middle - half):.2f}, {min(1.0, middle + half):.2f}]"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""The gates before scoring: what each measured, from which value on it catches an edit, and how many it caught. Part of the filter's
+section."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline.report import words
+from pipeline.report.blocks import Block, Heading, Paragraph, Table
+from pipeline.report.published import Published
+
+STEP = "filter"
+CATCHES = {  # in the order of the gates
+    "nothing_asked": "instructions that ask for nothing",
+    "language": "instructions in other scripts",
+    "size": "tiny or huge images, pixels",
+    "aspect": "edits in another shape, ratio",
+    "unchanged": "copies of the source, change 0–255",
+    "upscaled": "enlarged thumbnails, log power",
+    "swapped": "source and edit exchanged, evidence −1–1",
+    "drift": "colours changed outside the edit, 0–255",
+    "redrawn": "contours changed outside the edit, match −1–1",
+    "near_duplicate": "nearly the same edit before, bits",
+    "near_embedding": "nearly the same vector before, cosine",
+    "source_reuse": "sources with many edits, which edit",
+}
+
+
+def blocks(published: Published) -> list[Block]:
+    """A table of gates; nothing for a run without them."""
+    found: dict[str, dict[str, Any]] = published.results(STEP).get("gates", {})
+    index = published.index(STEP)
+    if not found or index is None:
+        return []
+    named = {name: found[name] for name in CATCHES if name in found}
+    rows = [_row(name, gate) for name, gate in named.items() if gate["action"] != "off"]
+    off = [words.name(name) for name, gate in named.items() if gate["action"] == "off"]
+    counts = index.counts
+    text = (
+        f"In {words.count(counts['in'])} = scored {words.count(counts['out'])} + quarantined {words.count(counts['quarantined'])} + "
+        f"gated {words.count(counts['gated'])}. A gate that flags keeps what it catches. An edit can be caught by several gates; dropped "
+        "counts it once, at the first that drops."
+    )
+    columns = ("Gate", "Catches", "Action", "Threshold", "Measured", "5 %", "Median", "95 %", "Caught", "Dropped")
+    caption = "Measured: edits that have a value; the quantiles are of those values." + (f" Off: {', '.join(off)}." if off else "")
+    return [Heading("Gates before scoring"), Paragraph(text), Table(columns, rows, caption, text_columns=4)]
+
+
+def _row(name: str, gate: dict[str, Any]) -> tuple[str, ...]:
+    quantiles = [f"{value:.4g}" for value in gate["quantiles"]] if gate["quantiles"] else ["–"] * 3
+    counts = (words.count(gate["caught"]), words.count(gate["dropped"]))
+    settings = ", ".join(_setting(key, value) for key, value in gate["settings"].items() if key != "embeddings")
+    return words.name(name), CATCHES[name], gate["action"], settings, words.count(gate["measured"]), *quantiles, *counts
+
+
+def _setting(key: str, value: Any) -> str:
+    shown = ", ".join(value) if isinstance(value, list) else f"{value:g}"
+    return f"{words.name(key)} {shown}"

@@ -1,0 +1,159 @@
+"""Inspection, the first phase of the filter: every edit is decoded once on CPU workers and measured, then the gates decide what is scored.
+
+In: slices of delivered edits. Out: the artifact ``inspected`` (one row per readable edit: ids, sizes, hashes, one measure per gate),
+``gated`` (which gate caught which edit), the quarantine of what cannot be read or is an exact copy, and the slices that are left for
+scoring. The unit of resume is a slice, named without any threshold: another threshold decides again from the table and inspects nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from reward.benchmarks.perceptual_hash import perceptual_hash
+from stages import contracts, duplicates, edits, gates
+from stages.config import FilterConfig
+from stages.context import Context
+from stages.gates.pair import Pair
+from stages.ids import settings_hash
+from stages.rundir import Part, StepFolder
+from stages.units import Done, Quarantined, Unit, UnitOutput, Work, publish_unit, run_units
+
+REVISION = 1
+"""Raised when a measure changes, so that what was inspected before is inspected again."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """``kept``: what is to be scored; ``sample_ids``: of those rows, by row number; ``artifacts``: tables in parts; the counts of what is
+    not kept."""
+
+    kept: list[edits.Slice]
+    sample_ids: dict[int, str]
+    artifacts: dict[str, list[Part]]
+    rows_in: int
+    quarantined: dict[str, int]
+    gated: int
+    summary: dict[str, dict[str, Any]]
+
+    def dropped(self) -> dict[str, int]:
+        """Edits that are not scored because of a gate, by gate."""
+        return {name: entry["dropped"] for name, entry in self.summary.items() if entry.get("dropped")}
+
+
+def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Sequence[edits.Slice]) -> Inspection:
+    """Inspect what is not inspected yet, and decide."""
+    units = [Unit(settings_hash("inspect", REVISION, piece.fingerprint), piece, len(piece.rows)) for piece in slices]
+    done = run_units(step, units, make_work, cluster=context.cluster, workers=config.inspect_workers, rows_are="edits inspected")
+    artifacts = done.artifacts()
+    inspected = _read(step, done)
+    copies, repeated = duplicates.find(inspected)
+    single = inspected.filter(pa.array(~repeated))
+    decided = gates.decide(single, config.gates)
+    artifacts["quarantine"] += _publish(step, "quarantine", contracts.table("quarantine", [asdict(row) for row in copies]), done)
+    artifacts["gated"] = _publish(step, "gated", decided.table, done)
+    numbers = edits.numbers_of(single["position"])[~decided.dropped]
+    ids = single["sample_id"].filter(pa.array(~decided.dropped)).to_pylist()
+    quarantined = Counter(done.quarantined()) + Counter(row.reason for row in copies)
+    return Inspection(
+        kept=_kept(slices, numbers),
+        sample_ids=dict(zip(numbers.tolist(), ids, strict=True)),
+        artifacts=artifacts,
+        rows_in=done.counts()["in"],
+        quarantined=dict(sorted(quarantined.items())),
+        gated=int(decided.dropped.sum()),
+        summary=decided.summary,
+    )
+
+
+def make_work() -> Work:
+    """The work of one slice: a row of the contract ``inspected`` per readable edit."""
+
+    def work(piece: edits.Slice) -> UnitOutput:
+        rows: list[dict[str, Any]] = []
+        quarantine: list[Quarantined] = []
+        for entry in edits.fetch(piece):
+            row = entry if isinstance(entry, Quarantined) else row_of(entry)
+            (quarantine if isinstance(row, Quarantined) else rows).append(row)  # ty: ignore[invalid-argument-type]
+        return UnitOutput({"inspected": contracts.table("inspected", rows)}, len(piece.rows), len(rows), quarantine)
+
+    return work
+
+
+def row_of(edit: edits.Edit) -> dict[str, Any] | Quarantined:
+    """A row of the contract ``inspected``, or why the edit cannot be read."""
+    opened = edits.opened(edit)
+    if isinstance(opened, Quarantined):
+        return opened
+    source, edited = opened
+    pair = Pair(edit, np.asarray(source), np.asarray(edited))
+    difference = np.abs(pair.small_source - pair.small_edited).astype(np.uint8)
+    return {
+        "sample_id": edit.sample_id,
+        "row_id": edit.row_id,
+        "position": edit.position,
+        "source_width": source.width,
+        "source_height": source.height,
+        "edited_width": edited.width,
+        "edited_height": edited.height,
+        "source_sha256": edit.source_sha256,
+        "edited_sha256": edit.edited_sha256,
+        "source_phash": perceptual_hash(source),
+        "edited_phash": perceptual_hash(edited),
+        "change_phash": perceptual_hash(Image.fromarray(difference)),
+        "instruction": gates.wording.words(edit.instruction),
+        **gates.measure(pair),
+    }
+
+
+def balance(inspection: Inspection, scored: Done) -> tuple[dict[str, int], dict[str, int]]:
+    """Counts of the whole step, and quarantined rows by reason: in = out + quarantined + gated."""
+    reasons = Counter(inspection.quarantined) + Counter(scored.quarantined())
+    counts = {"in": inspection.rows_in, "out": scored.counts()["out"], "quarantined": sum(reasons.values()), "gated": inspection.gated}
+    assert counts["in"] == counts["out"] + counts["quarantined"] + counts["gated"], f"the filter does not balance: {counts}"
+    return counts, dict(sorted(reasons.items()))
+
+
+def merge(first: dict[str, list[Part]], second: dict[str, list[Part]]) -> dict[str, list[Part]]:
+    """Parts per artifact of two phases; both have a quarantine."""
+    return {name: first.get(name, []) + second.get(name, []) for name in [*first, *(name for name in second if name not in first)]}
+
+
+def check_unchanged(inspection: Inspection, delivered: pa.Table) -> None:
+    """Raises ``ValueError`` naming a scored row (of the contract ``edits``) whose content is not what was inspected."""
+    positions, sample_ids = delivered["position"], delivered["sample_id"].to_pylist()
+    for number, sample_id in zip(edits.numbers_of(positions).tolist(), sample_ids, strict=True):
+        known = inspection.sample_ids[number]
+        if sample_id != known:
+            position = positions[sample_ids.index(sample_id)]
+            raise ValueError(
+                f"{position} changed since it was inspected as sample {known} (an image or the instruction is another); "
+                "restore the data set, or score it in a new run directory"
+            )
+
+
+def _read(step: StepFolder, done: Done) -> pa.Table:
+    parts = [record.parts["inspected"].path for record in done.records]
+    return pa.concat_tables([pq.read_table(step.path / path, partitioning=None).cast(contracts.INSPECTED) for path in parts])
+
+
+def _publish(step: StepFolder, artifact: str, table: pa.Table, done: Done) -> list[Part]:
+    """A table that the driver decided, beside the units it was decided from; nothing for one without rows."""
+    if not table.num_rows:
+        return []
+    key = settings_hash(artifact, [record.key for record in done.records])
+    return [publish_unit(step.path, key, {artifact: table})[artifact]]
+
+
+def _kept(slices: Sequence[edits.Slice], numbers: np.ndarray) -> list[edits.Slice]:
+    """The slices with the rows of these numbers; those that have none left are left out."""
+    wanted = set(numbers.tolist())
+    kept = [replace(piece, rows=[row for row in piece.rows if row[0] in wanted]) for piece in slices]
+    return [piece for piece in kept if piece.rows]

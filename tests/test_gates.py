@@ -1,0 +1,256 @@
+"""Gates on edits with planted defects, and their decisions against plain loops. Without Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from benchmarks.planted_defects import LATIN_SCRIPT, NOTHING, OTHER_SCRIPTS, PLANTED, drawn_edits, nameless, real_triplets
+from stages import contracts, gates, inspection
+from stages.edits import Edit
+from stages.gate_config import GatesConfig, LanguageGate, NearDuplicateGate, NearEmbeddingGate, SizeGate, SourceReuseGate
+from stages.gates import near_duplicate, source_reuse, upscaled, wording
+
+steady = settings(deadline=None, derandomize=True)
+WANTED = (
+    "magicbrush:0000",
+    "kubric:0019",
+    "anyedit:0028",
+    "anyedit:0038",
+    "step1x:0045",
+    "step1x:0053",
+    "editreward:0055",
+    "editreward:0056",
+)
+
+
+def row(number: int = 0, **changes: Any) -> dict[str, Any]:
+    """A row of ``inspected`` that no gate catches."""
+    plain = {
+        "sample_id": f"sample {number}", "row_id": str(number), "position": f"mine.jsonl[{number}]",
+        "source_width": 640, "source_height": 480, "edited_width": 640, "edited_height": 480,
+        "source_sha256": f"source {number}", "edited_sha256": f"edited {number}",
+        "source_phash": number, "edited_phash": number, "change_phash": number, "instruction": f"make number {number} red",
+        "largest_change": 90.0, "background_change": 0.5, "background_match": 1.0, "swap_evidence": None, "fine_detail": -1.2,
+        "latin_share": 1.0, "han_share": 0.0, "asked_words": 4,
+    }  # fmt: skip
+    return plain | changes
+
+
+def table(rows: Sequence[dict[str, Any]]) -> pa.Table:
+    return contracts.table("inspected", list(rows))
+
+
+def inspected(edits: Sequence[Edit]) -> pa.Table:
+    return table([inspection.row_of(edit) for edit in edits])  # ty: ignore[invalid-argument-type]
+
+
+def caught(rows: pa.Table, gate: str, config: GatesConfig | None = None) -> float:
+    return float(gates.GATES[gate](rows, getattr(config or GatesConfig(), gate)).caught.mean())
+
+
+@pytest.fixture(scope="module")
+def sound(shared_data: Path) -> list[Edit]:
+    """Real photographs from five sets; the last two are edits of one source with one instruction."""
+    return [edit for edit in real_triplets(shared_data / "triplets") if edit.row_id in WANTED]
+
+
+@pytest.fixture(scope="module")
+def clean(sound: list[Edit]) -> pa.Table:
+    return inspected(sound)
+
+
+def test_sound_photographs_pass(clean: pa.Table) -> None:
+    found = gates.decide(clean, GatesConfig())
+    assert found.table.num_rows <= 1 and not found.dropped.any()
+    assert {name for name, entry in found.summary.items() if entry["action"] == "off"} == {"near_embedding"}
+    assert found.summary["unchanged"]["measured"] == len(WANTED) == found.summary["upscaled"]["measured"]
+
+
+@pytest.mark.parametrize(
+    ("what", "least"),
+    [
+        ("both shrunk to 96 pixels", 1.0),
+        ("edit squeezed to three quarters of its width", 1.0),
+        ("edit cropped to a square, or by a fifth", 1.0),
+        ("copy, same bytes", 1.0),
+        ("copy, JPEG quality 50", 0.8),
+        ("copy, WebP quality 80", 0.8),
+        ("edit enlarged twice, bicubic", 0.8),
+        ("edit enlarged four times, Lanczos, JPEG 75", 0.8),
+        ("exchanged, with file names", 0.6),
+        ("edit redder by 8 levels", 0.8),
+        ("edit blurred, sigma 3", 0.8),
+        ("edit zoomed by 3 %", 0.8),
+        ("again, JPEG quality 85", 0.8),
+        ("again, redder by 8 levels", 0.8),
+    ],
+)
+def test_planted_defects_are_caught(sound: list[Edit], clean: pa.Table, what: str, least: float) -> None:
+    gate, plant = next((gate, plant) for gate, name, plant in PLANTED if name == what)
+    planted = inspected(plant(sound))
+    if gate == "near_duplicate":
+        rows = pa.concat_tables([clean, planted])
+        assert gates.GATES[gate](rows, NearDuplicateGate()).caught[len(sound) :].mean() >= least
+    else:
+        assert caught(planted, gate) >= least
+
+
+def test_exchanged_pairs_of_drawn_edits_are_seen_where_the_instruction_tells() -> None:
+    edits = [edit for edit in drawn_edits(40, 64) if edit.task in ("add", "remove", "recolour")]
+    assert len(edits) >= 10
+    exchanged = next(plant for _, name, plant in PLANTED if name == "exchanged, no file names")
+    assert caught(inspected(exchanged(edits)), "swapped") > 0.8
+    assert caught(inspected(nameless(edits)), "swapped") == 0.0
+
+
+def test_instructions_that_ask_for_nothing_and_those_that_only_sound_so() -> None:
+    assert sum(wording.asked_words(text) == 0 for text in NOTHING) >= 22
+    asking = (
+        "Keep the dog as it is, remove the cat", "make the same image in black and white", "Change the text to 'no change'", "no hat",
+        "leave only the dog", "copy the dog to the left", "保持背景不变，去掉狗", "Let her cry.", "1",
+    )  # fmt: skip
+    assert [text for text in asking if wording.asked_words(text) == 0] == []
+
+
+def test_language_is_what_the_script_tells() -> None:
+    def share_caught(texts: Sequence[str], *languages: Any) -> float:
+        shares = [wording.shares(text) for text in texts]
+        rows = [row(n, latin_share=latin, han_share=chinese) for n, (latin, chinese) in enumerate(shares)]
+        return caught(table(rows), "language", GatesConfig(language=LanguageGate(languages=languages)))
+
+    assert share_caught(OTHER_SCRIPTS, "en") == 1.0
+    assert share_caught(("make it red", "Replace 'TRAIN' with '列车'", "café à côté", "3 + 4"), "en") == 0.0
+    assert share_caught(("让她哭。", "将文本 'TRAIN' 替换为 'PLANE'", "make it red"), "en", "cn") == 0.0
+    assert share_caught(LATIN_SCRIPT, "en") == 0.0  # the limit of it: letters are no language
+    assert wording.shares("!? 12") == (None, None)
+
+
+def test_words_are_those_of_the_contamination_check() -> None:
+    assert wording.words("  Make it\tRED, please! ") == "make it red please" and wording.words("...") == ""
+
+
+@steady
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 7), st.integers(0, 7), st.integers(0, 7)), max_size=12), st.integers(0, 3))
+def test_near_duplicates_are_those_of_a_plain_loop(drawn: list[tuple[int, int, int, int]], bits: int) -> None:
+    rows = [row(n, instruction=str(i), source_phash=s, edited_phash=e, change_phash=c) for n, (i, s, e, c) in enumerate(drawn)]
+    expected = []
+    for n, (i, *hashes) in enumerate(drawn):
+        distances = [
+            max((a ^ b).bit_count() for a, b in zip(hashes, other, strict=True)) for j, *other in drawn[:n] if j == i
+        ]  # fmt: skip
+        expected.append(min(distances, default=None))
+    found = near_duplicate.near_duplicate(table(rows), NearDuplicateGate(bits=bits))
+    assert [None if np.isnan(value) else value for value in found.values] == expected
+    assert found.caught.tolist() == [value is not None and value <= bits for value in expected]
+
+
+def test_near_duplicates_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near_duplicate, "BLOCK", 2)
+    rows = table([row(n, instruction="same", source_phash=s, edited_phash=0, change_phash=0) for n, s in enumerate((0, 255, 1, 254, 0))])
+    assert near_duplicate.near_duplicate(rows, NearDuplicateGate()).values.tolist()[1:] == [8.0, 1.0, 1.0, 0.0]
+
+
+@steady
+@given(st.lists(st.sampled_from("abc"), max_size=15), st.integers(1, 4))
+def test_the_first_edits_of_a_source_stay(sources: list[str], most: int) -> None:
+    found = source_reuse.decide(table([row(n, source_sha256=s) for n, s in enumerate(sources)]), SourceReuseGate(edits=most))
+    assert found.values.tolist() == [sources[: n + 1].count(s) for n, s in enumerate(sources)]
+    assert found.caught.tolist() == [sources[: n + 1].count(s) > most for n, s in enumerate(sources)]
+
+
+def test_vectors_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near_duplicate, "BLOCK", 2)
+    path = tmp_path / "vectors.parquet"
+    rows = table([row(n) for n in range(4)])
+
+    def write(vectors: dict[int, list[float]]) -> None:
+        pq.write_table(pa.table({"sample_id": [f"sample {n}" for n in vectors], "embedding": list(vectors.values())}), path)
+
+    gate = NearEmbeddingGate(action="drop", embeddings=str(path), similarity=0.9)
+    write({3: [0.0, 2.0], 2: [3.0, 0.1], 1: [0.0, 1.0], 0: [1.0, 0.0], 9: [1.0, 1.0]})
+    found = near_duplicate.near_embedding(rows, gate)
+    assert found.caught.tolist() == [False, False, True, True] and found.values[3] == 1.0 and np.isnan(found.values[0])
+    before = gates.inputs(GatesConfig(near_embedding=gate))["embeddings"]
+    for vectors, sentence in (
+        ({0: [1.0], 1: [1.0], 3: [1.0]}, "has no vector for 1 of 4 edits, the first is sample 2"),
+        ({0: [1.0], 1: [1.0, 2.0], 2: [1.0], 3: [1.0]}, "have several lengths"),
+        ({0: [1.0], 1: [0.0], 2: [1.0], 3: [1.0]}, "zero or not finite"),
+    ):
+        write(vectors)
+        with pytest.raises(ValueError, match=sentence):
+            near_duplicate.near_embedding(rows, gate)
+    assert gates.inputs(GatesConfig(near_embedding=gate))["embeddings"] != before and gates.inputs(GatesConfig()) == {}
+    path.write_bytes(b"no table")
+    with pytest.raises(ValueError, match="cannot be read as Parquet with the columns sample_id and embedding"):
+        near_duplicate.near_embedding(rows, gate)
+    path.unlink()
+    with pytest.raises(ValueError, match=r"near_embedding\.embeddings: .* cannot be read"):
+        gates.inputs(GatesConfig(near_embedding=gate))
+    with pytest.raises(ValidationError, match="needs the file of vectors"):
+        NearEmbeddingGate(action="flag")
+
+
+def test_dropped_edits_count_once_and_take_nobodys_place() -> None:
+    config = GatesConfig.model_validate(
+        {
+            "size": {"action": "drop"},
+            "aspect": {"action": "drop"},
+            "unchanged": {"action": "flag"},
+            "drift": {"action": "off"},
+            "near_duplicate": {"action": "drop"},
+            "source_reuse": {"action": "drop", "edits": 1},
+        }
+    )
+    same = {"instruction": "same", "source_phash": 7, "edited_phash": 7, "change_phash": 7}
+    rows = [
+        row(0, edited_width=64, **same),  # too small, and in another shape: the first gate has it
+        row(1, **same),  # near only to a dropped edit: stays
+        row(2, **same, source_sha256="source 4"),  # near to the one before
+        row(3, largest_change=1.0, background_change=99.0),  # flagged, and not looked at for drift
+        row(4, source_sha256="source 4"),  # the second of its source, but the first is dropped: stays
+        row(5, source_sha256="source 4", source_width=9000),
+    ]
+    found = gates.decide(table(rows), config)
+    assert found.dropped.tolist() == [True, False, True, False, False, True]
+    assert {name: (entry["caught"], entry["dropped"]) for name, entry in found.summary.items() if entry.get("caught")} == {
+        "size": (2, 2),
+        "aspect": (2, 0),
+        "unchanged": (1, 0),
+        "near_duplicate": (1, 1),
+    }
+    assert found.summary["drift"] == {"action": "off"}
+    listed = [tuple(entry.values()) for entry in found.table.to_pylist()]
+    assert listed[0] == ("sample 0", "size", 64.0, 128.0, "drop") and listed[1] == ("sample 5", "size", 9000.0, 8192.0, "drop")
+    assert ("sample 3", "unchanged", 1.0, 15.0, "flag") in listed and len(listed) == 6
+
+
+def test_nothing_to_measure_is_no_value() -> None:
+    assert upscaled.detail(np.zeros((64, 64, 3), np.uint8)) is None and upscaled.detail(np.zeros((20, 400, 3), np.uint8)) is None
+    rng = np.random.default_rng(0)
+    noise = upscaled.detail(rng.integers(0, 256, (128, 96, 3), dtype=np.uint8))
+    assert noise is not None and abs(noise) < 0.2  # white noise: as much above as below
+    found = gates.decide(table([]), GatesConfig())
+    assert found.table.num_rows == 0 and found.summary["size"]["quantiles"] is None
+    assert (
+        gates.decide(
+            table([row(0, fine_detail=None, background_change=None, background_match=None, latin_share=None, han_share=None)]),
+            GatesConfig(),
+        ).table.num_rows
+        == 0
+    )
+
+
+def test_a_threshold_may_be_met() -> None:
+    rows = table([row(0, source_width=128, source_height=128, edited_width=128, edited_height=128)])
+    assert caught(rows, "size", GatesConfig(size=SizeGate(shortest_side=128))) == 0.0
+    assert caught(rows, "size", GatesConfig(size=SizeGate(shortest_side=129))) == 1.0

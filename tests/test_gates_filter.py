@@ -1,0 +1,95 @@
+"""The filter step with gates on real photographs: another threshold, another order of work. In this process; on Ray in test_real_input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from command import save_model
+
+from pipeline import report
+from stages import filter, inspection, shard_sets, units
+from stages.cluster import Cluster
+from stages.config import FlowConfig, RayConfig
+from stages.context import Context
+from stages.inspection import Inspection, check_unchanged
+from stages.rundir import RunDir, StepFolder
+from stages.units import Done, Unit, Work
+
+
+def in_process(folder: StepFolder, todo: Sequence[Unit], make_work: Callable[[], Work], *, backwards: bool, **_: Any) -> Done:
+    """What ``run_units`` does, without Ray."""
+    done = units._sound_records(folder, folder.path / "units.jsonl", {unit.key for unit in todo})
+    missing = [unit for unit in todo if unit.key not in done]
+    worker = units._Worker(make_work, str(folder.path))
+    with open(folder.path / "units.jsonl", "a") as log:
+        for unit in reversed(missing) if backwards else missing:
+            done[unit.key] = worker.run(unit)
+            log.write(json.dumps(asdict(done[unit.key])) + "\n")
+    return Done([done[unit.key] for unit in todo])
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "filter" / "units.jsonl").read_text().splitlines()]
+
+
+def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
+    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = save_model(tmp_path / "model")
+
+    def context(run: str, *, force: bool = False, backwards: bool = False, **gates: Any) -> Context:
+        for module in (inspection, filter, shard_sets):
+            monkeypatch.setattr(module, "run_units", partial(in_process, backwards=backwards))
+        settings = {
+            "input": {"dataset": "sharegpt4o", "path": str(shared_data / "sharegpt4o-mini")},
+            "model": str(model),
+            "selections": [{"name": "selected", "rule": "top", "count": 20}],
+            "gates": gates,
+            "unit_rows": 16,
+            "num_gpus": 0.5,  # given, so that no cluster is asked for its GPUs
+        }
+        return Context(RunDir(tmp_path / run), FlowConfig.model_validate({"name": "mini", "filter": settings}), Cluster(RayConfig()), force)
+
+    index = filter.run(context("run"))
+    assert index.counts == {"in": 63, "out": 59, "quarantined": 4, "gated": 0}
+    step = RunDir(tmp_path / "run").step("filter")
+    table = step.read("inspected")
+    assert table.num_rows == 59 and step.read("scores")["sample_id"].to_pylist() == table["sample_id"].to_pylist()
+    flagged = step.read("gated").to_pylist()
+    assert sum(row["gate"] == "language" and row["action"] == "flag" for row in flagged) == 5
+    before = records(tmp_path / "run")
+    assert sum("inspected" in record["parts"] for record in before) == sum("scores" in record["parts"] for record in before) == 4
+
+    chinese = {number for number, share in enumerate(table["han_share"].to_pylist()) if share and share > 0.2}
+    slices = {int(table["position"][number].as_py().split("[")[1][:-1]) // 16 for number in chinese}
+    index = filter.run(context("run", force=True, language={"action": "drop"}))
+    assert index.counts == {"in": 63, "out": 54, "quarantined": 4, "gated": 5}
+    assert index.results["gates"]["language"]["dropped"] == 5
+    added = records(tmp_path / "run")[len(before) :]
+    assert not any("inspected" in record["parts"] for record in added)
+    assert sum("scores" in record["parts"] for record in added) == len(slices) < 4
+    gone = {row["sample_id"] for row in step.read("gated").to_pylist() if row["action"] == "drop"}
+    assert len(gone) == 5 and not gone & set(step.read("scores")["sample_id"].to_pylist())
+
+    other = context("other", backwards=True, language={"action": "drop"})
+    filter.run(other)
+    assert other.run.artifact_hashes() == RunDir(tmp_path / "run").artifact_hashes()
+    page = report.build(other.run).read_text()
+    assert "Gates before scoring" in page and "In 63 = scored 54 + quarantined 4 + gated 5" in page
+
+    with pytest.raises(ValueError, match=r"none of the 63 edits could be scored \(.*missing-image 1.*size 59\)"):
+        filter.run(context("none", size={"action": "drop", "shortest_side": 5000}))
+
+
+def test_an_image_that_changed_between_inspection_and_scoring_is_named() -> None:
+    known = Inspection([], {3: "one", 4: "two"}, {}, 2, {}, 0, {})
+    check_unchanged(known, pa.table({"position": ["a[3]", "a[4]"], "sample_id": ["one", "two"]}))
+    with pytest.raises(ValueError, match=r"a\[4\] changed since it was inspected as sample two"):
+        check_unchanged(known, pa.table({"position": ["a[3]", "a[4]"], "sample_id": ["one", "three"]}))
