@@ -5,22 +5,19 @@ Nothing heavier than pydantic is imported here, so that the command line's help 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from finetune.config import BASE_TRAINING, EditorConfig, EditorTrainingConfig
 from reward.config import TOKEN_BUDGET, RewardConfig
+from stages.config_base import BenchmarkName, Config
+from stages.contamination_config import ContaminationConfig
+from stages.edits_config import EditsInput, WorldEdits
 from stages.gate_config import GatesConfig
 
 EditKind = Literal["recolour", "remove", "background", "add", "replace", "resize", "move", "style"]
 ALL_KINDS: tuple[EditKind, ...] = ("recolour", "remove", "background", "add", "replace", "resize", "move", "style")
-
-
-class Config(BaseModel):
-    """Base of the configurations of this layer: typed, frozen, no unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class RayConfig(Config):
@@ -118,9 +115,7 @@ class TrainRewardConfig(RewardConfig):
 class BenchmarkConfig(Config):
     """A published benchmark, read from a local copy in its own layout (docs/benchmarks.md)."""
 
-    name: Literal["tiger-editreward-bench", "editscore-editreward-bench", "genai-bench", "aurora-pair", "aurora-point", "imagenhub"] = (
-        Field(description="Which benchmark")
-    )
+    name: BenchmarkName = Field(description="Which benchmark")
     path: str = Field(description="Folder of the local copy")
     revision: str = Field(min_length=1, description="Revision of the copy, e.g. its Hub commit; recorded beside the figures")
 
@@ -143,86 +138,6 @@ class EvaluateRewardConfig(Config):
         if self.compare_with is not None and not names:
             raise ValueError("compare_with compares two models on benchmarks: list benchmarks, or leave it out")
         return self
-
-
-class WorldEdits(Config):
-    """A noisy edit set drawn by the embedded world, standing in for a delivered data set."""
-
-    dataset: Literal["world-edits"]
-    count: int = Field(6000, ge=10, description="Edits")
-    split: Literal["noisy", "base"] = Field("noisy", description="Scene split they are drawn from")
-
-
-class ShareGPT4oEdits(Config):
-    """FreedomIntelligence/ShareGPT-4o-Image's edit split as downloaded: one JSON list and tars."""
-
-    dataset: Literal["sharegpt4o"]
-    path: str = Field(description="Folder (or URL) with text_and_image_to_image.json and text_and_image_to_image_part_*.tar")
-
-
-class TripletEdits(Config):
-    """A folder of your own: a JSON Lines file of (source, instruction, edited) and the images beside it."""
-
-    dataset: Literal["triplets"]
-    path: str = Field(description="The .jsonl file; image paths in it are relative to its folder")
-
-
-class TableColumns(Config):
-    """Names of a table's columns; what is left out is named by the preset, or has the role's own name."""
-
-    source: str | None = Field(None, description="Source image")
-    instruction: str | None = Field(None, description="Instruction: text, or a list of wordings of which the first counts")
-    edited: str | None = Field(None, description="Edited image")
-    id: str | None = Field(None, description="Id of the row; default: its number")
-    task: str | None = Field(None, description="Kind of edit")
-    language: str | None = Field(None, description="Language of the instruction")
-    licence: str | None = Field(None, description="Licence of the row")
-
-
-TablePreset = Literal["omniedit", "gpt-image-edit", "imgedit", "pico-banana", "magicbrush", "gedit-bench", "imgedit-bench", "emu-edit"]
-
-
-class TableEdits(Config):
-    """Tables with a column per role: Parquet (images embedded, or as paths), JSON Lines, JSON, CSV or TSV."""
-
-    dataset: Literal["table"]
-    path: str = Field(description="A file, a folder (its Parquet files at any depth) or a pattern such as data/train-*.parquet")
-    preset: TablePreset | None = Field(None, description="Columns as published; default: source, instruction, edited")
-    columns: TableColumns = Field(TableColumns(), description="Columns with other names")
-    images: str | None = Field(None, description="Folder (or URL) that image paths are relative to; default: that of their file")
-    licence: str = Field("", description="Licence of rows that name none")
-
-
-class EditRewardDataEdits(Config):
-    """TIGER-Lab/EditReward-Data as downloaded: Parquet files of rated pairs; each candidate is an edit, once."""
-
-    dataset: Literal["editreward-data"]
-    path: str = Field(description="Folder (or URL) of the Parquet files, at any depth, or a pattern")
-
-
-class WebdatasetEdits(Config):
-    """Tars of samples in webdataset's layout, such as the shards of this program: <key>.<source>.png, <key>.<edited>.png, <key>.json."""
-
-    dataset: Literal["webdataset"]
-    path: str = Field(description="Folder (its *.tar files at any depth), a tar, or a pattern")
-    source: str = Field("source", description="Field of the source image: what follows the key, with or without the extension")
-    edited: str = Field("edited", description="Field of the edited image")
-    text: str = Field("json", description="Field of the text: a JSON object, or the instruction itself")
-    instruction: str = Field("instruction", description="Key of the instruction in the JSON object")
-    licence: str = Field("", description="Licence of samples that name none")
-
-
-class CandidateEdits(Config):
-    """Candidates that the step generate of a run made: to score them, also for the best of N."""
-
-    dataset: Literal["candidates"]
-    path: str = Field(description="The run directory")
-
-
-EditsInput = Annotated[
-    WorldEdits | ShareGPT4oEdits | TripletEdits | TableEdits | EditRewardDataEdits | WebdatasetEdits | CandidateEdits,
-    Field(discriminator="dataset"),
-]
 
 
 class SelectionConfig(Config):
@@ -259,6 +174,7 @@ class FilterConfig(Config):
     model: str | None = Field(None, description="Reward model directory; default: the one trained in this run")
     selections: tuple[SelectionConfig, ...] = Field(min_length=1, description="What to keep; each becomes a set of shards")
     gates: GatesConfig = Field(GatesConfig(), description="Checks before scoring (docs/gates.md)")
+    contamination: ContaminationConfig = Field(ContaminationConfig(), description="Edits whose sources a benchmark or the model knows")
     shards: ShardsConfig = Field(ShardsConfig(), description="Shard layout")
     token_budget: int = Field(TOKEN_BUDGET, ge=1, description="Tokens in one forward pass, formed inside a unit")
     unit_rows: int = Field(500, ge=1, description="Edits per unit of resume")

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stages import contracts, edits, gates, inspection, selection, shard_sets, shards, storage, train_reward
+from stages import contracts, edits, gates, guard, inspection, selection, shard_sets, shards, storage, train_reward
 from stages.config import FilterConfig, SelectionConfig
 from stages.context import Context
 from stages.ids import settings_hash
@@ -50,17 +50,21 @@ def run(context: Context) -> Index:
         "filter": config.model_dump(mode="json", exclude={"model", "inspect_workers", "workers", "num_gpus"}),
         "seed": context.flow.seed,
     }
-    inputs = {"reward model": revision, "edits": _fingerprint(slices)} | gates.inputs(config.gates)
+    known = guard.plan(config.contamination)
+    inputs = {"reward model": revision, "edits": _fingerprint(slices)} | gates.inputs(config.gates) | guard.inputs(known)
     key, done = step.begin(settings=settings, inputs=inputs, force=context.force)
     if done and _shards_are_there(step, config):
         return step.require()
-    inspected = inspection.inspect(context, config, step, slices)
+    inspected, compared = guard.check(context, config, step, inspection.inspect(context, config, step, slices), known, model)
     scored = _score(context, config, step, model, revision, inspected.kept)
     counts, quarantined = inspection.balance(inspected, scored)
     artifacts = inspection.merge(inspected.artifacts, scored.artifacts())
     scores, delivered = _read(step, artifacts, "scores"), _read(step, artifacts, "edits")
     if not scores.num_rows:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in [*quarantined.items(), *inspected.dropped().items()])
+        reasons = ", ".join(
+            f"{reason} {count:,}"
+            for reason, count in [*quarantined.items(), *inspected.dropped().items(), (guard.NAME, compared["dropped"])]
+        )
         raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}); correct filter.input or filter.gates")
     inspection.check_unchanged(inspected, delivered)
     artifacts["examples"] = _examples(step, scores, delivered, slices)
@@ -68,7 +72,9 @@ def run(context: Context) -> Index:
     files = {}
     for entry in config.selections:
         files |= _publish_selection(step, entry, tables[entry.name], artifacts["scores"])
-    sets = shard_sets.plan(step, config.shards, tables, scores.append_column("position", delivered["position"]), slices)
+    hits = _read(step, artifacts, "contamination")
+    about = {name: guard.about(compared, hits, table) for name, table in tables.items()}
+    sets = shard_sets.plan(step, config.shards, tables, scores.append_column("position", delivered["position"]), slices, about)
     for name, content in shard_sets.write(context, step, sets, workers=config.workers).items():
         files |= _shard_files(step, config, name, content)
     index = Index(
@@ -80,7 +86,7 @@ def run(context: Context) -> Index:
         files=files,
         counts=counts,
         quarantined=quarantined,
-        results=_results(config, revision, scores, delivered, tables) | {"gates": inspected.summary},
+        results=_results(config, revision, scores, delivered, tables) | {"gates": inspected.summary, guard.NAME: compared},
     )
     return step.publish(index)
 
@@ -118,7 +124,9 @@ def write_shards(context: Context, config: SelectionConfig) -> str:
     if _fingerprint(slices) != index.inputs["edits"]:
         raise ValueError("the edits are not those that were scored; restore them, or run the filter step again with --force")
     scored = step.read("scores").append_column("position", step.read("edits", ["position"])["position"])
-    sets = shard_sets.plan(step, flow.shards, {config.name: pq.read_table(path, partitioning=None)}, scored, slices)
+    table = pq.read_table(path, partitioning=None)
+    about = guard.about(index.results[guard.NAME], step.read("contamination"), table)
+    sets = shard_sets.plan(step, flow.shards, {config.name: table}, scored, slices, {config.name: about})
     shard_sets.write(context, step, sets, workers=flow.workers)
     return sets[0].folder
 

@@ -21,10 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages import edits, shards
-from stages.config import CandidateEdits, EditRewardDataEdits, EditsInput, TableColumns, TableEdits, WebdatasetEdits
 from stages.contracts import EDITS, IMAGE
 from stages.edits import text_tables
 from stages.edits.blocks import Block, Spans, cut_blocks, read_places
+from stages.edits_config import CandidateEdits, EditRewardDataEdits, EditsInput, TableColumns, TableEdits, WebdatasetEdits
 from stages.units import Quarantined
 
 steady = settings(deadline=None, derandomize=True)

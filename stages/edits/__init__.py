@@ -12,10 +12,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from stages import images
-from stages.config import EditsInput, WorldConfig
+from stages.config import WorldConfig
 from stages.edits import candidates, editreward_data, sharegpt4o, tables, triplets, webdataset_tars, world_edits
 from stages.edits.memory import samples
 from stages.edits.slices import Edit, Slice, numbers_of, pick, position
+from stages.edits_config import EditsInput
 from stages.units import Quarantined
 
 __all__ = [

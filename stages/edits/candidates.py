@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages import generate
-from stages.config import CandidateEdits, WorldConfig
+from stages.config import WorldConfig
 from stages.edits import parquet_files
 from stages.edits.blocks import Place, read_places
 from stages.edits.files import OneOpen, opened
 from stages.edits.slices import Edit, Slice, cut, position
+from stages.edits_config import CandidateEdits
 from stages.rundir import RunDir
 from stages.units import Quarantined
 

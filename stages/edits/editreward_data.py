@@ -16,12 +16,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.config import EditRewardDataEdits, WorldConfig
+from stages.config import WorldConfig
 from stages.edits import cells, language, parquet_files
 from stages.edits.blocks import read_places
 from stages.edits.cells import Fault
 from stages.edits.files import OneOpen
 from stages.edits.slices import Edit, Slice, cut, position
+from stages.edits_config import EditRewardDataEdits
 from stages.units import Quarantined
 
 DATASET = "editreward-data"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -12,10 +11,10 @@ _WILD = "*?["
 SHOWN = 5
 
 
-def find(path: str, *, suffixes: tuple[str, ...], what: str, in_folder: str) -> tuple[str, list[str]]:
+def find(path: str, *, suffixes: tuple[str, ...], what: str, in_folder: tuple[str, ...]) -> tuple[str, list[str]]:
     """The folder (path or URL) that the files lie below, and their names relative to it, sorted.
 
-    ``in_folder`` is the pattern of the files that count when ``path`` is a folder. Raises ``ValueError`` when there are none, or when one
+    ``in_folder`` are the endings of the files that count when ``path`` is a folder. Raises ``ValueError`` when there are none, or when one
     is of another kind.
     """
     path = path.rstrip("/")
@@ -26,7 +25,7 @@ def find(path: str, *, suffixes: tuple[str, ...], what: str, in_folder: str) -> 
         names = _below(folder, found)
         if not names:
             raise ValueError(f"{what}: no file matches {path}; {_there(folder)}")
-    elif path.endswith(suffixes):
+    elif path.lower().endswith(suffixes):
         filesystem, name = storage.locate(path)
         if not filesystem.isfile(name):
             raise ValueError(f"{what}: there is no file {path}; correct the path or download the data set")
@@ -34,10 +33,11 @@ def find(path: str, *, suffixes: tuple[str, ...], what: str, in_folder: str) -> 
         folder, names = folder or ".", [base]
     else:
         folder = path
-        names = [name for name in _all(folder, what) if fnmatch.fnmatch(name.rsplit("/", 1)[-1], in_folder)]
+        names = [name for name in _all(folder, what) if name.lower().endswith(in_folder)]
         if not names:
-            raise ValueError(f"{what}: {folder} has no {in_folder}; name a file or a pattern such as {folder}/train-*; {_there(folder)}")
-    odd = [name for name in names if not name.endswith(suffixes)]
+            kinds = " or ".join(f"*{ending}" for ending in in_folder)
+            raise ValueError(f"{what}: {folder} has no {kinds}; name a file or a pattern such as {folder}/train-*; {_there(folder)}")
+    odd = [name for name in names if not name.lower().endswith(suffixes)]
     if odd:
         raise ValueError(f"{what}: {odd[0]} in {folder} is not of a kind that is read here ({', '.join(suffixes)})")
     return folder, names

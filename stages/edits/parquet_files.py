@@ -18,7 +18,7 @@ BATCH_ROWS = 8
 
 def find(path: str, *, what: str) -> tuple[str, list[str]]:
     """Folder and names of the files that a path names: one file, all below a folder, or those that match a pattern."""
-    return files.find(path, suffixes=(SUFFIX,), what=what, in_folder=f"*{SUFFIX}")
+    return files.find(path, suffixes=(SUFFIX,), what=what, in_folder=(SUFFIX,))
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stages.config import TableEdits
 from stages.edits.text_tables import KEY
+from stages.edits_config import TableEdits
 
 REQUIRED = ("source", "instruction", "edited")
 OPTIONAL = ("id", "task", "language", "licence")

@@ -20,13 +20,14 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.config import TableEdits, WorldConfig
+from stages.config import WorldConfig
 from stages.edits import cells, language, parquet_files, presets, text_tables
 from stages.edits.blocks import Block, read_places
 from stages.edits.cells import Fault
 from stages.edits.files import OneOpen, find, opened
 from stages.edits.slices import Edit, Slice, cut_blockwise, is_text, position
 from stages.edits.text_tables import Bad
+from stages.edits_config import TableEdits
 from stages.ids import ID_DIGITS
 from stages.units import Quarantined
 
@@ -43,7 +44,7 @@ Row = Mapping[str, Any] | Bad
 def plan(config: TableEdits, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:
     """Slices of spans of rows. Raises ``ValueError`` naming what is there when files or columns are missing."""
     columns, optional, licence = presets.resolved(config)
-    folder, names = find(config.path, suffixes=SUFFIXES, what=WHAT, in_folder=f"*{parquet_files.SUFFIX}")
+    folder, names = find(config.path, suffixes=SUFFIXES, what=WHAT, in_folder=(parquet_files.SUFFIX,))
     needed = [name for role, name in columns.items() if role not in optional]
     blocks = chain.from_iterable(_blocks(folder, name, needed) for name in names)
     shared = {"columns": columns, "licence": licence, "preset": config.preset or ""}

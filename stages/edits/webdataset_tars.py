@@ -21,11 +21,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from stages import tar
-from stages.config import WebdatasetEdits, WorldConfig
+from stages.config import WorldConfig
 from stages.edits import cells, files, language
 from stages.edits.blocks import Block, read_places
 from stages.edits.cells import Fault
 from stages.edits.slices import Edit, Slice, cut_blockwise, is_text, position
+from stages.edits_config import WebdatasetEdits
 from stages.ids import settings_hash
 from stages.units import Quarantined
 
@@ -40,7 +41,7 @@ Members = list[tuple[str, tar.Member]]
 
 def plan(config: WebdatasetEdits, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:
     """Slices of samples. Raises ``ValueError`` for a tar that was cut short, a key that occurs twice, and fields that are not there."""
-    folder, names = files.find(config.path, suffixes=(".tar",), what=WHAT, in_folder="*.tar")
+    folder, names = files.find(config.path, suffixes=(".tar",), what=WHAT, in_folder=(".tar",))
     keys: dict[str, array[int]] = {}
     blocks = [block for name in names for block in _blocks(folder, name, keys.setdefault(name, array("Q")))]
     if not blocks:
