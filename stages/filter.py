@@ -61,10 +61,8 @@ def run(context: Context) -> Index:
     artifacts = inspection.merge(inspected.artifacts, scored.artifacts())
     scores, delivered = _read(step, artifacts, "scores"), _read(step, artifacts, "edits")
     if not scores.num_rows:
-        reasons = ", ".join(
-            f"{reason} {count:,}"
-            for reason, count in [*quarantined.items(), *inspected.dropped().items(), (guard.NAME, compared["dropped"])]
-        )
+        left_out = quarantined | inspected.dropped() | ({guard.NAME: compared["dropped"]} if compared["dropped"] else {})
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
         raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}); correct filter.input or filter.gates")
     inspection.check_unchanged(inspected, delivered)
     artifacts["examples"] = _examples(step, scores, delivered, slices)
