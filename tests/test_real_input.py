@@ -202,6 +202,11 @@ def test_what_a_benchmark_and_the_training_know_is_listed_and_dropped(
     }  # fmt: skip
     assert step.read("unreadable_references")["reason"].to_pylist() == ["undecodable-image"]
     dropping = ["filter.contamination.action=drop", "filter.contamination.training=false", "--force"]
+    pipeline("report", "--run", tmp_path / "kept")
+    page = re.sub(r"<[^>]+>", " ", (tmp_path / "kept" / "report.html").read_text(encoding="utf-8"))
+    assert (
+        "Known from elsewhere" in page and "11 edits count, and were kept." in page and re.search(r"bench\s+10\s+1\s+5\s+5\s+0\s+10", page)
+    )
     before = hashes(tmp_path / "kept")
     said = pipeline("run", "filter", "--config", config, "--run", tmp_path / "kept", *dropping).output
     assert "in 20 out 10 quarantined 0 gated 10" in said
