@@ -503,7 +503,7 @@ import json, sys, tracemalloc
 from pathlib import Path
 import pyarrow as pa, pyarrow.parquet as pq
 from stages import edits
-from stages.config import TableEdits
+from stages.edits_config import TableEdits
 
 image = {"bytes": b"x" * 2000, "path": None}
 struct = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
