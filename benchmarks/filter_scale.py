@@ -32,7 +32,8 @@ import pyarrow.compute as pc
 
 from stages import contracts, edits, selection, shard_sets, units
 from stages.cluster import Cluster
-from stages.config import RayConfig, SelectionConfig, ShardsConfig, TripletEdits, WorldConfig, WorldEdits
+from stages.config import RayConfig, SelectionConfig, ShardsConfig, WorldConfig, WorldEdits
+from stages.edits_config import TripletEdits
 from stages.ids import ID_DIGITS, settings_hash
 from stages.rundir import StepFolder
 

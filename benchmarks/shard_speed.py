@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from stages import edits, shards
-from stages.config import TripletEdits
+from stages.edits_config import TripletEdits
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

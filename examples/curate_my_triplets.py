@@ -14,8 +14,9 @@ import webdataset
 
 from stages import filter, shards
 from stages.cluster import Cluster
-from stages.config import FilterConfig, FlowConfig, RayConfig, SelectionConfig, ShardsConfig, TripletEdits
+from stages.config import FilterConfig, FlowConfig, RayConfig, SelectionConfig, ShardsConfig
 from stages.context import Context
+from stages.edits_config import TripletEdits
 from stages.rundir import RunDir
 
 edits, model, run_directory = sys.argv[1:4]

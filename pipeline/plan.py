@@ -211,4 +211,4 @@ def _notes(flow: FlowConfig) -> list[str]:
 
 
 def _reachable(path: str) -> bool:
-    return not path or "://" in path or Path(path).exists()
+    return not path or "://" in path or any(sign in path for sign in "*?[") or Path(path).exists()

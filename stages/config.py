@@ -5,22 +5,19 @@ Nothing heavier than pydantic is imported here, so that the command line's help 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from finetune.config import BASE_TRAINING, EditorConfig, EditorTrainingConfig
 from reward.config import TOKEN_BUDGET, RewardConfig
+from stages.config_base import BenchmarkName, Config
+from stages.contamination_config import ContaminationConfig
+from stages.edits_config import EditsInput, WorldEdits
 from stages.gate_config import GatesConfig
 
 EditKind = Literal["recolour", "remove", "background", "add", "replace", "resize", "move", "style"]
 ALL_KINDS: tuple[EditKind, ...] = ("recolour", "remove", "background", "add", "replace", "resize", "move", "style")
-
-
-class Config(BaseModel):
-    """Base of the configurations of this layer: typed, frozen, no unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class RayConfig(Config):
@@ -118,9 +115,7 @@ class TrainRewardConfig(RewardConfig):
 class BenchmarkConfig(Config):
     """A published benchmark, read from a local copy in its own layout (docs/benchmarks.md)."""
 
-    name: Literal["tiger-editreward-bench", "editscore-editreward-bench", "genai-bench", "aurora-pair", "aurora-point", "imagenhub"] = (
-        Field(description="Which benchmark")
-    )
+    name: BenchmarkName = Field(description="Which benchmark")
     path: str = Field(description="Folder of the local copy")
     revision: str = Field(min_length=1, description="Revision of the copy, e.g. its Hub commit; recorded beside the figures")
 
@@ -143,31 +138,6 @@ class EvaluateRewardConfig(Config):
         if self.compare_with is not None and not names:
             raise ValueError("compare_with compares two models on benchmarks: list benchmarks, or leave it out")
         return self
-
-
-class WorldEdits(Config):
-    """A noisy edit set drawn by the embedded world, standing in for a delivered data set."""
-
-    dataset: Literal["world-edits"]
-    count: int = Field(6000, ge=10, description="Edits")
-    split: Literal["noisy", "base"] = Field("noisy", description="Scene split they are drawn from")
-
-
-class ShareGPT4oEdits(Config):
-    """FreedomIntelligence/ShareGPT-4o-Image's edit split as downloaded: one JSON list and tars."""
-
-    dataset: Literal["sharegpt4o"]
-    path: str = Field(description="Folder (or URL) with text_and_image_to_image.json and text_and_image_to_image_part_*.tar")
-
-
-class TripletEdits(Config):
-    """A folder of your own: a JSON Lines file of (source, instruction, edited) and the images beside it."""
-
-    dataset: Literal["triplets"]
-    path: str = Field(description="The .jsonl file; image paths in it are relative to its folder")
-
-
-EditsInput = Annotated[WorldEdits | ShareGPT4oEdits | TripletEdits, Field(discriminator="dataset")]
 
 
 class SelectionConfig(Config):
@@ -207,6 +177,7 @@ class FilterConfig(Config):
     model: str | None = Field(None, description="Reward model directory; default: the one trained in this run")
     selections: tuple[SelectionConfig, ...] = Field(min_length=1, description="What to keep; each becomes a set of shards")
     gates: GatesConfig = Field(GatesConfig(), description="Checks before scoring (docs/gates.md)")
+    contamination: ContaminationConfig = Field(ContaminationConfig(), description="Edits whose sources a benchmark or the model knows")
     shards: ShardsConfig = Field(ShardsConfig(), description="Shard layout")
     token_budget: int = Field(TOKEN_BUDGET, ge=1, description="Tokens in one forward pass, formed inside a unit")
     unit_rows: int = Field(500, ge=1, description="Edits per unit of resume")

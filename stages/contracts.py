@@ -2,7 +2,8 @@
 
 One row is: of ``sources`` an image and an instruction to carry out; of ``candidates`` one edit of a source by one editor; of
 ``edits`` a source with an edit that somebody delivers, waiting to be filtered; of ``inspected`` what was measured on such an edit before
-scoring; of ``gated`` one gate that caught an edit; of ``ratings`` one score by one person; of
+scoring; of ``gated`` one gate that caught an edit; of ``references`` one source that edits are compared with; of ``contamination`` one
+reference that knows an edit's source or instruction; of ``ratings`` one score by one person; of
 ``pairs`` one preference; of ``scores`` one edit judged by one scorer; of ``selection`` one kept sample and why; of ``verdicts``
 one judged benchmark item; of ``samples`` one picture of a benchmark item to look at; of ``quarantine`` one row that could not
 be processed, and why.
@@ -104,6 +105,25 @@ GATED = _schema(
     ("threshold", pa.float64()),
     ("action", pa.string()),  # flag: kept; drop: left out of scoring
 )  # fmt: skip
+REFERENCES = _schema(
+    "references", 1,
+    ("reference", pa.string()),  # name of the reference, or training
+    ("item", pa.string()),  # id in the reference
+    ("source_sha256", pa.string()),
+    ("source_phash", pa.uint64()),
+    ("instruction", pa.string()),  # its words alone, as in inspected; empty where there is none
+)  # fmt: skip
+CONTAMINATION = _schema(
+    "contamination", 1,
+    ("sample_id", pa.string()),
+    ("reference", pa.string()),
+    ("item", pa.string()),  # the one that matches best
+    ("match", pa.string()),  # exact image, near image or instruction
+    ("distance", pa.int32()),  # bits in which the perceptual hashes differ; 0 for an exact image, null for an instruction
+    ("same_instruction", pa.bool_()),  # whether an item with that image has that instruction too
+    ("others", pa.int64()),  # further items that match in this way
+    ("counted", pa.bool_()),  # whether this match counts as contamination
+)  # fmt: skip
 RATINGS = _schema(
     "ratings", 1,
     ("rating_id", pa.string()),
@@ -193,6 +213,9 @@ SCHEMAS = {
     "examples": EDITS,
     "inspected": INSPECTED,
     "gated": GATED,
+    "references": REFERENCES,
+    "unreadable_references": QUARANTINE,
+    "contamination": CONTAMINATION,
     "ratings": RATINGS,
     "pairs": PAIRS,
     "scores": SCORES,

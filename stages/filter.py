@@ -1,9 +1,10 @@
 """Filter: score edits once, select by rules that read scores only, write shards (paper 4.4: the best 20K of 46K).
 
-In: a data set of edits and a reward model. Out: ``inspected`` and ``gated`` (stages/inspection.py), ``scores`` and ``edits`` (what was
-scored, in the same order, images by reference), ``examples`` (the edits at the ends of the scores, with images), one table per selection
-in ``selections/``, webdataset shards, and a quarantine. Four phases, each resumable: a slice of edits is the unit of inspection and of
-scoring, a shard the unit of writing, and a selection is cheap enough to be made anew. Edits in = scored + quarantined + gated, always.
+In: a data set of edits and a reward model. Out: ``inspected`` and ``gated`` (stages/inspection.py), ``contamination`` (stages/guard.py),
+``scores`` and ``edits`` (what was scored, in the same order, images by reference), ``examples`` (the edits at the ends of the scores, with
+images), one table per selection in ``selections/``, webdataset shards, and a quarantine. Four phases, each resumable: a slice of edits is
+the unit of inspection and of scoring, a shard the unit of writing, and a selection is cheap enough to be made anew. Edits in = scored +
+quarantined + gated, always; what the contamination guard drops is gated.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stages import contracts, edit_scoring, edits, gates, inspection, selection, shard_sets, shards, storage, train_reward
+from stages import contracts, edit_scoring, edits, gates, guard, inspection, selection, shard_sets, shards, storage, train_reward
 from stages.config import FilterConfig, SelectionConfig
 from stages.context import Context
 from stages.ids import settings_hash
@@ -42,17 +43,19 @@ def run(context: Context) -> Index:
         "filter": config.model_dump(mode="json", exclude={"model", "inspect_workers", "workers", "num_gpus", "prepare_workers"}),
         "seed": context.flow.seed,
     }
-    inputs = {"reward model": revision, "edits": _fingerprint(slices)} | gates.inputs(config.gates)
+    known = guard.plan(config.contamination)
+    inputs = {"reward model": revision, "edits": _fingerprint(slices)} | gates.inputs(config.gates) | guard.inputs(known)
     key, done = step.begin(settings=settings, inputs=inputs, force=context.force)
     if done and _shards_are_there(step, config):
         return step.require()
-    inspected = inspection.inspect(context, config, step, slices)
+    inspected, compared = guard.check(context, config, step, inspection.inspect(context, config, step, slices), known, model)
     scored = edit_scoring.score_edits(context, config, step, model, revision, inspected.kept)
     counts, quarantined = inspection.balance(inspected, scored)
     artifacts = inspection.merge(inspected.artifacts, scored.artifacts())
     scores, delivered = _read(step, artifacts, "scores"), _read(step, artifacts, "edits")
     if not scores.num_rows:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in [*quarantined.items(), *inspected.dropped().items()])
+        left_out = quarantined | inspected.dropped() | ({guard.NAME: compared["dropped"]} if compared["dropped"] else {})
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
         raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}); correct filter.input or filter.gates")
     inspection.check_unchanged(inspected, delivered)
     artifacts["examples"] = _examples(step, scores, delivered, slices)
@@ -60,7 +63,9 @@ def run(context: Context) -> Index:
     files = {}
     for entry in config.selections:
         files |= _publish_selection(step, entry, tables[entry.name], artifacts["scores"])
-    sets = shard_sets.plan(step, config.shards, tables, shard_sets.located(scores, delivered), slices)
+    hits = _read(step, artifacts, "contamination")
+    about = {name: guard.about(compared, hits, table) for name, table in tables.items()}
+    sets = shard_sets.plan(step, config.shards, tables, shard_sets.located(scores, delivered), slices, about)
     for name, content in shard_sets.write(context, step, sets, workers=config.workers).items():
         files |= _shard_files(step, config, name, content)
     index = Index(
@@ -72,7 +77,7 @@ def run(context: Context) -> Index:
         files=files,
         counts=counts,
         quarantined=quarantined,
-        results=_results(config, revision, scores, delivered, tables) | {"gates": inspected.summary},
+        results=_results(config, revision, scores, delivered, tables) | {"gates": inspected.summary, guard.NAME: compared},
     )
     return step.publish(index)
 
@@ -110,7 +115,9 @@ def write_shards(context: Context, config: SelectionConfig) -> str:
     if _fingerprint(slices) != index.inputs["edits"]:
         raise ValueError("the edits are not those that were scored; restore them, or run the filter step again with --force")
     scored = shard_sets.located(step.read("scores"), step.read("edits", shard_sets.LOCATION))
-    sets = shard_sets.plan(step, flow.shards, {config.name: pq.read_table(path, partitioning=None)}, scored, slices)
+    table = pq.read_table(path, partitioning=None)
+    about = guard.about(index.results[guard.NAME], step.read("contamination"), table)
+    sets = shard_sets.plan(step, flow.shards, {config.name: table}, scored, slices, {config.name: about})
     shard_sets.write(context, step, sets, workers=flow.workers)
     return sets[0].folder
 

@@ -155,5 +155,5 @@ def _publish(step: StepFolder, artifact: str, table: pa.Table, done: Done) -> li
 def _kept(slices: Sequence[edits.Slice], numbers: np.ndarray) -> list[edits.Slice]:
     """The slices with the rows of these numbers; those that have none left are left out."""
     wanted = set(numbers.tolist())
-    kept = [replace(piece, rows=[row for row in piece.rows if row[0] in wanted]) for piece in slices]
-    return [piece for piece in kept if piece.rows]
+    kept = [[row for row in piece.rows if row[0] in wanted] for piece in slices]
+    return [piece if len(rows) == len(piece.rows) else replace(piece, rows=rows) for piece, rows in zip(slices, kept, strict=True) if rows]

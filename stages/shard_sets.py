@@ -43,12 +43,13 @@ class Task:
 
 @dataclass(frozen=True)
 class ShardSet:
-    """The shards of one selection. ``key`` names their content; ``folder`` is a path or URL."""
+    """The shards of one selection. ``key`` names their content; ``folder`` is a path or URL; ``about`` goes into their index."""
 
     name: str
     key: str
     folder: str
     units: Sequence[Unit]
+    about: Mapping[str, Any]
 
 
 def folder_of(step: StepFolder, config: ShardsConfig, name: str) -> str:
@@ -60,9 +61,15 @@ def folder_of(step: StepFolder, config: ShardsConfig, name: str) -> str:
 
 
 def plan(
-    step: StepFolder, config: ShardsConfig, chosen: Mapping[str, pa.Table], scored: pa.Table, slices: Sequence[edits.Slice]
+    step: StepFolder,
+    config: ShardsConfig,
+    chosen: Mapping[str, pa.Table],
+    scored: pa.Table,
+    slices: Sequence[edits.Slice],
+    about: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[ShardSet]:
-    """Sets of shards for selection tables by name. ``scored``: all samples as :func:`located` returns them."""
+    """Sets of shards for selection tables by name. ``scored``: all samples as :func:`located` returns them; ``about``: what their indexes
+    say besides, by name."""
     sets = []
     for name, table in chosen.items():
         folder = folder_of(step, config, name)
@@ -75,7 +82,8 @@ def plan(
             content = settings_hash("shard", shards.FORMAT, name, number, part.to_pylist())
             contents.append(content)
             units.append(Unit(settings_hash(content, config.target), task, part.num_rows))  # a unit is done where it was written
-        sets.append(ShardSet(name, settings_hash("shards", contents), folder, units))
+        said = dict((about or {}).get(name, {}))
+        sets.append(ShardSet(name, settings_hash("shards", contents, said), folder, units, said))
     return sets
 
 
@@ -121,7 +129,7 @@ def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, worke
         )
         written = [shards.Shard(**row) for row in described.to_pylist()]
         _remove_stale(entry.folder, {shard.name for shard in written})
-        shards.publish(entry.folder, written, twin, {"selection": entry.name, "key": entry.key})
+        shards.publish(entry.folder, written, twin, {"selection": entry.name, "key": entry.key, **entry.about})
         for unit in entry.units:
             shutil.rmtree(step.path / "units" / unit.key, ignore_errors=True)
     return {entry.name: storage.read_json(f"{entry.folder}/{shards.INDEX}") for entry in sets}

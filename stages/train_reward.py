@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages import images, preferences, storage
+from stages import images, preferences, references, storage
 from stages.config import FlowConfig, WorldConfig
 from stages.context import Context
 from stages.groups import load_groups
@@ -126,7 +126,13 @@ def _loop(payload: dict[str, Any]) -> None:
                 "held-out data": f"{len(validation)} rated groups, one half of them used for calibration",
                 "seed": str(flow.seed),
             }
-            publish_trained(folder / "model", payload["key"], lambda path: trained.model.cpu().save(path, facts=facts))
+            seen = [(group.source_id, group.source, group.instruction) for group in (*training, *validation)]
+
+            def save(path: Path) -> None:
+                trained.model.cpu().save(path, facts=facts)
+                references.publish_training(path, seen)
+
+            publish_trained(folder / "model", payload["key"], save)
 
 
 def _calibrate(model: RewardModel, groups: list[RatedGroup]) -> None:

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from stages import duplicates, edits, images, storage, tar
-from stages.config import EditsInput, ShareGPT4oEdits, TripletEdits, WorldConfig, WorldEdits
+from stages.config import WorldConfig
 from stages.contracts import EDITS
 from stages.edits import language
+from stages.edits_config import EditsInput, ShareGPT4oEdits, TripletEdits, WorldEdits
 from stages.units import Quarantined
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"

@@ -11,8 +11,8 @@ from command import save_model, save_triplets
 from reward import EditSample, RewardModel, Score, score
 from reward.batch import Presented
 from stages import edits
-from stages.config import TripletEdits
 from stages.edit_scoring import make_scoring
+from stages.edits_config import TripletEdits
 from stages.preparation import PIECE_BYTES, PIECE_ROWS, Ready, pieces_of, prepare
 from stages.units import Quarantined
 

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 import webdataset
 from command import hashes, pipeline, save_model
+from PIL import Image
 
-from stages import filter, storage
+from stages import filter, references, storage
 from stages.cluster import Cluster
 from stages.config import FlowConfig
 from stages.context import Context
@@ -156,3 +157,64 @@ def test_imagenhub_raters_are_ingested_and_their_agreement_printed(shared_data: 
     before = hashes(tmp_path / "run")
     assert said.count(" new ") == 3 and pipeline(*command).output.count(" was there ") == 3
     assert hashes(tmp_path / "run") == before
+
+
+def test_what_a_benchmark_and_the_training_know_is_listed_and_dropped(
+    shared_data: Path, model: Path, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Edits of ten sources that a folder of images holds, some of them in another encoding, and of one that the model was trained on."""
+    folder = shared_data / "triplets"
+    rows = [json.loads(line) for line in (folder / "triplets.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = list({row["group"]: row for row in rows}.values())[:20]
+    lines = [json.dumps({"source": r["source"], "instruction": r["instruction"], "edited": r["candidate"], "id": r["id"]}) for r in rows]
+    (tmp_path / "bench").mkdir()
+    for number, row in enumerate(rows[:10]):
+        with Image.open(folder / row["source"]) as source:
+            if number % 2:
+                source.convert("RGB").resize((300, 300)).save(tmp_path / "bench" / f"{number}.jpg", quality=50)
+            else:
+                shutil.copy(folder / row["source"], tmp_path / "bench" / f"{number}{Path(row['source']).suffix}")
+    (tmp_path / "bench" / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n and no more")
+    shutil.copytree(model, tmp_path / "model")
+    references.publish_training(tmp_path / "model", [("seen", (folder / rows[15]["source"]).read_bytes(), "another instruction")])
+    table = tmp_path / "mine.jsonl"
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    config = tmp_path / "mine.yaml"
+    config.write_text(
+        f"name: mine\nfilter:\n  input: {{dataset: table, path: {table}, images: {folder}}}\n  model: {tmp_path}/model\n"
+        "  selections: [{name: everything, rule: all}]\n  workers: 1\n  inspect_workers: 2\n  unit_rows: 8\n"
+        f"  contamination:\n    references:\n      - {{name: bench, input: {{dataset: images, path: {tmp_path}/bench}}}}\n"
+    )
+    said = pipeline("run", "filter", "--config", config, "--run", tmp_path / "kept").output
+    assert "in 20 out 20 quarantined 0 gated 0" in said
+    step = RunDir(tmp_path / "kept").step("filter")
+    hits = step.read("contamination").to_pylist()
+    counted = {"bench": 10, "training": 1}
+    assert {name: sum(hit["reference"] == name and hit["counted"] for hit in hits) for name in counted} == counted
+    assert [sum(hit["match"] == match for hit in hits) for match in ("exact image", "near image")] == [6, 5]
+    found = step.require().results["contamination"]
+    assert (found["samples"], found["dropped"], found["training"]) == (11, 0, "named by the model")
+    assert found["references"]["bench"] == {
+        "items": 10, "unreadable": 1, "exact image": 5, "near image": 5, "instruction": 0, "samples": 10,
+    }  # fmt: skip
+    assert storage.read_json(step.path / "shards" / "everything" / "index.json")["contamination"] == {
+        "action": "keep", "training": "named by the model", "items": {"training": 1, "bench": 10}, "samples": 11,
+    }  # fmt: skip
+    assert step.read("unreadable_references")["reason"].to_pylist() == ["undecodable-image"]
+    dropping = ["filter.contamination.action=drop", "filter.contamination.training=false", "--force"]
+    pipeline("report", "--run", tmp_path / "kept")
+    page = re.sub(r"<[^>]+>", " ", (tmp_path / "kept" / "report.html").read_text(encoding="utf-8"))
+    assert (
+        "Known from elsewhere" in page and "11 edits count, and were kept." in page and re.search(r"bench\s+10\s+1\s+5\s+5\s+0\s+10", page)
+    )
+    before = hashes(tmp_path / "kept")
+    said = pipeline("run", "filter", "--config", config, "--run", tmp_path / "kept", *dropping).output
+    assert "in 20 out 10 quarantined 0 gated 10" in said
+    known = {hit["sample_id"] for hit in hits if hit["reference"] == "bench"}
+    assert not known & set(step.read("scores")["sample_id"].to_pylist()) and step.read("inspected").num_rows == 20
+    index = storage.read_json(step.path / "shards" / "everything" / "index.json")
+    assert index["contamination"] == {"action": "drop", "training": "off", "items": {"bench": 10}, "samples": 0} and index["rows"] == 10
+    pipeline("run", "filter", "--config", config, "--run", tmp_path / "kept", "--force")
+    assert hashes(tmp_path / "kept") == before
+    pipeline("select", "--run", tmp_path / "kept", "--name", "few", "--rule", "top", "--count", "5", "--shards")
+    assert storage.read_json(step.path / "shards" / "few" / "index.json")["contamination"]["items"] == {"training": 1, "bench": 10}

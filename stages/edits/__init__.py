@@ -1,7 +1,7 @@
 """Edits that somebody delivers: source, instruction, edited image. One file per kind of data set.
 
-Each reader has ``plan`` (runs on the driver; memory grows with the number of rows, never with images) and ``fetch`` (runs in a
-worker: the rows of a slice in their order, as encoded bytes, or the reason why a row cannot be one). Here is what holds for all.
+Each reader has ``plan`` (runs on the driver and never reads images) and ``fetch`` (runs in a worker: the rows of a slice in their order,
+as encoded bytes, or the reason why a row cannot be one). Here is what holds for all.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import numpy as np
 from PIL import Image
 
 from stages import images
-from stages.config import EditsInput, WorldConfig
-from stages.edits import sharegpt4o, triplets, world_edits
+from stages.config import WorldConfig
+from stages.edits import candidates, editreward_data, sharegpt4o, tables, triplets, webdataset_tars, world_edits
 from stages.edits.memory import samples
 from stages.edits.slices import Edit, Slice, numbers_of, pick, position
+from stages.edits_config import EditsInput
 from stages.units import Quarantined
 
 __all__ = [
@@ -50,7 +51,15 @@ class Reader(Protocol):
         ...
 
 
-READERS: dict[str, Reader] = {"world-edits": world_edits, "sharegpt4o": sharegpt4o, "triplets": triplets}
+READERS: dict[str, Reader] = {
+    "world-edits": world_edits,
+    "sharegpt4o": sharegpt4o,
+    "triplets": triplets,
+    "table": tables,
+    "editreward-data": editreward_data,
+    "webdataset": webdataset_tars,
+    "candidates": candidates,
+}
 
 
 def plan(config: EditsInput, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:

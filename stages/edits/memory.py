@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from stages.config import WorldConfig, WorldEdits
+from stages.config import WorldConfig
 from stages.edits import world_edits
+from stages.edits_config import WorldEdits
 
 if TYPE_CHECKING:
     from finetune import EditSamples

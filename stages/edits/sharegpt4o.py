@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from stages import storage, tar
-from stages.config import ShareGPT4oEdits, WorldConfig
+from stages.config import WorldConfig
 from stages.edits import language, locations
 from stages.edits.slices import Edit, Slice, cut, is_text, position
+from stages.edits_config import ShareGPT4oEdits
 from stages.units import Quarantined
 
 DATASET = "sharegpt4o"

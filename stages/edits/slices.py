@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages import images, storage
+from stages.edits.blocks import Block, Spans, cut_blocks
 from stages.ids import content_id, settings_hash
 
 
@@ -21,19 +22,22 @@ from stages.ids import content_id, settings_hash
 class Slice:
     """Some rows of a data set, without their images: small enough to be held for every row of it.
 
-    ``location`` says where the data set is and is no part of the fingerprint: a copy elsewhere is the same work. ``shared`` is what
-    all rows need, ``rows`` are pairs of row number and what the reader wants to know about that row. Only plain JSON values.
+    ``location`` says where the data set is (``images`` where images are that do not lie beside it) and is no part of the fingerprint:
+    a copy elsewhere is the same work. ``shared`` is what all rows need, ``rows`` are pairs of row number and what the reader wants to
+    know about that row. Only plain JSON values, or spans of rows.
     """
 
     dataset: str
     location: str
     shared: Mapping[str, Any]
     rows: Sequence[tuple[int, Any]]
+    images: str = ""
 
     @cached_property
     def fingerprint(self) -> str:
         """Hash of what the rows are made of, as far as it is known without reading images."""
-        return settings_hash("slice", self.dataset, dict(self.shared), self.rows)
+        rows = self.rows.spans if isinstance(self.rows, Spans) else self.rows
+        return settings_hash("slice", self.dataset, dict(self.shared), rows)
 
 
 def cut(dataset: str, location: str, shared: Mapping[str, Any], entries: Sequence[Any], unit_rows: int) -> list[Slice]:
@@ -42,12 +46,20 @@ def cut(dataset: str, location: str, shared: Mapping[str, Any], entries: Sequenc
     return [Slice(dataset, storage.absolute(location), shared, rows[first : first + unit_rows]) for first in range(0, len(rows), unit_rows)]
 
 
+def cut_blockwise(
+    dataset: str, location: str, shared: Mapping[str, Any], blocks: Iterable[Block], unit_rows: int, *, images: str = ""
+) -> list[Slice]:
+    """Slices of at most ``unit_rows`` rows of blocks in their order; a plan of spans, whatever the number of rows."""
+    place = storage.absolute(location)
+    return [Slice(dataset, place, shared, rows, images and storage.absolute(images)) for rows in cut_blocks(blocks, unit_rows)]
+
+
 def pick(slices: Sequence[Slice], numbers: Sequence[int]) -> Slice:
     """One slice of the rows with these numbers, in this order; ``slices`` is a whole plan."""
     per_slice = len(slices[0].rows)
     rows = [slices[number // per_slice].rows[number % per_slice] for number in numbers]
     assert [number for number, _ in rows] == list(numbers), "a plan numbers its rows without gaps"
-    return Slice(slices[0].dataset, slices[0].location, slices[0].shared, rows)
+    return replace(slices[0], rows=rows)
 
 
 def position(name: str, number: int) -> str:

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from stages import storage
-from stages.config import TripletEdits, WorldConfig
+from stages.config import WorldConfig
 from stages.edits import language, locations
 from stages.edits.slices import Edit, Slice, cut, is_text, position
+from stages.edits_config import TripletEdits
 from stages.units import Quarantined
 
 DATASET = "triplets"

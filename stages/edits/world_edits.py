@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from stages import images
-from stages.config import WorldConfig, WorldEdits
+from stages.config import WorldConfig
 from stages.edits.slices import Edit, Slice, cut, position
+from stages.edits_config import WorldEdits
 from stages.world import editors, flaws, items
 
 DATASET = "world-edits"

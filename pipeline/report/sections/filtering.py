@@ -18,7 +18,7 @@ from pipeline.report.edited_images import EditedImages, edited_images
 from pipeline.report.estimates import Estimate
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
-from pipeline.report.sections import gates
+from pipeline.report.sections import contamination, gates
 from pipeline.report.steps import missing
 from stages import storage
 from stages.ids import settings_hash
@@ -39,7 +39,7 @@ def section(published: Published) -> Section:
     if index:
         funnel = _funnel(index.counts, index.quarantined, published.rows(STEP, "scores"), selections)
         blocks.append(Columns([*funnel, *_good(published)]))
-    blocks += gates.blocks(published)
+    blocks += gates.blocks(published) + contamination.blocks(published)
     scores = published.table(STEP, "scores", ["sample_id", "dimensions", "overall_mean", "overall_sigma", "change_from_source", "task"])
     if scores is not None:
         blocks += _distributions(scores, selections)

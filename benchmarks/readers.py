@@ -1,0 +1,111 @@
+"""Memory and time of planning and reading large data sets of edits, and of comparing them with references; on files made here.
+
+    python benchmarks/readers.py
+    python benchmarks/readers.py --rows 1000000
+
+Held and peak are what Python allocates while the plan is made (tracemalloc); read is the most that Arrow holds while all rows are fetched.
+Images are 2,000 bytes of nothing: rows are many, not large.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import tarfile
+import tempfile
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages import contamination, contracts, edits
+from stages.edits_config import EditsInput, TableEdits, WebdatasetEdits
+
+IMAGE = bytes(2000)
+UNIT_ROWS = 500
+COMPARED = ((46_539, 10_000), (46_539, 170_000))
+"""Edits of ShareGPT-4o-Image; items of several benchmarks, and of EditReward-Data's pairs."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=200_000)
+    rows: int = parser.parse_args().rows
+    print("| data set | rows | plan, CPU s | held, bytes per row | peak, MB | fetch, CPU s | read at the same time, kB |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, config, count in datasets(Path(folder), rows):
+            print(f"| {name} | {count:,} | {' | '.join(measured(config))} |", flush=True)
+    print("\n| edits | items | distance | CPU s |\n| --- | --- | --- | --- |")
+    for count, items in COMPARED:
+        compare(count, items)
+
+
+def datasets(folder: Path, rows: int) -> list[tuple[str, EditsInput, int]]:
+    with pq.ParquetWriter(folder / "t.parquet", SCHEMA, compression="none", use_dictionary=False) as writer:
+        cell = {"bytes": IMAGE, "path": None}
+        group = pa.Table.from_pylist([{"source": cell, "instruction": "x", "edited": cell}] * 1000, schema=SCHEMA)
+        for _ in range(rows // 1000):
+            writer.write_table(group)
+    (folder / "image.png").write_bytes(IMAGE)
+    with open(folder / "t.jsonl", "w") as file:
+        for number in range(rows):
+            file.write(json.dumps({"source": "image.png", "instruction": f"edit number {number}", "edited": "image.png"}) + "\n")
+    with tarfile.open(folder / "t.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
+        for number in range(rows // 10):
+            for field, data in (("source.png", IMAGE), ("edited.png", IMAGE), ("json", b'{"instruction": "x"}')):
+                info = tarfile.TarInfo(f"{number:09d}.{field}")
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+    return [
+        ("Parquet, images embedded, 1,000 rows per row group", TableEdits(dataset="table", path=f"{folder}/t.parquet"), rows),
+        ("JSON Lines, images as files", TableEdits(dataset="table", path=f"{folder}/t.jsonl"), rows),
+        ("webdataset tar", WebdatasetEdits(dataset="webdataset", path=f"{folder}/t.tar"), rows // 10),
+    ]
+
+
+def measured(config: EditsInput) -> list[str]:
+    begin = time.process_time()
+    edits.plan(config, seed=0, world=None, unit_rows=UNIT_ROWS)
+    seconds = time.process_time() - begin
+    tracemalloc.start()
+    plan = edits.plan(config, seed=0, world=None, unit_rows=UNIT_ROWS)
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    before, most, begin = pa.total_allocated_bytes(), 0, time.process_time()
+    for piece in plan:
+        for _ in edits.fetch(piece):
+            most = max(most, pa.total_allocated_bytes() - before)
+    rows = sum(len(piece.rows) for piece in plan)
+    fetched = time.process_time() - begin
+    return [f"{seconds:.1f}", f"{held / rows:.1f}", f"{peak / 1e6:.1f}", f"{fetched:.1f}", f"{most / 1e3:.0f}"]
+
+
+def compare(count: int, items: int) -> None:
+    noise = np.random.default_rng(0)
+
+    def hashed(rows: int, first: int) -> list[pa.Array]:
+        names = [hashlib.sha256(str(first + number).encode()).hexdigest() for number in range(rows)]
+        return [pa.array(names), pa.array(noise.integers(0, 2**64, rows, np.uint64)), pa.array([f"words {n % 3000}" for n in range(rows)])]
+
+    inspected = pa.table([pa.array([f"s{n}" for n in range(count)]), *hashed(count, 0)], names=["sample_id", *HASHED])
+    known = [pa.array(["x"] * items), pa.array([f"i{n}" for n in range(items)]), *hashed(items, count)]
+    references = pa.table(known, schema=contracts.REFERENCES)
+    for distance in (None, 4, 8):
+        begin = time.process_time()
+        contamination.find(inspected, references, distance=distance, counts="image")
+        print(
+            f"| {count:,} | {items:,} | {'equal bytes' if distance is None else distance} | {time.process_time() - begin:.1f} |", flush=True
+        )
+
+
+SCHEMA = pa.schema([("source", contracts.IMAGE), ("instruction", pa.string()), ("edited", contracts.IMAGE)])
+HASHED = ["source_sha256", "source_phash", "instruction"]
+
+if __name__ == "__main__":
+    main()
