@@ -58,7 +58,12 @@ def means(scores: pa.Table, field: str = "mean") -> dict[str, np.ndarray]:
 
 def percentile(values: np.ndarray) -> np.ndarray:
     """Share of the values that are not larger, in (0, 1]: float64 [n]; equal values share it."""
-    return np.searchsorted(np.sort(values), values, side="right") / len(values)
+    order = np.argsort(values)
+    ordered = values[order]
+    ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True)) + 1  # how many values there are up to the end of each run
+    shares = np.empty(len(values))
+    shares[order] = np.repeat(ends, np.diff(ends, prepend=0)) / len(values)
+    return shares
 
 
 def _likert(scores: pa.Table, config: SelectionConfig) -> list[np.ndarray]:
