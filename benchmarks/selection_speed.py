@@ -3,7 +3,8 @@
     python benchmarks/selection_speed.py --rows 10000000
 
 Draws scores with tasks and sources, writes them as the filter step does, reads back what each rule needs and selects. Prints a table
-in Markdown: seconds to read the columns, seconds and processor seconds to select, and the most memory that selecting took beyond the table it read.
+in Markdown: seconds to read the columns, seconds and processor seconds to select, and the most memory that selecting took beyond the table
+it read.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def draw(folder: Path, first: int, rows: int) -> Path:
 
 
 def measured(work: Callable[[], pa.Table]) -> tuple[pa.Table, float, float, int]:
-    """What the work returns, its seconds, those of its processor time, and how far resident memory rose above where it began, sampled fifty times a second."""
+    """What the work returns, its seconds, its processor seconds, and how far resident memory rose meanwhile, sampled fifty times a second."""
     process, ended, peak = psutil.Process(), threading.Event(), 0
     before = process.memory_info().rss
 

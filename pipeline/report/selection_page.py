@@ -40,7 +40,9 @@ def _overview(found: Difference) -> Section:
     facts = Facts(
         [
             Fact("In both", words.count(found.both.count), f"Jaccard {found.jaccard:.3f}"),
-            Fact("Rank correlation", _words(found.correlation), "Spearman, samples in both; 95 % interval (Bonett and Wright 2000)"),
+            Fact(
+                "Rank correlation", _words(found.correlation, bare=True), f"{_words(found.correlation)}, Spearman over the samples in both"
+            ),
         ]
     )
     rows = [(side.name, words.count(side.count), _words(side.mean)) for side in (found.a, found.b, found.both, found.only_a, found.only_b)]
@@ -68,10 +70,12 @@ def _gallery(context: Context, side: Side, ids: list[str], key: str) -> Section:
             strips.append(triptych(images, words.scores(scores[row["sample_id"]])))
         blocks.append(Gallery(strips))
     note = context.need("filter").note
-    shown = f"The first {len(ids)} by rank of {words.count(side.count)}." if ids else "No images."
+    shown = f"{len(ids)} of {words.count(side.count)}, the first by rank." if ids else f"{words.count(side.count)} samples, none shown."
     remark: list[Block] = [Callout("Read before the scores", note)] if note else []
     return Section(key, side.name[0].upper() + side.name[1:], "", [*remark, Paragraph(shown), *blocks])
 
 
-def _words(found: Interval | None) -> str:
-    return Estimate(found.value, found.low, found.high).words(words.score) if found else "–"
+def _words(found: Interval | None, *, bare: bool = False) -> str:
+    if found is None:
+        return "–"
+    return words.score(found.value) if bare else Estimate(found.value, found.low, found.high).words(words.score)

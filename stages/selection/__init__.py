@@ -6,6 +6,7 @@ the result as a small file that replays. The same scores in any order give the s
 by name, and the random rule draws by a hash of seed and id. Everything is vectorised.
 """
 
+from stages.selection import order
 from stages.selection.companions import Companions
 from stages.selection.cut import around_cut, main
 from stages.selection.order import fixed_width, hashed
@@ -21,6 +22,7 @@ __all__ = [
     "hashed",
     "label",
     "main",
+    "order",
     "select",
     "size",
     "value_of",

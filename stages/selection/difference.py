@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.stats import rankdata
 
 from stages.context import Context
 from stages.selection import stored
@@ -112,12 +113,12 @@ def mean(values: np.ndarray) -> Interval | None:
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> Interval | None:
-    """Rank correlation of two orders [n] without ties; None for fewer than 4 samples.
+    """Rank correlation of two columns of numbers [n], equal ones sharing their mean rank; None for fewer than 4 and where one is constant.
 
     The interval is Fisher's z with the variance (1 + r^2 / 2) / (n - 3) of Bonett and Wright (2000, Psychometrika 65).
     """
-    if len(a) < 4:
+    if len(a) < 4 or a.min() == a.max() or b.min() == b.max():
         return None
-    r = float(np.corrcoef(np.argsort(np.argsort(a)), np.argsort(np.argsort(b)))[0, 1])
+    r = float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
     z, half = np.arctanh(min(max(r, -1 + 1e-12), 1 - 1e-12)), Z * math.sqrt((1 + r * r / 2) / (len(a) - 3))
     return Interval(r, float(np.tanh(z - half)), float(np.tanh(z + half)))
