@@ -107,7 +107,7 @@ def draw(folder: Path, first: int, rows: int) -> Path:
 
 
 def measured(work: Callable[[], pa.Table]) -> tuple[pa.Table, float, float, int]:
-    """What the work returns, its seconds, its processor seconds, and how far resident memory rose meanwhile, sampled fifty times a second."""
+    """What the work returns, its seconds, its processor seconds, and how far resident memory rose, sampled fifty times a second."""
     process, ended, peak = psutil.Process(), threading.Event(), 0
     before = process.memory_info().rss
 

@@ -11,7 +11,7 @@ from pipeline.report.blocks import Picture, Strip
 from pipeline.report.edited_images import EditedImages
 from pipeline.report.pictures import SMALL, encoded, picture
 
-SIDE = 192
+SIDE = 160
 """Longest side of a preview in a triptych: three of them stand where a gallery of single images has one."""
 GAIN = 3
 """The difference is drawn so many times stronger, and cut at black."""
