@@ -57,7 +57,8 @@ class _WithDiff(click.Command):
 )
 @click.option("--short", type=click.Choice(["refuse", "refill"]), default="refuse", show_default=True, help="A stratum with too few.")
 @click.option("--at-most", type=int, metavar="N", help="Keep at most N of each cluster.")
-@click.option("--per", metavar="COLUMN", help="What a cluster is: source, instruction, metadata.KEY ...")
+@click.option("--per", metavar="COLUMN", help="What a cluster is: source, instruction, edited_phash, metadata.KEY ...")
+@click.option("--bits", type=int, default=0, show_default=True, help="Perceptual hashes that differ in so few bits are one cluster.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random rule.")
 @click.option("--shards/--no-shards", default=False, show_default=True, help="Write webdataset shards of it as well.")
 def select(

@@ -18,7 +18,7 @@ from stages.selection import difference, stored
 from stages.selection.difference import Difference, Interval
 
 SHARES = ("proportional", "equal", "like")
-FLAGS = {("quotas", "by"): "--quota-by", ("at_most", "count"): "--at-most"}
+FLAGS = {("quotas", "by"): "--quota-by", ("at_most", "count"): "--at-most", ("at_most", "bits"): "--bits"}
 """Flags that are not named as the configuration's keys are."""
 
 
@@ -28,7 +28,9 @@ def read_flags(flags: Mapping[str, Any]) -> SelectionConfig:
     quotas = _quotas(flags["quota_by"], flags["quota"], flags["short"])
     if (flags["at_most"] is None) != (flags["per"] is None):
         raise ValueError("--at-most N and --per COLUMN belong together: give both or neither")
-    at_most = None if flags["per"] is None else {"per": flags["per"], "count": flags["at_most"]}
+    if flags["bits"] and flags["per"] is None:
+        raise ValueError("--bits says which hashes are one cluster: give --at-most and --per as well")
+    at_most = None if flags["per"] is None else {"per": flags["per"], "count": flags["at_most"], "bits": flags["bits"]}
     try:
         return SelectionConfig.model_validate(plain | {"quotas": quotas, "at_most": at_most})
     except ValidationError as error:

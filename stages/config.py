@@ -193,6 +193,7 @@ class AtMostConfig(Config):
 
     per: str = Field(min_length=1, description="Column whose equal values are a cluster: source, instruction, metadata.KEY ...")
     count: int = Field(1, ge=1, description="How many of each cluster")
+    bits: int = Field(0, ge=0, le=8, description="Of a perceptual hash: hashes that differ in so few bits are one cluster")
 
 
 class SelectionConfig(Config):

@@ -51,7 +51,7 @@ def test_the_same_command_again_gives_the_same_bytes(run: Path) -> None:
     before = files(run, "even")
     assert "selection even: 9 samples" in said and re.search(r"recolour +\d+ +\d+ +3 +3", said)
     description = json.loads(before[1])
-    assert description["selection"]["at_most"] == {"per": "source", "count": 2} and description["rows"] == 9
+    assert description["selection"]["at_most"] == {"per": "source", "count": 2, "bits": 0} and description["rows"] == 9
     for path in (run / "filter" / "selections").glob("even.*"):
         path.unlink()
     assert pipeline(*command).output == said and files(run, "even") == before

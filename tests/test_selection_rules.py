@@ -16,7 +16,7 @@ from scored_run import score_row
 
 from stages import contracts, selection
 from stages.config import SelectionConfig
-from stages.selection import quotas
+from stages.selection import near_hashes, quotas
 
 steady = settings(deadline=None, derandomize=True, max_examples=40)
 Row = dict[str, Any]
@@ -255,3 +255,40 @@ def test_a_selection_around_its_cut() -> None:
     assert just_in == [sample_id(n) for n in (6, 7, 8)] and just_out == [sample_id(n) for n in (5, 4, 3)]
     everything = SelectionConfig(name="s", rule="top", fraction=1.0)
     assert selection.around_cut(table, everything, selection.select(table, everything).table, 3)[1] == []
+
+
+@steady
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=12), st.integers(1, 4), st.data())
+def test_clusters_of_hashes_are_the_chains_of_near_ones(seeds: list[int], bits: int, data: st.DataObject) -> None:
+    flips = st.lists(st.integers(0, 63), max_size=6)
+    made = {seed ^ sum(1 << bit for bit in set(data.draw(flips))) for seed in seeds for _ in range(3)}
+    hashes = np.array(sorted(made), np.uint64)
+    found = near_hashes.clusters(hashes, bits)
+    near = np.bitwise_count(hashes[:, None] ^ hashes[None]) <= bits
+    for _ in hashes:
+        near = near @ near
+    assert np.array_equal(found[:, None] == found[None], near)
+
+
+def test_near_hashes_are_one_cluster_where_they_were_measured() -> None:
+    table = contracts.table("scores", PLAIN[:4])
+    hashes = pa.array([0, 3, 15 << 60, (15 << 60) + 2**40], pa.uint64())
+    inspected = pa.table({"sample_id": table["sample_id"], "edited_phash": hashes, "source_sha256": ["x", "x", "y", "y"]})
+    artifacts = {"scores": table, "inspected": inspected}
+
+    def kept(at_most: dict[str, Any]) -> list[str]:
+        config = SelectionConfig.model_validate({"name": "s", "rule": "all", "at_most": at_most})
+        companions = selection.Companions(lambda name, columns: artifacts[name].select(columns), frozenset(artifacts))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(contracts.SCHEMAS, "inspected", inspected.schema)
+            return ids(selection.select(table, config, companions))
+
+    names = table["sample_id"].to_pylist()
+    assert kept({"per": "edited_phash"}) == names[::-1]
+    assert kept({"per": "edited_phash", "bits": 1}) == [names[3], names[1], names[0]]
+    assert kept({"per": "edited_phash", "bits": 2}) == [names[3], names[1]]
+    assert kept({"per": "source"}) == [names[3], names[1]]
+    with pytest.raises(ValueError, match=r"at_most\.bits is for perceptual hashes, task is none"):
+        kept({"per": "task", "bits": 2})
+    with pytest.raises(ValueError, match=r"instruction, source, metadata\.KEY, edited_phash, source_sha"):
+        kept({"per": "phash"})

@@ -6,7 +6,7 @@
 | ``dataset``, ``licence``, ``instruction`` | ``edits`` |
 | ``source`` | the hash of the source image in ``inspected`` where the run has it, else its path in ``edits`` |
 | ``metadata.KEY`` | a key of the JSON text in ``edits.metadata``; rows without it have the value "" |
-| a text column of ``inspected``, e.g. a perceptual hash | ``inspected``, where the run has it |
+| ``source_sha256``, ``edited_phash`` and the other hashes | ``inspected``, where the run has it |
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ DELIVERED = ("dataset", "licence", "instruction")
 METADATA = "metadata."
 INSPECTED = "inspected"
 SOURCE_HASH = "source_sha256"
+HASHES = ("_sha256", "_phash")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column as codes int64 [n] into its distinct values ``values`` [k]."""
+    """A column as codes int64 [n] into its distinct values ``values`` [k], text or perceptual hashes (uint64)."""
 
     codes: np.ndarray
     values: pa.Array
@@ -40,7 +41,7 @@ class Column:
         order = pc.array_sort_indices(self.values).to_numpy()
         place_of = np.empty(len(order), np.int64)
         place_of[order] = np.arange(len(order))
-        return place_of[self.codes], self.values.take(pa.array(order)).to_pylist()
+        return place_of[self.codes], pc.cast(self.values.take(pa.array(order)), pa.string()).to_pylist()
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Companions:
     def column(self, name: str, wanted_by: str, ids: pa.ChunkedArray) -> Column:
         """The column for the samples ``ids`` in their order. Raises ``ValueError`` for a name that there is no column for."""
         found = self._values(name, wanted_by)
-        encoded = pc.fill_null(found["value"].combine_chunks(), "").dictionary_encode()
+        values = found["value"].combine_chunks()
+        encoded = (pc.fill_null(values, "") if pa.types.is_string(values.type) else values).dictionary_encode()
         codes = encoded.indices.to_numpy().astype(np.int64)
         if not found["sample_id"].equals(ids):
             rows = pc.index_in(ids, value_set=found["sample_id"].combine_chunks())
@@ -85,10 +87,10 @@ class Companions:
         raise ValueError(f"{wanted_by}: there is no column {name}; it can be {known}")
 
     def _inspected(self) -> list[str]:
-        """Text columns of ``inspected`` that can be clusters."""
+        """Hashes in ``inspected``."""
         if INSPECTED not in self.artifacts or INSPECTED not in SCHEMAS:
             return []
-        return [column.name for column in SCHEMAS[INSPECTED] if column.type == pa.string() and column.name != "sample_id"]
+        return [name for name in SCHEMAS[INSPECTED].names if name.endswith(HASHES)]
 
 
 def _of_metadata(metadata: pa.ChunkedArray, key: str) -> pa.Array:

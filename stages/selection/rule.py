@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from stages.config import SelectionConfig
 from stages.contracts import SELECTION
-from stages.selection import order, quotas
+from stages.selection import near_hashes, order, quotas
 from stages.selection.companions import Companions
 from stages.selection.quotas import Stratum
 from stages.selection.values import value_of
@@ -133,7 +133,12 @@ def _clusters(config: SelectionConfig, companions: Companions | None, scores: pa
     """Code of the cluster of every sample, int64 [n]."""
     if config.at_most is None:
         return None
-    return _need(companions).column(config.at_most.per, f"selection {config.name}: at_most.per", scores["sample_id"]).codes
+    column = _need(companions).column(config.at_most.per, f"selection {config.name}: at_most.per", scores["sample_id"])
+    if not config.at_most.bits:
+        return column.codes
+    if not pa.types.is_uint64(column.values.type):
+        raise ValueError(f"selection {config.name}: at_most.bits is for perceptual hashes, {config.at_most.per} is none; leave it out")
+    return near_hashes.clusters(column.values.to_numpy(), config.at_most.bits)[column.codes]
 
 
 def _by_quotas(

@@ -54,7 +54,7 @@ def _table(edits: ScoredEdits, what: str, column: np.ndarray, masks: Mapping[str
         estimate = clustered_mean(edits.overall[mask], edits.source[mask])
         likert = [words.score(float(values[mask].mean())) for values in edits.likert.values()]
         kept = [words.share(float(chosen[mask].mean())) for chosen in masks.values()]
-        name = words.name(names[place]) or "(empty)"
+        name = str(names[place]) or "(empty)"
         rows.append((estimate.value, (name, words.count(int(mask.sum())), estimate.words(words.score), *likert, *kept)))
     ordered = [row for _, row in sorted(rows, key=lambda entry: (-entry[0], entry[1][0]))]
     columns = (
