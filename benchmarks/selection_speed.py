@@ -3,17 +3,20 @@
     python benchmarks/selection_speed.py --rows 10000000
 
 Draws scores with tasks and sources, writes them as the filter step does, reads back what each rule needs and selects. Prints a table
-in Markdown: seconds to read the columns, seconds and processor seconds to select, and the most memory that selecting took beyond the table
+and writes it into benchmarks/RESULTS.md between its markers: seconds to read the columns, seconds and processor seconds to select, and the most memory that selecting took beyond the table
 it read.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import tempfile
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,8 @@ import pyarrow.parquet as pq
 from stages import contracts, selection
 from stages.config import SelectionConfig
 
+RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
+BEGIN, END = "<!-- selection-speed: begin -->", "<!-- selection-speed: end -->"
 PART = 500_000
 """Rows per Parquet file: a part of the scores artifact."""
 TASKS = 16
@@ -47,6 +52,7 @@ RULES: dict[str, dict[str, Any]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True, help="write the table into RESULTS.md")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         paths = [draw(Path(folder), first, min(PART, options.rows - first)) for first in range(0, options.rows, PART)]
@@ -55,8 +61,7 @@ def main() -> None:
             schema = pa.schema([contracts.SCHEMAS[artifact].field(name) for name in columns])
             return pa.concat_tables([pq.read_table(path / f"{artifact}.parquet", columns=columns).cast(schema) for path in paths])
 
-        print(f"{options.rows:,} rows\n")
-        print("| rule | samples kept | s to read | s to select | CPU s | MiB to select |\n| --- | --- | --- | --- | --- | --- |")
+        lines = ["| rule | samples kept | s to read | s to select | CPU s | MiB to select |", "| --- | --- | --- | --- | --- | --- |"]
         made: dict[str, pa.Table] = {}
         for name, settings in RULES.items():
             config = SelectionConfig(name="top" if name == "top" else "chosen", **settings)
@@ -67,8 +72,19 @@ def main() -> None:
             found, selecting, cpu, memory = measured(lambda c=config, s=scores, o=companions: selection.select(s, c, o, made).table)
             if name == "top":
                 made["top"] = found
-            print(f"| {name} | {found.num_rows:,} | {seconds:.1f} | {selecting:.1f} | {cpu:.1f} | {memory / 2**20:,.0f} |", flush=True)
+            lines.append(f"| {name} | {found.num_rows:,} | {seconds:.1f} | {selecting:.1f} | {cpu:.1f} | {memory / 2**20:,.0f} |")
+            print(lines[-1], flush=True)
             del scores, found
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    text = (
+        f"Command: `python benchmarks/selection_speed.py --rows {options.rows}`\n"
+        f"Measured {datetime.now(UTC).date()} on {platform.machine()}, {os.cpu_count()} cores, load {load} at the end.\n\n"
+        + "\n".join(lines)
+    )
+    if options.write:
+        before, rest = RESULTS.read_text().split(BEGIN)
+        _, after = rest.split(END)
+        RESULTS.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
 
 
 def draw(folder: Path, first: int, rows: int) -> Path:
