@@ -3,8 +3,8 @@
     python benchmarks/selection_speed.py --rows 10000000
 
 Draws scores with tasks and sources, writes them as the filter step does, reads back what each rule needs and selects. Prints a table
-and writes it into benchmarks/RESULTS.md between its markers: seconds to read the columns, seconds and processor seconds to select, and the most memory that selecting took beyond the table
-it read.
+and writes it into benchmarks/RESULTS.md between its markers: seconds to read the columns, seconds and processor seconds to select, and the
+most memory that selecting took beyond the table it read.
 """
 
 from __future__ import annotations
