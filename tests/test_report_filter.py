@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from PIL import Image
 from test_report import Page
@@ -87,12 +88,11 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     uncertain = scores.sort_by([("overall_sigma", "descending"), ("sample_id", "ascending")])["sample_id"].to_pylist()
     wanted = {*by_score[:12], *by_score[-12:], *by_score[20_000 - 12 : 20_000 + 12], *uncertain[:12]}
     shown = []
-    for row in edits.to_pylist():
-        if row["sample_id"] in wanted:
-            source = photograph(rng)
-            edited = source.copy()
-            edited[100:200, 80:220] = photograph(rng)[100:200, 80:220]
-            shown.append(row | {"source": images.stored(jpeg(source)), "edited": images.stored(jpeg(edited))})
+    for row in edits.filter(pc.is_in(edits["sample_id"], value_set=pa.array(sorted(wanted)))).to_pylist():
+        source = photograph(rng)
+        edited = source.copy()
+        edited[100:200, 80:220] = photograph(rng)[100:200, 80:220]
+        shown.append(row | {"source": images.stored(jpeg(source)), "edited": images.stored(jpeg(edited))})
     step = run.step("filter")
     parts = {}
     for name, table in {"scores": scores, "edits": edits, "examples": contracts.table("examples", shown)}.items():
