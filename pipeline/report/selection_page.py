@@ -49,7 +49,13 @@ def _overview(found: Difference) -> Section:
     means = Table(("Samples", "Count", "Mean overall score [95 %]"), rows, "Mean scores; the intervals treat samples as independent.")
     strata = sorted(found.strata, key=lambda entry: (-max(entry.a, entry.b), entry.name))
     counts = [
-        (entry.name or "(empty)", words.count(entry.a), words.count(entry.b), words.count(entry.both), f"{entry.b - entry.a:+,}")
+        (
+            entry.name or "(empty)",
+            words.count(entry.a),
+            words.count(entry.b),
+            words.count(entry.both),
+            f"{entry.b - entry.a:+,}".replace("-", "−"),
+        )
         for entry in strata[:MOST_STRATA]
     ]
     more = f" The {MOST_STRATA} largest of {len(strata)} strata." if len(strata) > MOST_STRATA else ""
