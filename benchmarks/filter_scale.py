@@ -146,12 +146,15 @@ def _resuming(folder: Path, count: int) -> list[Row]:
 
 def _selection(folder: Path, count: int) -> list[Row]:
     """The best 43 %, and a random share, from scores in memory."""
-    scores = _scores(count).select(selection.COLUMNS)
+    scores = _scores(count)
     rules = (
         ("top", SelectionConfig(name="a", rule="top", fraction=0.43)),
         ("random", SelectionConfig(name="a", rule="random", fraction=0.43)),
     )
-    return [(f"rule {name}", count, _timed(lambda rule=rule: selection.select(scores, rule))) for name, rule in rules]
+    return [
+        (f"rule {name}", count, _timed(lambda rule=rule: selection.select(scores.select(selection.columns(rule)), rule)))
+        for name, rule in rules
+    ]
 
 
 def _sharding(folder: Path, count: int) -> list[Row]:

@@ -14,6 +14,7 @@ import click
 from pipeline.annotate_cli import annotate
 from pipeline.command import EXAMPLE, common, load, opened, run_path_of
 from pipeline.reward_cli import reward
+from pipeline.select_cli import select
 from pipeline.shards_cli import shards
 
 STEP_HELP = {
@@ -107,35 +108,7 @@ for _name in STEP_HELP:
 main.add_command(annotate)
 
 
-@main.command(
-    help="Make another selection from existing scores, without scoring again.\n\n"
-    + EXAMPLE.format(command="select --name best-1000 --rule top --count 1000", more="")
-)
-@common
-@click.option("--name", required=True, help="Name of the selection.")
-@click.option("--rule", required=True, type=click.Choice(["top", "random", "closest-to-source", "all"]), help="How to choose.")
-@click.option("--count", type=int, help="How many to keep.")
-@click.option("--fraction", type=float, help="Share to keep, instead of --count.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random rule.")
-@click.option("--shards/--no-shards", default=False, show_default=True, help="Write webdataset shards of it as well.")
-def select(
-    config_path: str | None,
-    run_path: str | None,
-    address: str | None,
-    name: str,
-    rule: Any,
-    count: int | None,
-    fraction: float | None,
-    seed: int,
-    shards: bool,
-    overrides: tuple[str, ...],
-) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
-        from pipeline import selecting
-
-        selecting.select(context, name=name, rule=rule, count=count, fraction=fraction, seed=seed, shards=shards)
-
-
+main.add_command(select)
 main.add_command(reward)
 main.add_command(shards)
 

@@ -10,6 +10,7 @@ quarantined + gated, always; what the contamination guard drops is gated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ from stages.context import Context
 from stages.ids import settings_hash
 from stages.rundir import Index, Part, StepFolder
 from stages.scoring import DECIMALS, scorer_revision
+from stages.selection import stored
 from stages.units import publish_unit
 
 STEP = "filter"
 EXAMPLES = 12
-"""Edits kept with their images at each end of the scores and of the uncertainty, to look at."""
+"""Edits kept with their images at each end of the scores, of the uncertainty, and on both sides of the main selection's cut."""
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -58,11 +60,14 @@ def run(context: Context) -> Index:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
         raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}); correct filter.input or filter.gates")
     inspection.check_unchanged(inspected, delivered)
-    artifacts["examples"] = _examples(step, scores, delivered, slices)
-    tables = {entry.name: selection.select(scores, entry) for entry in config.selections}
-    files = {}
+    companions = selection.Companions(lambda name, columns: _read(step, artifacts, name).select(columns), frozenset(artifacts))
+    tables: dict[str, pa.Table] = {}
+    files: dict[str, str] = {}
     for entry in config.selections:
-        files |= _publish_selection(step, entry, tables[entry.name], artifacts["scores"])
+        made = selection.select(scores, entry, companions, tables)
+        files |= stored.publish(step, entry, made, artifacts["scores"], tables.get(entry.like or ""))
+        tables[entry.name] = made.table
+    artifacts["examples"] = _examples(step, scores, delivered, slices, config.selections, tables)
     hits = _read(step, artifacts, "contamination")
     about = {name: guard.about(compared, hits, table) for name, table in tables.items()}
     sets = shard_sets.plan(step, config.shards, tables, shard_sets.located(scores, delivered), slices, about)
@@ -85,22 +90,30 @@ def run(context: Context) -> Index:
 def select(context: Context, config: SelectionConfig) -> pa.Table:
     """Another selection from existing scores, published beside those of the configuration; returns its table.
 
-    It is no part of the step's index, so nothing that is made from the configured selections becomes outdated. Raises
-    ``ValueError`` when the name is taken by a selection of another rule and ``--force`` is off.
+    It is no part of the step's index, so nothing that is made from the configured selections becomes outdated. One that is there with
+    the same recipe is made again and must come out the same. Raises ``ValueError`` when the name is taken by a selection of another
+    rule and ``--force`` is off.
     """
     step = context.run.step(STEP)
     index = step.require()
+    parts = index.artifacts["scores"]
     configured = {entry["name"]: entry for entry in index.settings["filter"]["selections"]}
-    if config.name in configured:
-        if configured[config.name] != config.model_dump(mode="json"):
-            raise ValueError(f"selection {config.name} is one of the configuration's, with another rule or size; choose another name")
-        return pq.read_table(step.path / _table(config.name), partitioning=None)
-    description = step.path / _description(config.name)
-    if description.exists() and not context.force and storage.read_json(description)["selection"] != config.model_dump(mode="json"):
+    if config.name in configured and configured[config.name] != config.model_dump(mode="json"):
+        raise ValueError(f"selection {config.name} is one of the configuration's, with another rule or size; choose another name")
+    before = stored.describe(step, config.name)
+    same_scores = before is not None and before["scores"] == stored.scores_hash(parts)
+    others = {config.like: stored.load(step, config.like, parts).table} if config.like is not None else {}
+    recipe = stored.recipe(config, parts, others.get(config.like or ""))
+    if before is not None and not context.force and before["selection"] != recipe["selection"]:
+        description = step.path / stored.description_name(config.name)
         raise ValueError(f"selection {config.name} exists with another rule or size; choose another name or delete {description}")
-    table = selection.select(step.read("scores", selection.COLUMNS), config)
-    _publish_selection(step, config, table, index.artifacts["scores"])
-    return table
+    companions = selection.Companions(step.read, frozenset(index.artifacts))
+    made = selection.select(step.read("scores", selection.columns(config)), config, companions, others)
+    if before is not None and same_scores and all(before.get(key) == value for key, value in recipe.items()):
+        stored.check_replay(step, config, made)
+    if config.name not in configured:
+        stored.publish(step, config, made, parts, others.get(config.like or ""))
+    return made.table
 
 
 def write_shards(context: Context, config: SelectionConfig) -> str:
@@ -108,18 +121,35 @@ def write_shards(context: Context, config: SelectionConfig) -> str:
     flow: FilterConfig = context.need("filter")
     step = context.run.step(STEP)
     index = step.require()
-    path, description = step.path / _table(config.name), step.path / _description(config.name)
-    if not path.exists() or not description.exists() or storage.read_json(description)["scores"] != _scores_hash(index.artifacts["scores"]):
-        raise ValueError(f"{step.path} has no selection {config.name} of its present scores; make it with `pipeline select`")
-    slices = edits.plan(flow.input, seed=context.flow.seed, world=context.flow.world, unit_rows=flow.unit_rows)
-    if _fingerprint(slices) != index.inputs["edits"]:
-        raise ValueError("the edits are not those that were scored; restore them, or run the filter step again with --force")
+    table = stored.load(step, config.name, index.artifacts["scores"]).table
+    slices = _scored_slices(context, index)
     scored = shard_sets.located(step.read("scores"), step.read("edits", shard_sets.LOCATION))
-    table = pq.read_table(path, partitioning=None)
     about = guard.about(index.results[guard.NAME], step.read("contamination"), table)
     sets = shard_sets.plan(step, flow.shards, {config.name: table}, scored, slices, {config.name: about})
     shard_sets.write(context, step, sets, workers=flow.workers)
     return sets[0].folder
+
+
+def pictures(context: Context, sample_ids: Sequence[str]) -> pa.Table:
+    """Scored edits with their images, in the order of ``sample_ids``, read from the data set again: rows of the ``examples`` contract.
+
+    Raises ``ValueError`` when the data set is not there or is no longer what was scored.
+    """
+    step = context.run.step(STEP)
+    slices = _scored_slices(context, step.require())
+    delivered = step.read("edits", ["sample_id", "position"])
+    places = pc.index_in(pa.array(sample_ids, pa.string()), value_set=delivered["sample_id"].combine_chunks())
+    piece = edits.pick(slices, edits.numbers_of(delivered["position"].take(places)).tolist())
+    return contracts.table("examples", [edit.row(with_images=True) for edit in edits.fetch_known(piece, sample_ids)])
+
+
+def _scored_slices(context: Context, index: Index) -> Sequence[edits.Slice]:
+    """The plan of the data set that was scored. Raises ``ValueError`` when it is another one now."""
+    flow: FilterConfig = context.need("filter")
+    slices = edits.plan(flow.input, seed=context.flow.seed, world=context.flow.world, unit_rows=flow.unit_rows)
+    if _fingerprint(slices) != index.inputs["edits"]:
+        raise ValueError("the edits are not those that were scored; restore them, or run the filter step again with --force")
+    return slices
 
 
 def shard_urls(context: Context, name: str) -> list[str]:
@@ -153,37 +183,28 @@ def _read(step: StepFolder, artifacts: Mapping[str, Sequence[Part]], name: str) 
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
-def _examples(step: StepFolder, scores: pa.Table, delivered: pa.Table, slices: Sequence[edits.Slice]) -> list[Part]:
-    """The best, the worst and the most uncertain edits with their images, as one table."""
+def _examples(
+    step: StepFolder,
+    scores: pa.Table,
+    delivered: pa.Table,
+    slices: Sequence[edits.Slice],
+    selections: Sequence[SelectionConfig],
+    tables: Mapping[str, pa.Table],
+) -> list[Part]:
+    """The best, the worst and the most uncertain edits, and those around the cut of the main selection, with their images."""
     wanted: dict[int, None] = {}
     for column, order in (("overall_mean", "descending"), ("overall_mean", "ascending"), ("overall_sigma", "descending")):
         ends = pc.select_k_unstable(scores, min(EXAMPLES, scores.num_rows), sort_keys=[(column, order), ("sample_id", "ascending")])
         wanted |= dict.fromkeys(ends.to_pylist())
+    main = selection.main(selections)
+    if main is not None:
+        ids = pa.array([*chain(*selection.around_cut(scores, main, tables[main.name], EXAMPLES))], pa.string())
+        wanted |= dict.fromkeys(pc.index_in(ids, value_set=scores["sample_id"].combine_chunks()).to_pylist())
     chosen = delivered.take(list(wanted))
     ids = chosen["sample_id"].to_pylist()
     piece = edits.pick(slices, edits.numbers_of(chosen["position"]).tolist())
     table = contracts.table("examples", [edit.row(with_images=True) for edit in edits.fetch_known(piece, ids)])
     return list(publish_unit(step.path, settings_hash("examples", ids), {"examples": table}).values())
-
-
-def _table(name: str) -> str:
-    return f"selections/{name}.parquet"
-
-
-def _description(name: str) -> str:
-    return f"selections/{name}.json"
-
-
-def _scores_hash(parts: Sequence[Part]) -> str:
-    return settings_hash([part.sha256 for part in parts])
-
-
-def _publish_selection(step: StepFolder, config: SelectionConfig, table: pa.Table, scores: Sequence[Part]) -> dict[str, str]:
-    """The selection's table, and what it takes to make it again: rule and hash of the scores. Returns sha256 by file."""
-    sha256 = storage.publish_bytes(step.path / _table(config.name), storage.table_bytes(table))
-    description = {"selection": config.model_dump(mode="json"), "scores": _scores_hash(scores), "rows": table.num_rows, "sha256": sha256}
-    described = storage.publish_json(step.path / _description(config.name), description)
-    return {_table(config.name): sha256, _description(config.name): described}
 
 
 def _shard_files(step: StepFolder, config: FilterConfig, name: str, content: Mapping[str, Any]) -> dict[str, str]:

@@ -90,7 +90,7 @@ def flat(value: object, path: str = "") -> dict[str, object]:
         (MINIMAL.replace("count: 100", "cuont: 100"), ["x.yaml, line 4", "unknown key filter.input.cuont", "did you mean count?"]),
         (MINIMAL.replace("world-edits", "world-edit"), ["x.yaml, line 4", "filter.input", "'world-edits'"]),
         (MINIMAL.replace("fraction: 0.4", "fraction: 1.4"), ["x.yaml, line 6", "filter.selections.0.fraction", "less than or equal to 1"]),
-        (MINIMAL.replace("fraction: 0.4", "count: 3, fraction: 0.4"), ["x.yaml, line 6", "exactly one of count and fraction"]),
+        (MINIMAL.replace("fraction: 0.4", "count: 3, fraction: 0.4"), ["x.yaml, line 6", "was given count and fraction: give one of them"]),
         (MINIMAL.replace("name: best, ", ""), ["x.yaml, line 6", "filter.selections.0.name", "missing"]),
         (MINIMAL.replace("name: x\n", ""), ["key name is missing"]),
         (MINIMAL + "name: y\n", ["x.yaml, line 7", "key name stands there twice"]),

@@ -361,7 +361,11 @@ def _filter(run: Written, hostile: bool) -> None:
     results = {
         name: {"rule": rule, "count": len(kept), "good_share": 0.81 if rule == "top" else 0.52} for name, (rule, kept) in chosen.items()
     }
-    names = [{"name": name} for name in chosen if name != "later"]
+    names = [
+        {"name": "full", "rule": "all"},
+        {"name": "selected", "rule": "top", "count": 69},
+        {"name": "random", "rule": "random", "count": 69},
+    ]
     run.publish(
         "filter",
         {"scores": scores, "examples": contracts.table("examples", shown), "quarantine": contracts.table("quarantine", lost)},
@@ -561,7 +565,10 @@ def test_a_complete_run_shows_every_section_and_its_numbers(whole: Path) -> None
         assert expected in words, expected
     assert "v2v_5.png" not in words  # examples are limited
     assert "Not done yet" not in words
-    assert words.count("Scores of a model trained on shapes.") == 4  # above the scores and in each gallery
+    assert words.count("Scores of a model trained on shapes.") == 6  # above the scores and in each gallery
+    assert "Just in: the last that “selected” keeps" in words and "Just out: the best that “selected” leaves" in words
+    assert words.count("difference ×3") == 12 * 5 - 1
+    assert "Everything shown is inside this file (" in words
     assert whole.stat().st_size < 5e6
 
 

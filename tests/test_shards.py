@@ -167,7 +167,8 @@ def test_examples_are_the_ends_with_their_images(filtered: tuple[Context, Index]
     rows = sorted(step.read("scores").to_pylist(), key=lambda row: (-row["overall_mean"], row["sample_id"]))
     uncertain = sorted(rows, key=lambda row: (-row["overall_sigma"], row["sample_id"]))
     examples = step.read("examples").to_pylist()
-    assert {row["sample_id"] for row in examples} == {row["sample_id"] for row in rows[:12] + rows[-12:] + uncertain[:12]}
+    around = rows[8:32]  # the selection keeps 20: the last 12 kept and the first 12 that are not
+    assert {row["sample_id"] for row in examples} == {row["sample_id"] for row in rows[:12] + rows[-12:] + uncertain[:12] + around}
     assert all(row["source"]["bytes"].startswith(b"\xff\xd8\xff") for row in examples)
 
 
@@ -292,7 +293,7 @@ def shards_of(
 def test_how_the_data_set_was_cut_does_not_change_a_shard(filtered: tuple[Context, Index], tmp_path: Path) -> None:
     step = filtered[0].run.step("filter")
     scored = shard_sets.located(step.read("scores"), step.read("edits"))
-    table = selection.select(scored, SelectionConfig(name="s", rule="random", count=30, seed=4))
+    table = selection.select(scored, SelectionConfig(name="s", rule="random", count=30, seed=4)).table
     plans = {n: edits.plan(ShareGPT4oEdits(dataset="sharegpt4o", path=str(MINI)), seed=0, world=None, unit_rows=n) for n in (1, 7, 64)}
     written = [shards_of(scored, table, plan, tmp_path / str(n)) for n, plan in plans.items()]
     assert len(written[0]) == 5

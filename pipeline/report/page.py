@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from pipeline.report.blocks import Section
 from pipeline.report.published import STEPS, Published
 from pipeline.report.sections import arms, filtering, flow, headline, provenance, quarantine, ratings, reward, samples
 from stages import storage
@@ -35,16 +37,20 @@ def build(run: RunDir) -> Path:
     if not run.path.is_dir():
         raise ValueError(f"there is no run directory {run.path}; make one with `pipeline run`")
     published = Published(run)
+    sections = [module.section(published) for module, steps in SECTIONS if any(published.planned(s) or published.done(s) for s in steps)]
+    html = render(published.path.name, "Run report", headline.sentence(published), sections, "what the steps of this run published")
+    path = run.path / NAME
+    storage.publish_bytes(path, html)
+    return path
+
+
+def render(title: str, kind: str, sentence: str, sections: Sequence[Section], made_from: str) -> bytes:
+    """A page of sections as HTML with everything inside it; its size is said at the end. ``kind`` stands above the title."""
     environment = Environment(
         loader=PackageLoader("pipeline.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     css = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
-    html = environment.get_template("template.html").render(
-        title=published.path.name,
-        headline=headline.sentence(published),
-        css=Markup(css),
-        sections=[module.section(published) for module, steps in SECTIONS if any(published.planned(s) or published.done(s) for s in steps)],
-    )
-    path = run.path / NAME
-    storage.publish_bytes(path, html.encode())
-    return path
+    facts = {"title": title, "kind": kind, "headline": sentence, "css": Markup(css), "sections": sections, "made_from": made_from}
+    template = environment.get_template("template.html")
+    size = len(template.render(**facts, size="0.00 MB").encode())
+    return template.render(**facts, size=f"{size / 1e6:.2f} MB").encode()

@@ -16,8 +16,8 @@ PREVIEW = 256
 """Longest side of the preview of a larger image."""
 
 
-def picture(data: bytes | None, *, alt: str, lines: Sequence[str] = ()) -> Picture:
-    """A picture of encoded image bytes; without bytes, or with bytes that do not decode, a picture that says so."""
+def picture(data: bytes | None, *, alt: str, lines: Sequence[str] = (), side: int = PREVIEW) -> Picture:
+    """A picture of encoded image bytes, ``side`` pixels long at most; of no bytes, or of bytes that do not decode, one that says so."""
     if not data:
         return Picture(None, alt, (*lines, "no image"))
     try:
@@ -27,13 +27,17 @@ def picture(data: bytes | None, *, alt: str, lines: Sequence[str] = ()) -> Pictu
             shown = image.convert("RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         return Picture(None, alt, (*lines, "the image does not decode"))
-    shown.thumbnail((PREVIEW, PREVIEW), Image.Resampling.LANCZOS)
-    encoded = data if original else _encoded(shown, "PNG" if small else "JPEG")
-    uri = f"data:image/{'png' if small else 'jpeg'};base64,{base64.b64encode(encoded).decode()}"
+    shown.thumbnail((side, side), Image.Resampling.LANCZOS)
+    uri = _uri(data, "PNG") if original else encoded(shown, "PNG" if small else "JPEG")
     return Picture(uri, alt, tuple(lines), pixelated=small, width=shown.width, height=shown.height)
 
 
-def _encoded(image: Image.Image, kind: str) -> bytes:
+def encoded(image: Image.Image, kind: str) -> str:
+    """Data URI of an image as PNG or JPEG."""
     buffer = io.BytesIO()
     image.save(buffer, kind, quality=80)
-    return buffer.getvalue()
+    return _uri(buffer.getvalue(), kind)
+
+
+def _uri(data: bytes, kind: str) -> str:
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(data).decode()}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 
 def count(value: int) -> str:
@@ -18,6 +19,12 @@ def share(value: float) -> str:
 def score(value: float) -> str:
     """A score with two decimals and a real minus sign."""
     return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
+
+
+def scores(row: Mapping[str, Any]) -> str:
+    """A row of the ``scores`` contract in a line: overall mean, its sigma, and the mean of every dimension."""
+    means = " · ".join(f"{abbreviation(entry['dimension'])} {score(entry['mean'])}" for entry in row["dimensions"])
+    return f"score {score(row['overall_mean'])} ± {score(row['overall_sigma'])} · {means}"
 
 
 def difference(value: float) -> str:

@@ -1,0 +1,94 @@
+"""The scored edits of the filter step as columns: what its part of the page draws and counts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.report.published import Published
+from stages.selection.companions import SOURCE_HASH
+from stages.selection.values import means
+
+STEP = "filter"
+SCORES = ["sample_id", "dimensions", "overall_mean", "overall_sigma", "change_from_source", "task", "language"]
+EDITOR_KEYS = ("editor", "model")
+"""Keys of an edit's metadata that can name who made it."""
+
+
+@dataclass(frozen=True)
+class ScoredEdits:
+    """``table``: columns of ``scores`` [n]; ``raw`` and ``likert``: float64 [n] per dimension, ``likert`` empty without a calibrated model;
+    ``strata``: text [n] by what it is (task, language, dataset, editor), where more than one value occurs; ``source``: cluster of each
+    edit, int [n]; ``pixels``: of the source image, int64 [n], None where nothing measured them."""
+
+    table: pa.Table
+    raw: dict[str, np.ndarray]
+    likert: dict[str, np.ndarray]
+    strata: dict[str, np.ndarray]
+    source: np.ndarray
+    pixels: np.ndarray | None
+
+    @property
+    def overall(self) -> np.ndarray:
+        """Overall mean, float64 [n]."""
+        return self.table["overall_mean"].to_numpy()
+
+    def kept(self, selection: pa.Table) -> np.ndarray:
+        """Which edits a selection keeps, bool [n]."""
+        return pc.is_in(self.table["sample_id"], value_set=selection["sample_id"].combine_chunks()).to_numpy()
+
+
+def read(published: Published) -> ScoredEdits | None:
+    """What the step published; None while nothing is scored."""
+    table = published.table(STEP, "scores", SCORES)
+    if table is None:
+        return None
+    likert = {name: column for name, column in means(table, "likert").items() if np.isfinite(column).all()}
+    edits = _beside(published, table, "edits", ["dataset", "source", "metadata"])
+    inspected = _beside(published, table, "inspected", [SOURCE_HASH, "source_width", "source_height"])
+    found: dict[str, pa.Array | pa.ChunkedArray | None] = {name: table[name] for name in ("task", "language")}
+    if edits is not None:
+        found |= {"dataset": edits["dataset"], "editor": _editor(edits["metadata"])}
+    strata = {name: np.asarray(column.to_pylist(), dtype=object) for name, column in found.items() if column is not None}
+    pixels = None
+    if inspected is not None:
+        pixels = inspected["source_width"].to_numpy().astype(np.int64) * inspected["source_height"].to_numpy()
+    return ScoredEdits(
+        table,
+        means(table),
+        likert,
+        {name: column for name, column in strata.items() if len(set(column)) > 1},
+        _sources(edits, inspected, table.num_rows),
+        pixels,
+    )
+
+
+def _beside(published: Published, table: pa.Table, artifact: str, columns: list[str]) -> pa.Table | None:
+    """Columns of another artifact for the same samples in the same order."""
+    other = published.table(STEP, artifact, ["sample_id", *columns])
+    if other is None:
+        return None
+    return other.take(pc.index_in(table["sample_id"], value_set=other["sample_id"].combine_chunks()))
+
+
+def _editor(metadata: pa.ChunkedArray) -> pa.Array | None:
+    """Who made each edit by its metadata, or None where nothing says so."""
+    encoded = metadata.combine_chunks().dictionary_encode()
+    parsed = [json.loads(text) for text in encoded.dictionary.to_pylist()]
+    names = [next((str(entry[key]) for key in EDITOR_KEYS if isinstance(entry, dict) and entry.get(key)), "") for entry in parsed]
+    return pa.array(names, pa.string()).take(encoded.indices) if any(names) else None
+
+
+def _sources(edits: pa.Table | None, inspected: pa.Table | None, count: int) -> np.ndarray:
+    """Cluster of each edit: its source image by hash or by name; each edit its own where neither is known."""
+    if inspected is not None:
+        named = inspected[SOURCE_HASH]
+    elif edits is not None:
+        named = pc.struct_field(edits["source"], "path")
+    else:
+        return np.arange(count)
+    return np.arange(count) if named.null_count else named.combine_chunks().dictionary_encode().indices.to_numpy()

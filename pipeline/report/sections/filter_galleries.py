@@ -1,0 +1,71 @@
+"""Edits to look at: the ends of the scores, the most uncertain, and both sides of the cut, each as source, edited image and difference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import ValidationError
+
+from pipeline.report import words
+from pipeline.report.blocks import Block, Callout, Fold, Gallery, Heading, Paragraph
+from pipeline.report.edited_images import edited_images
+from pipeline.report.published import Published
+from pipeline.report.scored_edits import ScoredEdits
+from pipeline.report.triptychs import triptych
+from stages import selection
+from stages.config import SelectionConfig
+
+GALLERY = 12
+SHOWN_OPEN = 4
+
+
+def galleries(published: Published, edits: ScoredEdits, selections: Mapping[str, pa.Table], remark: str) -> list[Block]:
+    """Five galleries of at most ``GALLERY`` edits; ``remark`` stands over each of them."""
+    orders = _orders(published, edits, selections)
+    images = edited_images(published, {name for ids in orders.values() for name in ids})
+    places = pc.index_in(pa.array([*images], pa.string()), value_set=edits.table["sample_id"].combine_chunks())
+    facts = {row["sample_id"]: words.scores(row) for row in edits.table.take(places).to_pylist()}
+    blocks: list[Block] = []
+    for title, ids in orders.items():
+        strips = [triptych(images[name], facts[name]) for name in ids if name in images]
+        blocks.append(Heading(title))
+        if remark:
+            blocks.append(Callout(remark, ""))
+        if strips:
+            blocks.append(Gallery(strips[:SHOWN_OPEN]))
+        if strips[SHOWN_OPEN:]:
+            blocks.append(Fold(f"{len(strips) - SHOWN_OPEN} more", [Gallery(strips[SHOWN_OPEN:])]))
+        absent = len(ids) - len(strips)
+        if absent:
+            blocks.append(Paragraph(f"The images of {absent} of these {len(ids)} edits are not in this run: the filter step kept no copy."))
+    return blocks
+
+
+def _orders(published: Published, edits: ScoredEdits, selections: Mapping[str, pa.Table]) -> dict[str, Sequence[str]]:
+    """Sample ids per gallery."""
+    ids = selection.fixed_width(edits.table["sample_id"])
+    sigma = edits.table["overall_sigma"].to_numpy()
+    keys = {"Best by score": -edits.overall, "Worst by score": edits.overall, "Most uncertain, largest σ": -sigma}
+    orders: dict[str, Sequence[str]] = {name: _first(key, ids) for name, key in keys.items()}
+    main = selection.main(_configured(published))
+    if main is not None and main.name in selections:
+        just_in, just_out = selection.around_cut(edits.table, main, selections[main.name], GALLERY)
+        orders |= {f"Just in: the last that “{main.name}” keeps": just_in}
+        orders |= {f"Just out: the best that “{main.name}” leaves": just_out} if just_out else {}
+    return orders
+
+
+def _first(key: np.ndarray, ids: np.ndarray) -> list[str]:
+    return [name.decode() for name in ids[selection.order.first(key, ids, min(GALLERY, len(ids)))].tolist()]
+
+
+def _configured(published: Published) -> list[SelectionConfig]:
+    """The configured selections; none where the step was made by a version with other settings."""
+    entries = published.settings("filter").get("filter", {}).get("selections", [])
+    try:
+        return [SelectionConfig.model_validate(entry) for entry in entries]
+    except ValidationError:
+        return []

@@ -1,0 +1,176 @@
+"""The filter's part of the page: readable and small for 46,000 edits, intervals that cover, differences that show what changed."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from PIL import Image
+from test_report import Page
+
+from pipeline.report import build
+from pipeline.report.charts.boxes import boxes
+from pipeline.report.edited_images import EditedImages
+from pipeline.report.sections.filter_league import clustered_mean
+from pipeline.report.triptychs import difference, triptych
+from stages import contracts, images, selection
+from stages.config import SelectionConfig
+from stages.rundir import Index, RunDir
+from stages.selection import stored
+from stages.units import publish_unit
+
+ROWS = 46_000
+TASKS = [f"task-{number}" for number in range(25)]
+
+
+def photograph(rng: np.random.Generator, side: int = 320) -> np.ndarray:
+    """Soft areas with some grain, about as hard to compress as a photograph: uint8 [side, side, 3]."""
+    coarse = Image.fromarray(rng.integers(0, 256, (9, 9, 3), np.uint8)).resize((side, side), Image.Resampling.BICUBIC)
+    return np.clip(np.asarray(coarse, np.int16) + rng.normal(0, 12, (side, side, 3)), 0, 255).astype(np.uint8)
+
+
+def jpeg(pixels: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG", quality=90)
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished filter step over ``ROWS`` edits of a third as many sources, from two editors, three languages and many tasks."""
+    run = RunDir(tmp_path_factory.mktemp("large") / "run")
+    rng = np.random.default_rng(0)
+    editor = rng.integers(0, 2, ROWS)
+    means = (rng.normal(size=(ROWS, 2)) + 0.5 * editor[:, None]).round(5)
+    ids = [f"{number:024x}" for number in rng.permutation(ROWS)]
+    entries = [
+        [{"dimension": name, "mean": mean, "sigma": 1.0, "likert": round(float(np.clip(2.5 + mean / 2, 1, 4)), 5)} for name, mean in pairs]
+        for pairs in (zip(contracts.DIMENSIONS, row, strict=True) for row in means.tolist())
+    ]
+    scores = pa.table(
+        {
+            "sample_id": ids,
+            "scorer_revision": pa.repeat("r", ROWS),
+            "dimensions": pa.array(entries, contracts.SCORES.field("dimensions").type),
+            "overall_mean": means.mean(axis=1).round(5),
+            "overall_sigma": rng.uniform(0.5, 1.5, ROWS).round(5),
+            "change_from_source": rng.uniform(0, 90, ROWS).round(5),
+            "task": [TASKS[number] for number in rng.integers(0, 25, ROWS)],
+            "language": [("en", "cn", "de")[number] for number in rng.integers(0, 3, ROWS)],
+            "flags": pa.array([[]] * ROWS, pa.list_(pa.string())),
+        }
+    ).cast(contracts.SCORES)
+    sources = [f"source-{number}.png" for number in rng.integers(0, ROWS // 3, ROWS)]
+    edits = pa.table(
+        {
+            "sample_id": ids,
+            "dataset": pa.repeat("large", ROWS),
+            "source": pa.array([{"bytes": None, "path": path} for path in sources], contracts.IMAGE),
+            "instruction": pa.repeat("make it red", ROWS),
+            "edited": pa.array([{"bytes": None, "path": None}] * ROWS, contracts.IMAGE),
+            "language": scores["language"],
+            "task": scores["task"],
+            "licence": pa.repeat("", ROWS),
+            "position": pa.repeat("", ROWS),
+            "metadata": [json.dumps({"editor": ("brush", "pen")[number]}) for number in editor],
+        }
+    ).cast(contracts.EDITS)
+    config = SelectionConfig(name="selected", rule="top", count=20_000)
+    made = selection.select(scores, config)
+    by_score = selection.select(scores, SelectionConfig(name="all", rule="all")).table["sample_id"].to_pylist()
+    uncertain = scores.sort_by([("overall_sigma", "descending"), ("sample_id", "ascending")])["sample_id"].to_pylist()
+    wanted = {*by_score[:12], *by_score[-12:], *by_score[20_000 - 12 : 20_000 + 12], *uncertain[:12]}
+    shown = []
+    for row in edits.filter(pc.is_in(edits["sample_id"], value_set=pa.array(sorted(wanted)))).to_pylist():
+        source = photograph(rng)
+        edited = source.copy()
+        edited[100:200, 80:220] = photograph(rng)[100:200, 80:220]
+        shown.append(row | {"source": images.stored(jpeg(source)), "edited": images.stored(jpeg(edited))})
+    step = run.step("filter")
+    parts = {}
+    for name, table in {"scores": scores, "edits": edits, "examples": contracts.table("examples", shown)}.items():
+        parts |= {key: [part] for key, part in publish_unit(step.path, name, {name: table}).items()}
+    files = stored.publish(step, config, made, parts["scores"], None)
+    settings = {"filter": {"input": {"dataset": "large"}, "selections": [config.model_dump(mode="json")]}}
+    gates = {"unchanged": {"action": "drop", "dropped": 120}, "size": {"action": "flag", "dropped": 0}}
+    counts = {"in": ROWS + 127, "out": ROWS, "quarantined": 7, "gated": 120}
+    index = Index("filter", "k", settings, {}, parts, files, counts, {"missing-image": 7}, {"gates": gates, "scorer_revision": "abcdef012"})
+    step.publish(index)
+    unit = {"key": "scores", "parts": {"scores": vars(parts["scores"][0])}, "rows_in": ROWS, "rows_out": ROWS, "seconds": 9200.0}
+    (step.path / "units.jsonl").write_text(json.dumps(unit) + "\n" + json.dumps(unit | {"key": "torn"})[:40])
+    (run.path / "config.yaml").write_text("name: large\nfilter: {}\n")
+    return build(run)
+
+
+def test_46000_edits_make_a_small_page_with_everything_on_it(large: Path) -> None:
+    page = Page(large)
+    assert large.stat().st_size < 3e6
+    assert f"({large.stat().st_size / 1e6:.2f} MB)" in page.words()
+    words = page.words()
+    for expected in (
+        "gated: unchanged",
+        "quarantined: missing-image",
+        "Overall score by task",
+        "13 others (",
+        "Overall score by editor",
+        "Scores on the raters' scale",
+        "Likert 3 or more in every dimension",
+        "Score against change from the source",
+        "clustered by source image (",
+        "Just in: the last that “selected” keeps",
+        "Scoring 2 h 33 min",
+        "Edits per second 5 and worker",
+        "model revision abcdef01",
+    ):
+        assert expected in words, expected
+    assert "gated: size" not in words and "Overall score by dataset" not in words
+    assert len(page.all("img")) == 12 * 5 * 3
+    assert len(page.all("tr")) < 120
+    rows = re.findall(r"<th scope=\"row\">(brush|pen)</th><td>([\d,]+)</td><td>([^<]+)</td>", re.sub(r"\s*\n\s*", "", page.source))
+    assert [name for name, _, _ in rows] == ["pen", "brush"] and rows[0][2].startswith("0.5") and rows[1][2].startswith(("0.0", "−0.0"))
+
+
+def test_the_clustered_interval_covers_the_mean_where_the_plain_one_does_not() -> None:
+    """200 samples of 60 clusters of 10, half of the variance between clusters."""
+    rng = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(60), 10)
+    hits = plain = 0
+    for _ in range(200):
+        values = rng.normal(size=60)[clusters] + rng.normal(size=600)
+        for codes in (clusters, np.arange(600)):
+            estimate = clustered_mean(values, codes)
+            assert estimate.low is not None and estimate.high is not None
+            inside = estimate.low <= 0 <= estimate.high
+            hits, plain = (hits + inside, plain) if codes is clusters else (hits, plain + inside)
+    assert hits >= 180 and plain < 150
+    assert clustered_mean(np.array([1.0, 3.0]), np.array([4, 4])).low is None
+
+
+def test_the_difference_is_dark_where_something_changed() -> None:
+    source = np.full((90, 60, 3), 100, np.uint8)
+    edited = source.copy()
+    edited[10:40, 10:30, 1] += 60
+    shown = difference(EditedImages(images.png(source), images.png(edited), "make it green"))
+    assert shown.uri is not None and (shown.width, shown.height) == (60, 90)
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(shown.uri.split(",")[1]))))
+    assert (pixels[10:40, 10:30] == 255 - 3 * 60).all()
+    assert (np.delete(pixels, np.s_[10:40], axis=0) == 255).all()
+    smaller = images.png(source[::2, ::2])
+    strip = triptych(EditedImages(images.png(source), smaller, "shrink"), "score 1.00")
+    assert [picture.width for picture in strip.pictures] == [60, 30, 60]
+    damaged = difference(EditedImages(images.png(source)[:80], images.png(edited), "make it green"))
+    assert damaged.uri is None and damaged.lines == ("difference", "an image does not decode")
+
+
+def test_boxes_mark_their_quantiles() -> None:
+    drawn = str(boxes({"a": np.arange(101.0), "b" * 40: np.arange(101.0) + 100}, title="t", x_label="score"))
+    assert "a: median 50.00, middle half 25.00 to 75.00, 5 to 95 % 5.00 to 95.00" in drawn
+    widths = [float(value) for value in re.findall(r'<rect [^>]*width="([\d.]+)"', drawn)]
+    assert widths[0] == pytest.approx(widths[1], abs=0.2) and "b" * 23 + "… (101)" in drawn

@@ -1,0 +1,135 @@
+"""Selections as files, through the command line: replay, damage, controls, and the comparison of two."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from command import pipeline, refusal
+from scipy import stats
+from scored_run import TASKS, scored_run
+
+from stages import storage
+from stages.selection import difference
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run with the selections ``selected`` and, in the configuration too, a control with its strata."""
+    control = {"name": "control", "rule": "random", "like": "selected", "quotas": {"by": "task", "shares": "like"}}
+    folder = tmp_path_factory.mktemp("scored")
+    scored_run(folder, selections=(control,))
+    return folder
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made / "run", tmp_path / "run")
+    return tmp_path / "run"
+
+
+def files(run: Path, name: str) -> list[bytes]:
+    return [(run / "filter" / "selections" / f"{name}.{kind}").read_bytes() for kind in ("parquet", "json")]
+
+
+def strata(run: Path, name: str) -> dict[str, int]:
+    ids = pq.read_table(run / "filter" / "selections" / f"{name}.parquet")["sample_id"].to_pylist()
+    index = json.loads((run / "filter" / "index.json").read_text())
+    scores = pq.read_table(run / "filter" / index["artifacts"]["scores"]["parts"][0]["path"]).to_pylist()
+    return {task: sum(row["task"] == task and row["sample_id"] in ids for row in scores) for task in TASKS}
+
+
+def test_the_same_command_again_gives_the_same_bytes(run: Path) -> None:
+    command = ["select", "--run", run, "--name", "even", "--rule", "top", "--value", "lower-bound", "--sigmas", 0.5, "--count", 9]
+    command += ["--quota-by", "task", "--quota", "equal", "--at-most", 2, "--per", "source"]
+    said = pipeline(*command).output
+    before = files(run, "even")
+    assert "selection even: 9 samples" in said and re.search(r"recolour +\d+ +\d+ +3 +3", said)
+    description = json.loads(before[1])
+    assert description["selection"]["at_most"] == {"per": "source", "count": 2, "bits": 0} and description["rows"] == 9
+    for path in (run / "filter" / "selections").glob("even.*"):
+        path.unlink()
+    assert pipeline(*command).output == said and files(run, "even") == before
+    assert pipeline(*command).output == said and files(run, "even") == before
+    ids = pq.read_table(run / "filter" / "selections" / "even.parquet")["sample_id"].to_pylist()
+    pipeline("select", "--run", run, "--name", "three", "--rule", "random", "--like", "even", "--quota-by", "task", "--quota", "like")
+    assert strata(run, "three") == dict.fromkeys(TASKS, 3) and len(ids) == 9
+
+
+def test_the_configurations_control_has_the_strata_of_the_selection(run: Path) -> None:
+    assert strata(run, "control") == strata(run, "selected") and sum(strata(run, "control").values()) == 10
+    pipeline("select", "--run", run, "--name", "control", "--rule", "random", "--like", "selected", "--quota-by", "task", "--quota", "like")
+
+
+def test_a_quota_that_falls_short_is_stated_and_refilled_if_asked(run: Path) -> None:
+    command = ["select", "--run", run, "--name", "short", "--rule", "top", "--quota-by", "task", "--quota", "add=1", "--quota", "remove=20"]
+    assert "missing by task (remove 20 asked, " in refusal(*command)
+    said = pipeline(*command, "--short", "refill").output
+    assert "selection short: 21 samples" in said and "were taken from the others by rank" in said
+    assert "--quota remove=many: expected one of proportional" in refusal(*command, "--quota", "remove=many")
+    assert "--quota-by COLUMN and --quota SHARES belong together" in refusal(*command[:-4])
+    assert "--at-most N and --per COLUMN belong together" in refusal(*command, "--per", "source")
+    assert "--at-most: Input should be greater than or equal to 1" in refusal(*command, "--per", "source", "--at-most", 0)
+
+
+def test_clusters_can_be_a_key_of_the_metadata_or_the_source(run: Path) -> None:
+    one = ["select", "--run", run, "--rule", "all", "--at-most", 1, "--per"]
+    assert "2 samples" in pipeline(*one, "metadata.editor", "--name", "editors").output
+    assert "10 samples" in pipeline(*one, "source", "--name", "sources").output
+    assert "there is no column hue; it can be task, language, dataset" in refusal(*one, "hue", "--name", "hues")
+
+
+def test_what_does_not_replay_or_is_damaged_is_one_sentence(run: Path) -> None:
+    command = ["select", "--run", run, "--name", "few", "--rule", "top", "--count", 4]
+    pipeline(*command)
+    folder = run / "filter" / "selections"
+    description = json.loads((folder / "few.json").read_text())
+    storage.publish_json(folder / "few.json", description | {"sha256": "0" * 64})
+    assert "selection few does not replay" in refusal(*command)
+    assert "few.parquet is damaged" in refusal("select", "diff", "few", "selected", "--run", run)
+    storage.publish_json(folder / "few.json", description | {"scores": "others"})
+    assert "selection few in" in (sentence := refusal("select", "diff", "few", "selected", "--run", run)) and "other scores" in sentence
+    assert "has no selection none of its present scores (there: control, selected)" in refusal(
+        "select", "diff", "none", "few", "--run", run
+    )
+    pipeline(*command)  # of the present scores again
+    assert json.loads((folder / "few.json").read_text()) == description
+
+
+def test_two_selections_are_compared(run: Path, tmp_path: Path) -> None:
+    pipeline("select", "--run", run, "--name", "sure", "--rule", "top", "--value", "lower-bound", "--sigmas", 2, "--count", 12)
+    page = tmp_path / "page.html"
+    said = pipeline("select", "diff", "selected", "sure", "--run", run, "--page", page, "--images", 3).output
+    a, b = (pq.read_table(run / "filter" / "selections" / f"{name}.parquet")["sample_id"].to_pylist() for name in ("selected", "sure"))
+    common = [name for name in a if name in b]
+    assert re.search(rf"both +{len(common)} ", said) and re.search(rf"only sure +{12 - len(common)} ", said)
+    assert f"Jaccard {len(common) / (22 - len(common)):.3f}" in said
+    rank = stats.spearmanr([a.index(name) for name in common], [b.index(name) for name in common]).statistic
+    assert f"rank correlation of the common part {rank:.2f}".replace("-", "−") in said
+    html = page.read_text()
+    assert html.count("difference ×3") == min(3, 10 - len(common)) + min(3, 12 - len(common))
+    assert "put cat" in html and "<script" not in html and "http" not in html.replace("http-equiv", "")
+    default = pipeline("select", "diff", "selected", "control", "--run", run, "--by", "metadata.editor", "--images", 0).output
+    assert f"page: {run}/selection-selected-control.html" in default and re.search(r"brush +\d", default)
+
+
+def test_the_interval_of_a_rank_correlation_covers_it() -> None:
+    """200 samples of 60 pairs from a normal distribution with correlation 0.6, whose rank correlation is known."""
+    rng = np.random.default_rng(0)
+    truth = 6 / np.pi * np.arcsin(0.3)
+    hits = 0
+    for _ in range(200):
+        pairs = rng.multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], 60)
+        found = difference.spearman(pairs[:, 0], pairs[:, 1])
+        assert found is not None and found.low is not None and found.high is not None
+        assert found.value == pytest.approx(stats.spearmanr(pairs[:, 0], pairs[:, 1]).statistic)
+        hits += found.low <= truth <= found.high
+    assert hits >= 180
+    assert difference.spearman(np.arange(3), np.arange(3)) is None
+    same = difference.spearman(np.arange(9), np.arange(9))
+    assert same is not None and same.value == pytest.approx(1)
