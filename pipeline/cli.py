@@ -13,6 +13,7 @@ import click
 
 from pipeline.annotate_cli import annotate
 from pipeline.command import EXAMPLE, common, load, opened, run_path_of
+from pipeline.export_cli import export
 from pipeline.reward_cli import reward
 
 STEP_HELP = {
@@ -136,6 +137,7 @@ def select(
 
 
 main.add_command(reward)
+main.add_command(export)
 
 
 @main.group()

@@ -322,11 +322,14 @@ def test_editreward_data_in_several_files_and_with_faults(tmp_path: Path) -> Non
 
 # --- our page -------------------------------------------------------------------------------------------------------------------------
 
-PAGE = """CREATE TABLE submissions (submission_id, annotator, group_id, revision, round, flag, comment, seconds, submitted_at, rubric_version,
-scale_min, scale_max, project); CREATE TABLE scores (submission_id, candidate_id, dimension, score, position); CREATE VIEW latest AS SELECT
-*, max(revision) FROM submissions WHERE round IN ('calibration', 'production') GROUP BY annotator, group_id; CREATE VIEW ratings AS SELECT
-l.*, s.candidate_id, s.dimension, s.score, s.position FROM latest l JOIN scores s USING (submission_id) WHERE l.flag IS NULL; CREATE VIEW
-unrateable AS SELECT * FROM latest WHERE flag IS NOT NULL;
+PAGE = """
+CREATE TABLE submissions (
+  submission_id, annotator, group_id, revision, round, flag, comment, seconds, submitted_at, rubric_version, scale_min, scale_max, project);
+CREATE TABLE scores (submission_id, candidate_id, dimension, score, position);
+CREATE VIEW latest AS SELECT *, max(revision) FROM submissions WHERE round IN ('calibration', 'production') GROUP BY annotator, group_id;
+CREATE VIEW ratings AS SELECT l.*, s.candidate_id, s.dimension, s.score, s.position FROM latest l JOIN scores s USING (submission_id)
+  WHERE l.flag IS NULL;
+CREATE VIEW unrateable AS SELECT * FROM latest WHERE flag IS NOT NULL;
 """
 """The columns and views that :mod:`stages.ratings.formats.page_database` reads."""
 
