@@ -83,3 +83,35 @@ def annotate_simulate(config_path: str | None, run_path: str | None, address: st
 
         for path in step.simulate(context):
             print(path)
+
+
+@annotate.command(
+    name="next",
+    help="Choose the groups to have rated next, as a list for `annotate export --groups`.\n\n"
+    + EXAMPLE.format(command="annotate next --count 100", more=""),
+)
+@common
+@click.option("--count", required=True, type=click.IntRange(min=1), help="How many groups.")
+@click.option(
+    "--strategy",
+    type=click.Choice(["information", "random"]),
+    default="information",
+    show_default=True,
+    help="information: where the reward model is unsure or wrong and what is rated too little; random: a seeded draw, without a model.",
+)
+@click.option("--model", metavar="DIR", help="Reward model to ask; default: the one trained in this run.")
+def annotate_next(
+    config_path: str | None,
+    run_path: str | None,
+    address: str | None,
+    count: int,
+    strategy: Any,
+    model: str | None,
+    overrides: tuple[str, ...],
+) -> None:
+    with opened(config_path, run_path, address, overrides) as context:
+        from pipeline import ratings
+        from stages import next_annotations as step
+
+        index = step.run(context, count=count, strategy=strategy, model=model)
+        print(ratings.chosen(context.run.step(step.STEP).path / step.LIST, index))
