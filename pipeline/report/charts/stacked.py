@@ -11,13 +11,15 @@ from pipeline.report.charts import axes, svg
 ROW = 26
 LEAST = 0.09
 """Share from which a segment has room for its number."""
+DARKEST = 0.52
+"""Opacity of the highest level: the numbers stay readable on it, on a light and on a dark page."""
 
 
 def stacked(rows: Mapping[str, Sequence[float]], levels: Sequence[str], *, title: str, x_label: str) -> Markup:
     """``rows`` maps a name to one share per level, lowest level first. Higher levels are darker and stand further right."""
     left = min(170.0, max(7.4 * max(len(name) for name in rows) + 14, 70))
     top, room = 30, svg.WIDTH - 4 - left
-    shades = [0.15 + 0.75 * place / max(1, len(levels) - 1) for place in range(len(levels))]
+    shades = [DARKEST * (place + 1) / len(levels) for place in range(len(levels))]
     parts = [svg.text(f"from {levels[0]} (lightest) to {levels[-1]} (darkest)", left, 16, class_="tick")]
     for index, (name, shares) in enumerate(rows.items()):
         y, x = top + ROW * index, left
@@ -29,7 +31,7 @@ def stacked(rows: Mapping[str, Sequence[float]], levels: Sequence[str], *, title
             parts.append(svg.element("rect", [tip], **shape))
             if share >= LEAST:
                 number = axes.percent(share).removesuffix("\u202f%")
-                parts.append(svg.text(number, x + room * share / 2, y + 14, anchor="middle", class_="small"))
+                parts.append(svg.text(number, x + room * share / 2, y + 14, anchor="middle"))
             x += room * share
     height = top + ROW * len(rows) + 24
     parts.append(svg.text(x_label, left + room / 2, height - 6, anchor="middle", class_="axis"))
