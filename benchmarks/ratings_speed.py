@@ -30,7 +30,7 @@ from stages.cluster import Cluster
 from stages.config import AnnotateConfig, FlowConfig, RayConfig
 from stages.context import Context
 from stages.ids import content_id, uniform
-from stages.ratings import manifest
+from stages.ratings import agreement, manifest
 from stages.rundir import Index, RunDir
 from stages.units import publish_unit
 
@@ -76,6 +76,9 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, dict[str, fl
     more = ratings.set_column(ratings.column_names.index("round"), "round", pa.array(["reannotation"] * ratings.num_rows))
     pa.csv.write_csv(more.slice(0, 14), folder / "more.csv")
     timed(measured, "one more group into the full ledger", lambda: annotate.ingest(context, [folder / "more.csv"]))
+    ledger, tasks = context.run.step("annotate").read("ratings"), {group: TASKS[n % len(TASKS)] for n, group in enumerate(work.sampled)}
+    timed(measured, "agreement with intervals", lambda: agreement.summary(ledger, work.scale.levels, seed=0))
+    timed(measured, "agreement by kind of edit", lambda: agreement.by_task(ledger, tasks, work.scale.levels, seed=0))
     timed(measured, "preferences with statistics", lambda: preferences.run(context))
     measured["ratings"] = {"count": ratings.num_rows}
     return measured
