@@ -88,15 +88,14 @@ def annotate_simulate(config_path: str | None, run_path: str | None, address: st
 @annotate.command(
     name="next",
     help="Choose the groups to have rated next, as a list for `annotate export --groups`.\n\n"
-    + EXAMPLE.format(command="annotate next --count 100", more=""),
+    + EXAMPLE.format(command="annotate next --count 100 --strategy information", more=""),
 )
 @common
 @click.option("--count", required=True, type=click.IntRange(min=1), help="How many groups.")
 @click.option(
     "--strategy",
     type=click.Choice(["information", "random"]),
-    default="information",
-    show_default=True,
+    required=True,
     help="information: where the reward model is unsure or wrong and what is rated too little; random: a seeded draw, without a model.",
 )
 @click.option("--model", metavar="DIR", help="Reward model to ask; default: the one trained in this run.")

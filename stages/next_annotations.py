@@ -38,7 +38,7 @@ COLUMNS = ("rank", "group_id", "task", "information", "disagreement", "coverage"
 Strategy = Literal["information", "random"]
 
 
-def run(context: Context, *, count: int, strategy: Strategy = "information", model: str | Path | None = None) -> Index:
+def run(context: Context, *, count: int, strategy: Strategy, model: str | Path | None = None) -> Index:
     """Write the list, replacing an earlier one; returns the step's index, whose ``results`` count groups by kind of edit.
 
     Raises ``ValueError`` when generate is not done, when there is no model to ask, and when every group of the training split is rated.

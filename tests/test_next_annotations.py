@@ -116,11 +116,11 @@ def test_random_needs_no_model_and_leaves_held_out_groups_alone(tmp_path: Path, 
     next_annotations.run(context, count=3, strategy="random")
     assert [row["group_id"] for row in listed(context)] == names[:3]
     with pytest.raises(ValueError, match="no reward model at"):
-        next_annotations.run(context, count=3)
+        next_annotations.run(context, count=3, strategy="information")
     with pytest.raises(ValueError, match="--count 0"):
-        next_annotations.run(context, count=0)
+        next_annotations.run(context, count=0, strategy="random")
     with pytest.raises(ValueError, match="every group of the training split is rated"):
-        next_annotations.run(run_with_ratings(tmp_path / "done", rated=15), count=1)
+        next_annotations.run(run_with_ratings(tmp_path / "done", rated=15), count=1, strategy="random")
 
 
 def test_a_model_chooses_the_same_list_everywhere(tmp_path: Path, drawn: None, cluster: object) -> None:
@@ -128,7 +128,7 @@ def test_a_model_chooses_the_same_list_everywhere(tmp_path: Path, drawn: None, c
     RewardModel.from_config(config, ["make object größer"], seed=3).save(tmp_path / "model")
     for name in "ab":
         context = run_with_ratings(tmp_path / name, rated=6)
-        index = next_annotations.run(context, count=5, model=tmp_path / "model")
+        index = next_annotations.run(context, count=5, strategy="information", model=tmp_path / "model")
     assert (
         storage.tree_hashes(tmp_path / "a" / "next-annotations").keys() == storage.tree_hashes(tmp_path / "b" / "next-annotations").keys()
     )
@@ -142,7 +142,18 @@ def test_a_model_chooses_the_same_list_everywhere(tmp_path: Path, drawn: None, c
         assert float(row["worth"]) == pytest.approx(worth, abs=2e-3) and "nats over its pairs" in row["reason"]
     assert index.counts["in"] == index.counts["out"] > 0
     (tmp_path / "b" / "config.yaml").write_text("name: test\n")
-    arguments = ["annotate", "next", "--run", str(tmp_path / "b"), "--count", "2", "--model", str(tmp_path / "model")]
+    arguments = [
+        "annotate",
+        "next",
+        "--run",
+        str(tmp_path / "b"),
+        "--count",
+        "2",
+        "--strategy",
+        "information",
+        "--model",
+        str(tmp_path / "model"),
+    ]
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0 and "pipeline annotate export --groups" in result.output and rows[0]["group_id"] in result.output, (
         result.output
