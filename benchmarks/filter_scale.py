@@ -163,7 +163,7 @@ def _sharding(folder: Path, count: int) -> list[Row]:
     where = pa.table({"position": pc.binary_join_element_wise(positions, "", "]"), "image_bytes": np.full(count, 600_000)})
     scored = shard_sets.located(_scores(count), where)
     slices = edits.plan(WorldEdits(dataset="world-edits", count=count), seed=0, world=WorldConfig(), unit_rows=UNIT_ROWS)
-    table = selection.select(scored, SelectionConfig(name="a", rule="all"))
+    table = selection.select(scored, SelectionConfig(name="a", rule="all")).table
     step, config = StepFolder(folder, "filter"), ShardsConfig()
     return [("selected rows put into shards", count, _timed(lambda: shard_sets.plan(step, config, {"a": table}, scored, slices)))]
 

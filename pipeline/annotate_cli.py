@@ -45,10 +45,14 @@ def annotate_export(
 @click.option(
     "--format",
     "layout",
-    type=click.Choice(["auto", "long", "wide", "imagenhub"]),
+    type=click.Choice(["auto", "long", "wide", "page", "label-studio", "argilla", "editreward-data", "imagenhub"]),
     default="auto",
     show_default=True,
-    help="long: a row per rating; wide: a row per candidate; imagenhub: that project's rater tables.",
+    help="auto: by its content, all but imagenhub (that project's rater tables); long: a row per rating; wide: a row per candidate; "
+    "page: the rating page's database; the others: exports of those tools and data sets.",
+)
+@click.option(
+    "--pseudonyms", "pseudonym_list", metavar="FILE", help="CSV of name,pseudonym: replaces names in the files; nobody else is taken."
 )
 @click.option("--force", is_flag=True, help="Begin a new ledger where the old one is of other candidates.")
 def annotate_ingest(
@@ -57,6 +61,7 @@ def annotate_ingest(
     address: str | None,
     files: tuple[str, ...],
     layout: Any,
+    pseudonym_list: str | None,
     force: bool,
     overrides: tuple[str, ...],
 ) -> None:
@@ -64,7 +69,7 @@ def annotate_ingest(
         from pipeline import ratings
         from stages import annotate as step
 
-        print(ratings.ingested(step.ingest(context, [Path(file) for file in files], layout)))
+        print(ratings.ingested(step.ingest(context, [Path(file) for file in files], layout, pseudonym_list)))
 
 
 @annotate.command(
@@ -78,3 +83,34 @@ def annotate_simulate(config_path: str | None, run_path: str | None, address: st
 
         for path in step.simulate(context):
             print(path)
+
+
+@annotate.command(
+    name="next",
+    help="Choose the groups to have rated next, as a list for `annotate export --groups`.\n\n"
+    + EXAMPLE.format(command="annotate next --count 100 --strategy information", more=""),
+)
+@common
+@click.option("--count", required=True, type=click.IntRange(min=1), help="How many groups.")
+@click.option(
+    "--strategy",
+    type=click.Choice(["information", "random"]),
+    required=True,
+    help="information: where the reward model is unsure or wrong and what is rated too little; random: a seeded draw, without a model.",
+)
+@click.option("--model", metavar="DIR", help="Reward model to ask; default: the one trained in this run.")
+def annotate_next(
+    config_path: str | None,
+    run_path: str | None,
+    address: str | None,
+    count: int,
+    strategy: Any,
+    model: str | None,
+    overrides: tuple[str, ...],
+) -> None:
+    with opened(config_path, run_path, address, overrides) as context:
+        from pipeline import ratings
+        from stages import next_annotations as step
+
+        index = step.run(context, count=count, strategy=strategy, model=model)
+        print(ratings.chosen(context.run.step(step.STEP).path / step.LIST, index))

@@ -13,6 +13,7 @@ import click
 
 from pipeline.annotate_cli import annotate
 from pipeline.command import EXAMPLE, common, load, opened, run_path_of
+from pipeline.export_cli import export
 from pipeline.reward_cli import reward
 from pipeline.select_cli import select
 from pipeline.shards_cli import shards
@@ -111,6 +112,7 @@ main.add_command(annotate)
 main.add_command(select)
 main.add_command(reward)
 main.add_command(shards)
+main.add_command(export)
 
 
 @main.command(

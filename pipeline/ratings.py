@@ -1,11 +1,17 @@
-"""What `pipeline annotate ingest` says: every file's balance, the warnings, and how far raters agree."""
+"""What `pipeline annotate ingest` and `annotate next` say: balances, warnings, agreement of raters; the groups chosen and why."""
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
 from typing import Any
 
 from pipeline.tables import text_table
 from stages.annotate import IngestResult
+from stages.rundir import Index
+
+SHOWN = 10
+"""Groups of a list that are printed."""
 
 
 def ingested(result: IngestResult) -> str:
@@ -20,6 +26,17 @@ def ingested(result: IngestResult) -> str:
     parts.append(_agreement("all ratings", agreement))
     parts += [_agreement(task, entry) for task, entry in by_task.items()] if len(by_task) > 1 else []
     return "\n\n".join(part for part in parts if part)
+
+
+def chosen(path: Path, index: Index) -> str:
+    """The first groups of the list, how many of each kind, and where it is."""
+    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    by_task = ", ".join(f"{task or 'no kind'} {count:,}" for task, count in index.results["by_task"].items())
+    table = text_table(
+        ["rank", "group", "kind", "why"], [[row["rank"], row["group_id"], row["task"], row["reason"]] for row in rows[:SHOWN]]
+    )
+    more = f"\n... and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
+    return f"{table}{more}\n\n{len(rows):,} groups ({by_task}): {path}\nhand them out with: pipeline annotate export --groups {path}"
 
 
 def _balance(batch: Any) -> list[str]:

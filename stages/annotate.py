@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from stages.config import AnnotateConfig
 from stages.context import Context
-from stages.ratings import imagenhub, ledger, manifest, packet, readers, simulated, slots
+from stages.ratings import ledger, manifest, own_items, packet, pseudonyms, readers, simulated, slots
 from stages.ratings.delivery import Delivery, Item
 from stages.ratings.ledger import STEP, Addition, Batch
 from stages.ratings.manifest import Manifest
@@ -33,6 +34,13 @@ class IngestResult:
     new: list[Batch]
     known: list[Batch]
     warnings: list[str]
+
+
+class Seen(NamedTuple):
+    """Ids of the items that the ledger has."""
+
+    candidates: set[str]
+    sources: set[str]
 
 
 def export(context: Context, limit: int | None = None) -> Path:
@@ -55,32 +63,36 @@ def simulate(context: Context) -> list[Path]:
     return simulated.write(target, context.run.step("generate"), _generated(context), overlap=config.overlap, seed=context.flow.seed)
 
 
-def ingest(context: Context, files: Sequence[str | Path], format: readers.Format = "auto") -> IngestResult:
+def ingest(
+    context: Context, files: Sequence[str | Path], format: readers.Format = "auto", pseudonym_list: str | Path | None = None
+) -> IngestResult:
     """Validate files and append them to the ledger, one batch per file, all or none.
 
-    With format ``imagenhub`` the files are ImagenHub's rater tables, which need no generate step. Raises ``ValueError`` for a file that is
-    refused as a whole, and where the ledger holds ratings of other candidates, on another scale or of otherwise simulated raters;
-    ``--force`` then starts a new ledger.
+    Files of a data set that brings its own items (ImagenHub, EditReward-Data) need no generate step. pseudonym_list: who the annotators
+    are, see :mod:`stages.ratings.pseudonyms`. Raises ``ValueError`` for a file that is refused as a whole, and where the ledger holds
+    ratings of other candidates, on another scale or of otherwise simulated raters; ``--force`` then starts a new ledger.
     """
     if not files:
         raise ValueError("no file of ratings was given; name at least one")
     folder = context.run.step(STEP)
-    deliveries = [readers.read(file, format) for file in files]
+    people = pseudonyms.read(pseudonym_list) if pseudonym_list is not None else None
+    deliveries = [pseudonyms.apply(readers.read(file, format), people) for file in files]
+    dataset = own_items.dataset_of(deliveries)
     brought = [item for delivery in deliveries for item in delivery.items]
     rubric = context.flow.annotate.rubric_version
-    work = imagenhub.manifest(brought, rubric) if format == imagenhub.DATASET else _generated(context)
+    work = own_items.manifest(dataset, brought, rubric) if dataset else _generated(context)
     simulate = context.flow.annotate.simulate
     settings = work.settings | {"simulate": simulate.model_dump(mode="json") if simulate else None, "seed": context.flow.seed}
     index = ledger.open_ledger(folder, inputs=work.inputs, settings=settings, force=context.force)
     old_items = ledger.items(folder, index)
-    if format == imagenhub.DATASET:
-        work = imagenhub.manifest([*old_items, *brought], rubric)
+    if dataset:
+        work = own_items.manifest(dataset, [*old_items, *brought], rubric)
         tasks = {item.source_id: item.task for item in [*old_items, *brought]}
     else:
         tasks = _tasks(context)
     said = ledger.said(folder, index)
     held = {batch.key: batch for batch in ledger.batches(index)}
-    seen = {item.candidate_id for item in old_items}
+    seen = Seen({item.candidate_id for item in old_items}, {item.source_id for item in old_items})
     known: list[Batch] = []
     additions: list[Addition] = []
     for delivery in deliveries:
@@ -121,8 +133,12 @@ def _batch(key: str, delivery: Delivery, checked: Checked) -> Batch:
     )
 
 
-def _item_tables(delivery: Delivery, seen: set[str]) -> dict[str, pa.Table]:
+def _item_tables(delivery: Delivery, seen: Seen) -> dict[str, pa.Table]:
     """Tables of the items that a file is the first to bring; adds them to ``seen``."""
-    first: list[Item] = [item for item in delivery.items if item.candidate_id not in seen]
-    seen.update(item.candidate_id for item in first)
-    return imagenhub.tables(first) if first else {}
+    first: list[Item] = [item for item in delivery.items if item.candidate_id not in seen.candidates]
+    if not first:
+        return {}
+    found = own_items.tables(delivery.format, first, seen.sources)
+    seen.candidates.update(item.candidate_id for item in first)
+    seen.sources.update(item.source_id for item in first)
+    return found

@@ -5,7 +5,7 @@ same people said. All pairs of a group become rows; what becomes of ties says :m
 Groups that nobody rated as a whole are quarantined. Unit of resume: the step.
 
 ``statistics.json`` holds what the report draws:
-``dimensions``, ``scale``;
+``dimensions``, ``scale``, ``ties`` (the setting);
 ``groups``: complete groups per split; ``pairs``: rows per split and kind: ``strict``, ``tie``, and the origins that ``ties`` makes;
 ``tie_shares``: of all pairs per dimension, ``overall`` and ``opposed``, each pair counted once; ``paper_tie_shares``: the paper's;
 ``win_rates``: per editor, dimension and ``overall`` an estimate;
@@ -141,6 +141,7 @@ def _statistics(
     return {
         "dimensions": list(work.dimensions),
         "scale": levels,
+        "ties": config.ties,
         "groups": dict(sorted(Counter(sources[group.source_id]["split"] for group in groups).items())),
         "pairs": _pair_counts(pairs, ORIGINS[config.ties]),
         "tie_shares": statistics.tie_shares(groups, work.dimensions),

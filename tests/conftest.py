@@ -47,6 +47,7 @@ SLOW = (
     "test_benchmark_step",
     "test_units",
     "test_generate",
+    "test_next_annotations",
     "test_real_input",
     "test_cli",
     "test_robust",

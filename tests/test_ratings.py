@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,8 +18,9 @@ from rated_run import EDITORS, candidates, make_run, manifest_of, ratings_of, wr
 
 from stages import annotate, storage
 from stages.context import Context
-from stages.ratings import imagenhub, readers
+from stages.ratings import readers
 from stages.ratings.delivery import COLUMNS
+from stages.ratings.formats import imagenhub
 from stages.ratings.manifest import Manifest, Scale
 from stages.ratings.validate import score_problem, validate
 from stages.rundir import StepFolder
@@ -275,7 +276,7 @@ def test_missing_files_and_folders_are_refused(context: Context, tmp_path: Path)
     for path in (tmp_path / "absent.csv", tmp_path):
         with pytest.raises(ValueError, match="cannot be read"):
             annotate.ingest(context, [path])
-    with pytest.raises(ValueError, match="no format 'table' of ratings; use one of auto, long, wide, imagenhub"):
+    with pytest.raises(ValueError, match="no format 'table' of ratings; use one of auto, long, wide, page, label-studio, "):
         annotate.ingest(context, [tmp_path / "absent.csv"], "table")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no file"):
         annotate.ingest(context, [])
@@ -287,66 +288,6 @@ def test_ratings_need_a_manifest(tmp_path: Path) -> None:
     (context.run.path / "generate" / "index.json").unlink()
     with pytest.raises(ValueError, match="step generate is not done"):
         annotate.ingest(context, [path])
-
-
-# --- rows that are quarantined --------------------------------------------------------------------------------------------------------
-
-FUTURE = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-BAD_ROWS: dict[str, tuple[dict[str, Any], str]] = {
-    "score-empty": ({"score": ""}, "the score is empty; give one of 1, 2, 3, 4"),
-    "score-empty nan": ({"score": "NaN"}, "empty"),
-    "score-not-a-number": ({"score": "good"}, "score 'good' is not a number"),
-    "score-not-a-number true": ({"score": "true"}, "not a number"),
-    "score-not-a-number list": ({"score": "[3]"}, "not a number"),
-    "score-not-whole": ({"score": "2.5"}, "score 2.5 lies between"),
-    "score-out-of-scale": ({"score": "5"}, "score 5 is outside the scale 1, 2, 3, 4"),
-    "score-out-of-scale zero": ({"score": "0"}, "outside"),
-    "score-out-of-scale huge": ({"score": "1e400"}, "outside"),
-    "dimension-unknown": ({"dimension": "visual_qualty"}, "is 'visual_quality' meant"),
-    "group-unknown": ({"group_id": "nowhere"}, "no group 'nowhere'"),
-    "annotator-empty": ({"annotator_id": " "}, "annotator_id is empty"),
-    "time-unreadable": ({"rated_at": "yesterday"}, "'yesterday' is not an ISO 8601 time"),
-    "time-without-offset": ({"rated_at": "2025-03-31T14:05:00"}, "has no offset"),
-    "time-in-the-future": ({"rated_at": FUTURE}, "has not come yet"),
-    "round-unknown": ({"round": "produktion"}, "is 'production' meant"),
-    "seconds-invalid": ({"seconds": "-1"}, "not a number from 0 to 86400"),
-    "seconds-invalid text": ({"seconds": "long"}, "not a number"),
-    "rubric-unknown": ({"rubric_version": "v0"}, "'v0' is not the project's, which is 'v1'"),
-    "comment-invalid": ({"comment": "bell \x07"}, "control characters"),
-    "comment-invalid long": ({"comment": "x" * 10_001}, "more than 10000 characters"),
-}
-
-
-@pytest.mark.parametrize("case", sorted(BAD_ROWS))
-@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_a_bad_row_is_quarantined_with_its_reason(context: Context, work: Manifest, tmp_path: Path, case: str, suffix: str) -> None:
-    change, message = BAD_ROWS[case]
-    columns = {"round": "", "seconds": "", "rubric_version": "", "comment": ""}
-    rows = [columns | row for row in ratings_of(work)]
-    rows[3] |= change
-    result = annotate.ingest(context, [_write(tmp_path / f"a.{suffix}", rows)])
-    (row,) = quarantine(context)
-    assert row["reason"] == case.split()[0]
-    assert row["position"] == f"a.{suffix} line {5 if suffix == 'csv' else 4}"
-    assert message in row["message"]
-    assert result.index.counts == {"in": len(rows), "out": len(rows) - 1, "duplicates": 0, "quarantined": 1}
-    assert result.index.quarantined == {row["reason"]: 1}
-    assert len(result.warnings) == 1 and "1 groups are rated incompletely" in result.warnings[0] and "7 of 8" in result.warnings[0]
-
-
-def test_candidates_must_be_of_the_group_sampled_and_known(context: Context, work: Manifest, tmp_path: Path) -> None:
-    rows = ratings_of(work)
-    group = rows[0]["group_id"]
-    other = next(candidate for name, sampled in work.sampled.items() if name != group for candidate in sampled)
-    unsampled = next(candidate for candidate, of in work.group_of.items() if of == group and candidate not in work.chosen)
-    typed = rows[2]["candidate_id"]
-    rows[0]["candidate_id"], rows[1]["candidate_id"] = other, unsampled
-    rows[2]["candidate_id"] = typed[:10] + ("x" if typed[10] != "x" else "y") + typed[11:]
-    annotate.ingest(context, [write_csv(tmp_path / "a.csv", rows)])
-    found = {row["reason"]: row["message"] for row in quarantine(context)}
-    assert found.keys() == {"candidate-of-another-group", "candidate-not-sampled", "candidate-unknown"}
-    assert f"belongs to group {work.group_of[other]}" in found["candidate-of-another-group"]
-    assert f"is '{typed}' meant" in found["candidate-unknown"]
 
 
 def test_lines_that_are_no_rows_are_quarantined(context: Context, work: Manifest, tmp_path: Path) -> None:
@@ -361,26 +302,6 @@ def test_lines_that_are_no_rows_are_quarantined(context: Context, work: Manifest
         ("not-json", "b.jsonl line 50"),
     ]
     assert result.index.counts == {"in": 99, "out": 96, "duplicates": 0, "quarantined": 3}
-
-
-def test_an_annotator_on_another_scale_is_held_and_a_file_of_them_refused(context: Context, work: Manifest, tmp_path: Path) -> None:
-    shifted = [row | {"score": row["score"] - 1} for row in ratings_of(work, "zero")]
-    path = write_csv(tmp_path / "both.csv", ratings_of(work, "ann") + shifted)
-    result = annotate.ingest(context, [path])
-    assert result.index.quarantined == {"annotator-on-another-scale": len(shifted)}, "scores 1 to 3 from 0 look sound and are not"
-    assert {row["annotator"] for row in ledger(context)} == {"ann"}
-    with pytest.raises(ValueError, match=r"of 48 scores of zero are outside the scale 1, 2, 3, 4 .they go from 0 to 3"):
-        annotate.ingest(context, [write_csv(tmp_path / "alone.csv", shifted)])
-
-
-def test_warnings_name_similar_annotators_and_columns_nobody_reads(context: Context, work: Manifest, tmp_path: Path) -> None:
-    groups = list(work.sampled)
-    rows = ratings_of(work, "Ann", groups[:3]) + ratings_of(work, "ann", groups[3:])
-    result = annotate.ingest(context, [write_csv(tmp_path / "a.csv", [row | {"mood": "good"} for row in rows])])
-    assert result.warnings == [
-        "a.csv: column 'mood' is not read",
-        "a.csv: annotators 'Ann', 'ann' differ only in case or spaces; are they one person?",
-    ]
 
 
 # --- the ledger -----------------------------------------------------------------------------------------------------------------------
@@ -606,8 +527,8 @@ def test_rows_balance_and_what_is_accepted_is_sound(tmp_path_factory: pytest.Tem
 
 @given(
     st.binary(max_size=300),
-    st.sampled_from(["csv", "tsv", "jsonl", "json", "parquet"]),
-    st.sampled_from(["auto", "long", "wide", "imagenhub"]),
+    st.sampled_from(["csv", "tsv", "jsonl", "json", "parquet", "sqlite"]),
+    st.sampled_from(get_args(readers.Format)),
 )
 @settings(max_examples=300, deadline=None)
 def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes, suffix: str, format: readers.Format) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,14 +42,27 @@ class Broken(NamedTuple):
     message: str
 
 
+def separated(found: Iterable[Delivered | Broken]) -> tuple[list[Delivered], list[Broken]]:
+    """The ratings and what is none, each in its order."""
+    rows: list[Delivered] = []
+    broken: list[Broken] = []
+    for one in found:
+        if isinstance(one, Delivered):
+            rows.append(one)
+        else:
+            broken.append(one)
+    return rows, broken
+
+
 class Item(NamedTuple):
-    """An item that a file itself introduces (ImagenHub's do): an edit of ``uid`` by an editor in a task."""
+    """An item that a file itself introduces: an edit of ``uid`` by an editor in a task."""
 
     candidate_id: str
     source_id: str
     task: str
     uid: str
     editor: str
+    instruction: str = ""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 
 from stages import contracts
 from stages.ids import settings_hash
-from stages.ratings import agreement, imagenhub
+from stages.ratings import agreement, own_items
 from stages.ratings.delivery import Delivery, Item
+from stages.ratings.formats import imagenhub
 from stages.ratings.manifest import Manifest
 from stages.ratings.validate import Cell, Checked, Said
 from stages.rundir import Index, StepFolder
@@ -100,7 +101,7 @@ def said(folder: StepFolder, index: Index | None) -> dict[Cell, Said]:
 
 def items(folder: StepFolder, index: Index | None) -> list[Item]:
     """Items that ratings files brought with them."""
-    return imagenhub.items_of(folder.read("sources"), folder.read("candidates")) if index and "sources" in index.artifacts else []
+    return own_items.items_of(folder.read("sources"), folder.read("candidates")) if index and "sources" in index.artifacts else []
 
 
 def append(

@@ -6,7 +6,10 @@ raters used another scale (in ratings from 0, the scores 1 to 3 look sound and a
 
 Reasons of single rows: annotator-empty, annotator-on-another-scale, dimension-unknown, group-unknown, candidate-unknown,
 candidate-of-another-group, candidate-not-sampled, score-empty, score-not-a-number, score-not-whole, score-out-of-scale, time-unreadable,
-time-without-offset, time-in-the-future, round-unknown, seconds-invalid, rubric-unknown, comment-invalid, conflict, field-count, not-json.
+time-without-offset, time-in-the-future, round-unknown, seconds-invalid, rubric-unknown, comment-invalid, conflict. Readers set aside what
+is no rating: field-count, not-json; unrateable (our page); cancelled, changed-by-another, ground-truth, empty-submission, not-one-choice,
+control-unknown (Label Studio); not-submitted, responses-incomplete, control-unknown (Argilla); item-unnamed (EditReward-Data);
+annotator-not-listed (:mod:`stages.ratings.pseudonyms`).
 """
 
 from __future__ import annotations
@@ -63,9 +66,12 @@ def validate(delivery: Delivery, manifest: Manifest, known: MutableMapping[Cell,
     elsewhere = _on_another_scale(delivery, manifest.scale)
     closest = _Closest(manifest)
     accepted: list[dict[str, Any]] = []
-    quarantine = [Quarantined(_row_id(delivery, number), delivery.at(number), *problem) for number, *problem in delivery.broken]
+    quarantine = [
+        Quarantined(_row_id(delivery, "broken", place), delivery.at(number), *problem)
+        for place, (number, *problem) in enumerate(delivery.broken)
+    ]
     duplicates = 0
-    for row in delivery.rows:
+    for place, row in enumerate(delivery.rows):
         problem = _problem(row, manifest, elsewhere, closest, now)
         if problem is None:
             rating = _rating(row, manifest, batch)
@@ -79,13 +85,14 @@ def validate(delivery: Delivery, manifest: Manifest, known: MutableMapping[Cell,
                 duplicates += 1
                 continue
             problem = _conflict(cell, before, said)
-        quarantine.append(Quarantined(_row_id(delivery, row.number, row.dimension), delivery.at(row.number), *problem))
+        quarantine.append(Quarantined(_row_id(delivery, "rating", place), delivery.at(row.number), *problem))
     assert delivery.ratings == len(accepted) + duplicates + len(quarantine), f"rows of {delivery.file} do not balance"
     return Checked(accepted, quarantine, duplicates, [*delivery.warnings, *_similar_annotators(delivery)])
 
 
-def _row_id(delivery: Delivery, number: int, dimension: str = "") -> str:
-    return content_id("delivered", delivery.sha256, delivery.file, number, dimension)
+def _row_id(delivery: Delivery, kind: str, place: int) -> str:
+    """Id of the place-th rating, or broken row, of a file."""
+    return content_id("delivered", delivery.sha256, delivery.file, kind, place)
 
 
 def _problem(row: Delivered, manifest: Manifest, elsewhere: Mapping[str, str], closest: _Closest, now: datetime) -> Problem | None:

@@ -11,9 +11,9 @@ import pyarrow as pa
 from pipeline.report import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Section, Table
 from pipeline.report.charts.columns import columns
-from pipeline.report.charts.intervals import intervals
 from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
+from pipeline.report.sections import pair_statistics
 from pipeline.report.steps import missing
 from stages import contracts
 from stages.ratings.agreement import OVERALL
@@ -43,10 +43,7 @@ def section(published: Published) -> Section:
         few = len(strictness.rows) <= FEW_RATERS
         blocks += [Columns([given, strictness])] if few else [given, Fold(f"Severity of the {len(strictness.rows)} raters", [strictness])]
     blocks += missing(published, "preferences")
-    statistics = published.json("preferences", "statistics.json")
-    league = [*_league(statistics), *_ties(statistics)]
-    blocks += [Columns(league)] if league else []
-    blocks += _pairs(statistics) + _means(statistics)
+    blocks += pair_statistics.blocks(published.json("preferences", "statistics.json"))
     return Section(
         "ratings",
         "Ratings",
@@ -111,57 +108,3 @@ def _by_task(agreement: Mapping[str, Any]) -> list[Block]:
     if not rows:
         return []
     return [Fold(f"Agreement by task ({STATISTICS[key]})", [Table(("Task", *map(words.name, dimensions)), rows)])]
-
-
-def _ties(statistics: Mapping[str, Any]) -> list[Block]:
-    paper = statistics.get("paper_tie_shares", {})
-    labels = {"opposed": "overall, while the dimensions disagree"}
-    rows = [
-        (labels.get(name, words.name(name)), words.share(estimate.value), words.share(paper[name]) if name in paper else "–")
-        for name in words.ordered(statistics.get("tie_shares", {}))
-        if (estimate := Estimate.read(statistics["tie_shares"][name]))
-    ]
-    caption = "Share of candidate pairs with equal scores, beside the paper's EditReward-Data."
-    return [Table(("Tied in", "This run", "Paper"), rows, caption=caption)] if rows else []
-
-
-def _league(statistics: Mapping[str, Any]) -> list[Block]:
-    rates = statistics.get("win_rates", {})
-    rows = [(name, estimate) for name, value in rates.items() if (estimate := Estimate.read(value.get(OVERALL)))]
-    if not rows:
-        return []
-    rows.sort(key=lambda row: -row[1].value)
-    title = "Editor league"
-    drawn = intervals(rows, title=title, x_label="share of pairs won, overall", reference=("even", 0.5))
-    return [Figure(title, drawn, "How often an editor's candidate is rated above another editor's; a tie counts half.")]
-
-
-def _pairs(statistics: Mapping[str, Any]) -> list[Block]:
-    pairs, groups = statistics.get("pairs", {}), statistics.get("groups", {})
-    kinds = list(dict.fromkeys(kind for counts in pairs.values() for kind in counts))
-    rows = [
-        (split, words.count(groups[split]) if split in groups else "–", *(words.count(counts.get(kind, 0)) for kind in kinds))
-        for split, counts in pairs.items()
-    ]
-    caption = (
-        "Preference pairs by split and kind. A tie whose dimensions disagree becomes two pairs with opposite labels (tie-disentangled)."
-    )
-    return [Table(("Split", "Complete groups", *map(words.name, kinds)), rows, caption=caption)] if rows else []
-
-
-def _means(statistics: Mapping[str, Any]) -> list[Block]:
-    """Mean score and win rate by editor, mean score by task."""
-    shares, rates = statistics.get("score_shares", {}), statistics.get("win_rates", {})
-    tables = []
-    for key, label in (("by_editor", "Editor"), ("by_task", "Task")):
-        entries = shares.get(key, {})
-        dimensions = sorted({name for entry in entries.values() for name in entry})
-        rows = []
-        for name, entry in entries.items():
-            cells = [words.score(entry[d]["mean"]) if d in entry else "–" for d in dimensions]
-            won = [_cell(rates.get(name, {}).get(d)) for d in dimensions] if key == "by_editor" else []
-            rows.append((name, *cells, *won))
-        if rows:
-            won_columns = [f"{words.name(d)}, pairs won" for d in dimensions] if key == "by_editor" else []
-            tables.append(Table((label, *(f"{words.name(d)}, mean" for d in dimensions), *won_columns), rows))
-    return [Fold("Mean scores by editor and by task", tables)] if tables else []

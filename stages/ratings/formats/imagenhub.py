@@ -10,17 +10,11 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
-from collections import defaultdict
-from collections.abc import Iterable
 
-import pyarrow as pa
-
-from stages import contracts
-from stages.ids import content_id, settings_hash
+from stages.ids import content_id
 from stages.ratings.delivery import Broken, Delivered, Delivery, Item
-from stages.ratings.manifest import Manifest, Scale
+from stages.ratings.manifest import Scale
 
 DIMENSIONS = ("semantic_consistency", "perceptual_quality")
 SCALE = Scale(0.0, 1.0, 0.5)
@@ -62,60 +56,3 @@ def parse(name: str, text: str, sha256: str) -> Delivery:
     if not rows and not broken:
         raise ValueError(f"{name} has no ratings: it holds only the names of the editors")
     return Delivery(name, sha256, DATASET, "line", rows, broken, items=items)
-
-
-def manifest(items: Iterable[Item], rubric_version: str) -> Manifest:
-    """Manifest of the union of the items."""
-    sampled: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for item in items:
-        sampled[item.source_id][item.candidate_id] = None
-    return Manifest(
-        inputs={DATASET: settings_hash(DATASET, list(DIMENSIONS), SCALE.levels)},
-        dimensions=DIMENSIONS,
-        scale=SCALE,
-        rubric_version=rubric_version,
-        group_of={candidate: group for group, candidates in sampled.items() for candidate in candidates},
-        sampled={group: tuple(candidates) for group, candidates in sampled.items()},
-    )
-
-
-def items_of(sources: pa.Table, candidates: pa.Table) -> list[Item]:
-    """The items that :func:`tables` wrote."""
-    of_source = {row["source_id"]: (row["task"], json.loads(row["metadata"])["uid"]) for row in sources.to_pylist()}
-    return [Item(row["candidate_id"], row["source_id"], *of_source[row["source_id"]], row["editor"]) for row in candidates.to_pylist()]
-
-
-def tables(items: Iterable[Item]) -> dict[str, pa.Table]:
-    """The items as ``sources`` and ``candidates`` without images, each once; they belong to no training split."""
-    sources = {
-        item.source_id: {
-            "source_id": item.source_id,
-            "dataset": DATASET,
-            "split": "validation",
-            "group": item.source_id,
-            "image": None,
-            "instruction": "",
-            "language": "",
-            "task": item.task,
-            "metadata": json.dumps({"uid": item.uid}),
-        }
-        for item in items
-    }
-    candidates = {
-        item.candidate_id: {
-            "candidate_id": item.candidate_id,
-            "source_id": item.source_id,
-            "editor": item.editor,
-            "editor_revision": "",
-            "seed": 0,
-            "settings_hash": "",
-            "image": None,
-            "status": "ok",
-            "error": "",
-            "annotate": True,
-            "metadata": "{}",
-        }
-        for item in items
-    }
-    rows = {"sources": sources, "candidates": candidates}
-    return {name: contracts.table(name, list(by_id.values())) for name, by_id in rows.items()}

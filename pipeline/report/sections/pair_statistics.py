@@ -1,0 +1,106 @@
+"""What the preference pairs are made of: win rates of editors, ties, pairs by split, scores by editor and by kind of edit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeline.report import words
+from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Table
+from pipeline.report.charts.intervals import intervals
+from pipeline.report.charts.stacked import stacked
+from pipeline.report.estimates import Estimate
+from stages.ratings.agreement import OVERALL
+
+RULES = {
+    "opposed": "An overall tie whose dimensions disagree is there twice, with opposite labels (tie-disentangled); other ties stay ties.",
+    "all": "Every overall tie is there twice, with opposite labels: tie-disentangled where its dimensions disagree, tie-doubled where they "
+    "do not.",
+    "soft": "An overall tie whose dimensions disagree is one pair with the target 0.5 (tie-soft); other ties stay ties.",
+    "off": "Ties stay ties, whatever their dimensions say.",
+}
+"""What the setting ``preferences.ties`` does, in words."""
+
+
+def blocks(statistics: Mapping[str, Any]) -> list[Block]:
+    """Blocks of what ``statistics.json`` holds; none of nothing."""
+    league = [*_league(statistics), *_ties(statistics)]
+    made: list[Block] = [Columns(league)] if league else []
+    return made + _pairs(statistics) + _distributions(statistics) + _means(statistics)
+
+
+def _league(statistics: Mapping[str, Any]) -> list[Block]:
+    rates = statistics.get("win_rates", {})
+    rows = [(name, estimate) for name, value in rates.items() if (estimate := Estimate.read(value.get(OVERALL)))]
+    if not rows:
+        return []
+    rows.sort(key=lambda row: -row[1].value)
+    title = "Editor league"
+    drawn = intervals(rows, title=title, x_label="share of pairs won, overall", reference=("even", 0.5))
+    return [Figure(title, drawn, "How often an editor's candidate is rated above another editor's; a tie counts half.")]
+
+
+def _ties(statistics: Mapping[str, Any]) -> list[Block]:
+    paper = statistics.get("paper_tie_shares", {})
+    labels = {"opposed": "overall, while the dimensions disagree"}
+    rows = [
+        (labels.get(name, words.name(name)), words.share(estimate.value), words.share(paper[name]) if name in paper else "–")
+        for name in words.ordered(statistics.get("tie_shares", {}))
+        if (estimate := Estimate.read(statistics["tie_shares"][name]))
+    ]
+    caption = "Share of candidate pairs with equal scores, beside the paper's EditReward-Data."
+    return [Table(("Tied in", "This run", "Paper"), rows, caption=caption)] if rows else []
+
+
+def _pairs(statistics: Mapping[str, Any]) -> list[Block]:
+    pairs, groups = statistics.get("pairs", {}), statistics.get("groups", {})
+    kinds = list(dict.fromkeys(kind for counts in pairs.values() for kind in counts))
+    rows = [
+        (split, words.count(groups[split]) if split in groups else "–", *(words.count(counts.get(kind, 0)) for kind in kinds))
+        for split, counts in pairs.items()
+    ]
+    caption = f"Preference pairs by split and kind. {RULES.get(statistics.get('ties', ''), '')}".strip()
+    return [Table(("Split", "Complete groups", *map(words.name, kinds)), rows, caption=caption)] if rows else []
+
+
+def _distributions(statistics: Mapping[str, Any]) -> list[Block]:
+    """How often each score was given, per editor and per kind of edit, one drawing per dimension."""
+    made: list[Block] = []
+    for key, label in (("by_editor", "editor"), ("by_task", "kind of edit")):
+        entries = statistics.get("score_shares", {}).get(key, {})
+        drawn: list[Block] = []
+        for dimension in sorted({name for entry in entries.values() for name, value in entry.items() if value["levels"]}):
+            there = {name: entry[dimension] for name, entry in entries.items() if entry.get(dimension, {}).get("levels")}
+            order = sorted(there, key=lambda name: (-there[name]["mean"], name))
+            levels = list(there[order[0]]["levels"])
+            title = f"{words.name(dimension).capitalize()} by {label}"
+            rows = {
+                (name if key == "by_editor" else words.name(name)) or "–": [there[name]["levels"][level] for level in levels]
+                for name in order
+            }
+            drawn.append(Figure(title, stacked(rows, levels, title=title, x_label="share of the ratings, highest mean first")))
+        made += [Heading(f"Scores by {label}"), Columns(drawn)] if drawn else []
+    return made
+
+
+def _means(statistics: Mapping[str, Any]) -> list[Block]:
+    """Mean score and win rate by editor, mean score by task."""
+    shares, rates = statistics.get("score_shares", {}), statistics.get("win_rates", {})
+    tables = []
+    for key, label in (("by_editor", "Editor"), ("by_task", "Task")):
+        entries = shares.get(key, {})
+        dimensions = sorted({name for entry in entries.values() for name in entry})
+        rows = []
+        for name, entry in entries.items():
+            cells = [words.score(entry[d]["mean"]) if d in entry else "–" for d in dimensions]
+            won = [_won(rates.get(name, {}).get(d)) for d in (*dimensions, OVERALL)] if key == "by_editor" else []
+            rows.append((name, words.count(max(entry[d]["ratings"] for d in entry)), *cells, *won))
+        if rows:
+            won_columns = [f"{words.name(d)}, pairs won" for d in (*dimensions, OVERALL)] if key == "by_editor" else []
+            tables.append(Table((label, "Ratings", *(f"{words.name(d)}, mean" for d in dimensions), *won_columns), rows))
+    return [Fold("Mean scores by editor and by task", tables)] if tables else []
+
+
+def _won(value: Any) -> str:
+    estimate = Estimate.read(value)
+    return estimate.words(words.share) if estimate else str(value.get("note") or "–") if isinstance(value, Mapping) else "–"

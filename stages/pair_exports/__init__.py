@@ -1,0 +1,1 @@
+"""Layouts in which preference pairs leave a run: one file per layout, and what they share."""
