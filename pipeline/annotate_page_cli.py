@@ -13,9 +13,11 @@ from pipeline.command import load, run_path_of
 HOME = "http://127.0.0.1:8321"
 
 EXPOSED = """\
-warning: the page listens on {host}, which other machines can reach, and speaks plain HTTP: whoever can read the traffic can take a link over.
-  Put a reverse proxy with TLS in front (nginx, Caddy: forward to this port, set X-Forwarded-Proto), let only the proxy reach the port, and if
-  the page is open to the internet add a login of your own there. Make the links with roster add NAME --home https://the.public.name"""
+warning: the page listens on {host}, which other machines can reach, and speaks plain HTTP: whoever can read the traffic can take a link
+over.
+  Put a reverse proxy with TLS in front (nginx, Caddy: forward to this port, set X-Forwarded-Proto), let only the proxy reach the port,
+  and if the page is open to the internet add a login of your own there. Make the links with roster add NAME --home
+  https://the.public.name"""
 
 
 def _of_run(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,7 +43,8 @@ def serve(run_path: str, config_path: str | None, host: str, expose: bool, overr
     if not _loopback(host):
         if not expose:
             raise ValueError(
-                f"--host {host} can be reached from other machines: give --expose as well, and put a proxy with TLS in front; or leave --host out"
+                f"--host {host} can be reached from other machines: give --expose as well, and put a proxy with TLS in front; "
+                "or leave --host out"
             )
         click.echo(EXPOSED.format(host=host), err=True)
     loaded = load(config_path, run_path, overrides)

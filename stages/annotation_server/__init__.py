@@ -1,8 +1,8 @@
 """The rating page: people open a personal link, rate groups, and their scores go into a database in the run directory.
 
 In: the packet ``annotate/export/``, the plan ``annotate/plan.json``, the roster ``annotate/page/roster.json``. Out:
-``annotate/page/submissions.sqlite``, which `pipeline annotate ingest` reads (:mod:`stages.annotation_server.database` describes its tables).
-The page has no other way to the ledger.
+``annotate/page/submissions.sqlite``, which `pipeline annotate ingest` reads (:mod:`stages.annotation_server.database` describes its
+tables). The page has no other way to the ledger.
 
 - ``work``: the packet and the plan in memory, in the order in which each person sees them
 - ``roster``: people, their pseudonyms and the hashes of their links

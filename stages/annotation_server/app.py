@@ -1,9 +1,9 @@
 """The HTTP interface of the rating page, for annotators; the lead's part is in ``lead_routes``.
 
-A personal link ``/a/<token>`` sets a cookie and leads to the page; the page then says in the header ``X-Annotator`` for whom it was opened. If
-another link was opened in the same browser meanwhile, the two differ and the request is refused, so no score goes to another person; and
-no other site can send that header. What annotators are sent names no editor, no file, nobody else's scores, and does not say which groups
-are hidden gold. Errors are ``{"message": ...}`` with one sentence.
+A personal link ``/a/<token>`` sets a cookie and leads to the page; the page then says in the header ``X-Annotator`` for whom it was
+opened. If another link was opened in the same browser meanwhile, the two differ and the request is refused, so no score goes to another
+person; and no other site can send that header. What annotators are sent names no editor, no file, nobody else's scores, and does not say
+which groups are hidden gold. Errors are ``{"message": ...}`` with one sentence.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from stages.annotation_server.work import Work
 from stages.config import ServeConfig
 from stages.ratings.label_studio import WORDS
 
-STATIC = {"page.css": "text/css", "page.js": "text/javascript", "lead.css": "text/css", "lead.js": "text/javascript", "dom.js": "text/javascript"}
+SCRIPTS = ("page.js", "view.js", "zoom.js", "clock.js", "keeping.js", "dom.js", "lead.js")
+STATIC = dict.fromkeys(SCRIPTS, "text/javascript") | dict.fromkeys(("page.css", "lead.css"), "text/css")
 LARGEST_BODY = 200_000
 FAILED_LINKS_PER_MINUTE = 30
 AHEAD = 2
@@ -68,9 +69,7 @@ def make(work: Work, database: Database, roster: Roster, config: ServeConfig) ->
     folder = resources.files("stages.annotation_server") / "static"
     files = {name: (folder / name).read_bytes() for name in [*STATIC, "page.html", "lead.html"]}
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.page = Page(
-        work, database, roster, config, RateLimit(config.requests_per_minute), RateLimit(FAILED_LINKS_PER_MINUTE), files
-    )
+    app.state.page = Page(work, database, roster, config, RateLimit(config.requests_per_minute), RateLimit(FAILED_LINKS_PER_MINUTE), files)
     app.include_router(routes)
     app.include_router(lead_routes.routes)
     app.add_middleware(_Guard)
@@ -133,7 +132,7 @@ routes = APIRouter()
 
 @routes.get("/a/{token}")
 def open_link(token: str, request: Request) -> Response:
-    """A personal link. The page follows as a second request from here, because a Strict cookie is not sent along a redirect from elsewhere."""
+    """A personal link. The page follows as a request from here: a Strict cookie is not sent along a redirect that began elsewhere."""
     page = page_of(request)
     person = page.roster.of_token(token)
     if person is None:
@@ -218,9 +217,7 @@ def one_group(group_id: str, request: Request, person: Annotated[Person, Depends
     """A group of this person as it is now."""
     page = page_of(request)
     with page.database.read() as connection:
-        row = connection.execute(
-            "SELECT 1 FROM assignments WHERE annotator = ? AND group_id = ?", (person.pseudonym, group_id)
-        ).fetchone()
+        row = connection.execute("SELECT 1 FROM assignments WHERE annotator = ? AND group_id = ?", (person.pseudonym, group_id)).fetchone()
     if row is None or group_id not in page.work.groups:
         raise Refused(403, "this group was not given to you")
     return shown_group(page, person.pseudonym, group_id)
@@ -242,7 +239,9 @@ def submit(sent: Submission, request: Request, person: Annotated[Person, Depends
     revision = submissions.store(page.database, work, who, sent)
     answer: dict[str, Any] = {"revision": revision}
     with page.database.read() as connection:
-        stage = connection.execute("SELECT round FROM assignments WHERE annotator = ? AND group_id = ?", (who, sent.group_id)).fetchone()["round"]
+        stage = connection.execute("SELECT round FROM assignments WHERE annotator = ? AND group_id = ?", (who, sent.group_id)).fetchone()[
+            "round"
+        ]
         if stage == "training":
             scores = {(sent.group_id, score.candidate_id, score.dimension): score.score for score in sent.scores}
             answer["feedback"] = exam.feedback(scores, work.plan.gold[sent.group_id], sent.group_id, work.dimensions)

@@ -20,7 +20,8 @@ Views, which are what to read:
 ``ratings``: one row per score that counts, the latest revision of every annotator and group; training and exams are not in it. Columns:
     submission_id, annotator, group_id, candidate_id, dimension, score, round, revision, position, submitted_at, seconds (of the submission,
     divided by its scores), comment, rubric_version, scale_min, scale_max, project
-``unrateable``: the same for groups whose latest revision says that they cannot be rated: submission_id, annotator, group_id, round, revision,
+``unrateable``: the same for groups whose latest revision says that they cannot be rated: submission_id, annotator, group_id, round,
+revision,
     flag, comment, submitted_at, seconds, project
 """
 
@@ -69,7 +70,8 @@ CREATE VIEW IF NOT EXISTS ratings AS
     l.scale_min, l.scale_max, l.project
   FROM latest l JOIN scores s USING (submission_id) WHERE l.flag IS NULL;
 CREATE VIEW IF NOT EXISTS unrateable AS
-  SELECT submission_id, annotator, group_id, round, revision, flag, comment, submitted_at, seconds, project FROM latest WHERE flag IS NOT NULL;
+  SELECT submission_id, annotator, group_id, round, revision, flag, comment, submitted_at, seconds, project FROM latest WHERE flag IS NOT
+  NULL;
 """
 
 
@@ -87,7 +89,9 @@ class Database:
             self._connection.execute("PRAGMA synchronous=FULL")  # a submission that was confirmed survives a power failure
             self._connection.executescript(_SCHEMA)
         except sqlite3.DatabaseError as error:
-            raise ValueError(f"{path} cannot be used as the rating page's database ({error}); restore it from a backup or move it away") from None
+            raise ValueError(
+                f"{path} cannot be used as the rating page's database ({error}); restore it from a backup or move it away"
+            ) from None
         path.chmod(0o600)
 
     @contextmanager
@@ -114,7 +118,9 @@ class Database:
             connection.execute("INSERT OR IGNORE INTO meta VALUES ('project', ?)", (project,))
             (there,) = connection.execute("SELECT value FROM meta WHERE key = 'project'").fetchone()
         if there != project:
-            raise ValueError(f"{self.path} holds ratings of project {there}, the packet is of {project}; move the database away or use another --run")
+            raise ValueError(
+                f"{self.path} holds ratings of project {there}, the packet is of {project}; move the database away or use another --run"
+            )
 
     def close(self) -> None:
         """Close the connection; what was confirmed is in the file."""

@@ -1,9 +1,9 @@
 """What gold says about somebody's scores: the verdict of an exam, the feedback of training, the hidden gold of production.
 
-In: scores by (group, candidate, dimension) and the gold cells of the plan. Out: plain values per dimension. ``exact``: share of the scores that
-one of the experts gave too; ``within_one``: share at most one level from one that an expert gave; ``bias``: mean difference from the
-experts' mean, positive for a lenient person; ``quadratic_weighted_kappa``: against the experts' most frequent score (J. Cohen, Weighted kappa,
-Psychological Bulletin 70, 1968). Cells on which the experts differed are no gold and count nowhere.
+In: scores by (group, candidate, dimension) and the gold cells of the plan. Out: plain values per dimension. ``exact``: share of the
+scores that one of the experts gave too; ``within_one``: share at most one level from one that an expert gave; ``bias``: mean difference
+from the experts' mean, positive for a lenient person; ``quadratic_weighted_kappa``: against the experts' most frequent score (J. Cohen,
+Weighted kappa, Psychological Bulletin 70, 1968). Cells on which the experts differed are no gold and count nowhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Scores = Mapping[tuple[str, str, str], int]
 def compare(
     scores: Scores, gold: Mapping[str, GoldCells], groups: Iterable[str], dimensions: Sequence[str], levels: Sequence[int]
 ) -> dict[str, dict[str, Any]]:
-    """The four figures per dimension over the gold cells of ``groups`` that were scored, with their number ``n``; None where there are none."""
+    """The four figures per dimension over the gold cells of ``groups`` that were scored, and their number ``n``; None without any."""
     groups = list(groups)
     found = {}
     for dimension in dimensions:

@@ -1,7 +1,7 @@
 """Which group somebody rates next.
 
-In: the plan, what the person has done, what others hold. Out: assignments. The way of a person: training with feedback, an exam (a second form
-for who fails the first), the calibration groups, then production. Without gold there is neither training nor exam.
+In: the plan, what the person has done, what others hold. Out: assignments. The way of a person: training with feedback, an exam (a second
+form for who fails the first), the calibration groups, then production. Without gold there is neither training nor exam.
 
 In production a group has as many places as people are wanted for it. A place is taken by a submission, or by a lease while somebody has
 the group open. Groups that another person has rated and that want one more come first, those of the partner with whom this person shares
@@ -30,7 +30,7 @@ _MINE = "EXISTS (SELECT 1 FROM assignments a WHERE a.group_id = g.group_id AND a
 
 
 class Handed(NamedTuple):
-    """stage: where the person is; groups: the group to rate now and those after it; done, total: groups of this stage (total 0: open end)."""
+    """stage: where the person is; groups: the one to rate now and those after it; done, total: groups of this stage (0: open end)."""
 
     stage: Stage
     groups: list[str]
@@ -43,7 +43,9 @@ def fill(database: Database, work: Work) -> None:
     with database.write() as connection:
         more = {row["group_id"]: row["wanted"] for row in connection.execute("SELECT group_id, wanted FROM groups")}
         connection.execute("DELETE FROM groups")
-        rows = [(group, place, max(wanted, more.get(group, 0)), "production") for place, (group, wanted) in enumerate(work.plan.wanted.items())]
+        rows = [
+            (group, place, max(wanted, more.get(group, 0)), "production") for place, (group, wanted) in enumerate(work.plan.wanted.items())
+        ]
         connection.executemany("INSERT INTO groups VALUES (?, ?, ?, ?)", rows)
 
 
@@ -96,7 +98,8 @@ def stage_of(connection: sqlite3.Connection, work: Work, config: ServeConfig, an
 def exam_figures(connection: sqlite3.Connection, work: Work, annotator: str, number: int) -> dict[str, dict]:
     """The figures of an exam form (from 1), as far as it was filled in."""
     rows = connection.execute(
-        "SELECT group_id, candidate_id, dimension, score FROM submissions JOIN scores USING (submission_id) WHERE annotator = ? AND round = ?",
+        "SELECT group_id, candidate_id, dimension, score FROM submissions JOIN scores USING (submission_id) "
+        "WHERE annotator = ? AND round = ?",
         (annotator, f"exam-{number}"),
     )
     scores = {(row["group_id"], row["candidate_id"], row["dimension"]): row["score"] for row in rows}
@@ -158,7 +161,8 @@ def _begun(connection: sqlite3.Connection, annotator: str) -> str | None:
     if not found:
         return None
     partners = connection.execute(
-        "SELECT b.annotator AS partner FROM assignments a JOIN assignments b USING (group_id) WHERE a.annotator = :who AND b.annotator != :who",
+        "SELECT b.annotator AS partner FROM assignments a JOIN assignments b USING (group_id) "
+        "WHERE a.annotator = :who AND b.annotator != :who",
         asked,
     )
     shared = Counter(row["partner"] for row in partners)
@@ -173,7 +177,8 @@ def _begun(connection: sqlite3.Connection, annotator: str) -> str | None:
 def _fresh(connection: sqlite3.Connection, annotator: str) -> str | None:
     """The first group that nobody has."""
     row = connection.execute(
-        f"SELECT group_id FROM groups g WHERE NOT {_MINE} AND ({_TAKEN}) = 0 ORDER BY place LIMIT 1", {"who": annotator, "time": time.time()}
+        f"SELECT group_id FROM groups g WHERE NOT {_MINE} AND ({_TAKEN}) = 0 ORDER BY place LIMIT 1",
+        {"who": annotator, "time": time.time()},
     ).fetchone()
     return None if row is None else row["group_id"]
 

@@ -1,8 +1,8 @@
 """The roster: who may open the rating page. The only file with names in it; everything else knows people by their pseudonym.
 
-``annotate/page/roster.json``: per person a pseudonym, the name, the role (``annotator`` or ``lead``), the sha256 of the link's token, and whether
-the link is revoked. A token is shown once, when it is made; a lost link is replaced by a new one. A running server reads the file again
-when it changes, so a revocation holds from the next request on.
+``annotate/page/roster.json``: per person a pseudonym, the name, the role (``annotator`` or ``lead``), the sha256 of the link's token, and
+whether the link is revoked. A token is shown once, when it is made; a lost link is replaced by a new one. A running server reads the file
+again when it changes, so a revocation holds from the next request on.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class Roster:
             raise ValueError("the name is empty; give the name of the person")
         with self._changing() as people:
             if any(person.name == name for person in people):
-                raise ValueError(f"{name} is on the roster; `pipeline annotate roster renew` gives a new link, another person needs another name")
+                raise ValueError(
+                    f"{name} is on the roster; `pipeline annotate roster renew` gives a new link, another person needs another name"
+                )
             number = 1 + sum(person.role == role for person in people)
             token = secrets.token_urlsafe(TOKEN_BYTES)
             person = Person(f"{role}-{number:02d}", name, role, _digest(token))

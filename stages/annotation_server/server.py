@@ -66,7 +66,7 @@ def serve(run: RunDir, config: ServeConfig, *, host: str, started: Callable[[str
 @contextmanager
 def _listening(host: str, port: int) -> Generator[socket.socket]:
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(address[:2], family=family, backlog=512)
     except OSError as error:
         raise ValueError(f"cannot listen on {host} port {port} ({error.strerror}); choose another --host or annotate.serve.port") from None

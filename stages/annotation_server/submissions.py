@@ -1,9 +1,9 @@
 """Scores and drafts in: every rule that a submission must meet, and what is answered otherwise.
 
-In: what the page sends. Out: rows of ``submissions`` and ``scores``, or :class:`Refused` with an HTTP status and one sentence. A submission is
-whole: every candidate in every dimension, or a reason why the group cannot be rated. The same submission sent again is stored once. A
-submission that does not know the latest revision is refused (409) and changes nothing. One that comes after the lease has ended
-counts all the same.
+In: what the page sends. Out: rows of ``submissions`` and ``scores``, or :class:`Refused` with an HTTP status and one sentence. A
+submission is whole: every candidate in every dimension, or a reason why the group cannot be rated. The same submission sent again is
+stored once. A submission that does not know the latest revision is refused (409) and changes nothing. One that comes after the lease has
+ended counts all the same.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ class Refused(Exception):
         self.status, self.message, self.current = status, message, current
 
 
-class _Sent(BaseModel):
+class Sent(BaseModel):
+    """What a page sends: no unknown fields, no guessed types."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Score(_Sent):
+class Score(Sent):
     """One score, a whole number."""
 
     candidate_id: str
@@ -45,7 +47,7 @@ class Score(_Sent):
     score: int
 
 
-class Submission(_Sent):
+class Submission(Sent):
     """A group as rated. ``based_on`` is the revision that the page had before it, 0 for none."""
 
     submission_id: str = Field(pattern=r"^[0-9a-f]{32}$")
@@ -59,7 +61,7 @@ class Submission(_Sent):
     changes: int = Field(ge=0)
 
 
-class Draft(_Sent):
+class Draft(Sent):
     """A group as far as it is rated. ``version`` and ``revision`` are those that the page knows; the body is the page's own."""
 
     version: int = Field(ge=0)
@@ -84,7 +86,9 @@ def store(database: Database, work: Work, annotator: str, sent: Submission) -> i
         if sent.based_on != before:
             raise Refused(409, "this group was submitted from another window in the meantime", revision=before)
         row = {
-            **{name: getattr(sent, name) for name in ("submission_id", "group_id", "flag", "comment", "seconds", "wall_seconds", "changes")},
+            **{
+                name: getattr(sent, name) for name in ("submission_id", "group_id", "flag", "comment", "seconds", "wall_seconds", "changes")
+            },
             "annotator": annotator,
             "revision": before + 1,
             "round": assigned["round"],
@@ -115,7 +119,9 @@ def save_draft(database: Database, annotator: str, group_id: str, sent: Draft, *
         known = revision(connection, annotator, group_id)
         if known != sent.revision:
             raise Refused(409, "this group was submitted from another window in the meantime", revision=known)
-        there = connection.execute("SELECT version, body FROM drafts WHERE annotator = ? AND group_id = ?", (annotator, group_id)).fetchone()
+        there = connection.execute(
+            "SELECT version, body FROM drafts WHERE annotator = ? AND group_id = ?", (annotator, group_id)
+        ).fetchone()
         version = there["version"] if there else 0
         if version != sent.version:
             draft = json.loads(there["body"]) if there else None
@@ -136,7 +142,8 @@ def revision(connection: sqlite3.Connection, annotator: str, group_id: str) -> i
 def said(connection: sqlite3.Connection, annotator: str, group_id: str) -> dict[str, Any] | None:
     """The latest revision with its scores by candidate and dimension, or None."""
     row = connection.execute(
-        "SELECT submission_id, revision, flag, comment FROM submissions WHERE annotator = ? AND group_id = ? ORDER BY revision DESC LIMIT 1",
+        "SELECT submission_id, revision, flag, comment FROM submissions WHERE annotator = ? AND group_id = ? "
+        "ORDER BY revision DESC LIMIT 1",
         (annotator, group_id),
     ).fetchone()
     if row is None:

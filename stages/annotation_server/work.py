@@ -1,7 +1,7 @@
 """The work in memory: the groups of the packet, and the order in which each person sees them.
 
-In: the folder ``annotate/`` with the packet and the plan. Out: a :class:`Work`. Nothing in it says which editor made a candidate. The order of a
-group's candidates depends on the seed, the group and the person, so that no place is better for a candidate over many raters.
+In: the folder ``annotate/`` with the packet and the plan. Out: a :class:`Work`. Nothing in it says which editor made a candidate. The
+order of a group's candidates depends on the seed, the group and the person, so that no place is better for a candidate over many raters.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 In: the groups of the packet, blind as they are there. Out: the texts of ``tasks.json`` and ``labeling-config.xml``. A task carries
 ``group_id``, ``instruction``, ``source`` and, for place i from 0, ``cid<i>`` (the candidate) and ``c<i>`` (its picture), with
-``project`` and ``rubric_version`` for the way back. In an annotation the control ``<dimension>_<i>`` belongs to the object ``edit_<i>``, and
-its one choice is the score as text.
+``project`` and ``rubric_version`` for the way back. In an annotation the control ``<dimension>_<i>`` belongs to the object ``edit_<i>``,
+and its one choice is the score as text.
 
 Pictures are HyperText objects, because Label Studio shows those in a grid larger than its Image objects and without drawing tools. Their
 address is relative to LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT, which must be the packet's folder (docs/annotation.md says how).
@@ -47,7 +47,12 @@ def labeling_config(groups: Sequence[Mapping[str, Any]], manifest: Manifest) -> 
     counts = [len(group["candidates"]) for group in groups]
     levels = [round(level) for level in manifest.scale.levels]
     lines = ["<View>", '  <Text name="instruction" value="$instruction"/>', '  <View style="display:flex;flex-wrap:wrap;gap:12px">']
-    lines += ['    <View style="width:31%">', '      <Header value="Source"/>', '      <HyperText name="source" value="$source"/>', "    </View>"]
+    lines += [
+        '    <View style="width:31%">',
+        '      <Header value="Source"/>',
+        '      <HyperText name="source" value="$source"/>',
+        "    </View>",
+    ]
     for place in range(max(counts, default=0)):
         required = "true" if place < min(counts) else "false"
         lines += ['    <View style="width:31%">', f'      <Header value="Edit {place + 1}"/>']

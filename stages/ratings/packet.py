@@ -1,8 +1,9 @@
 """The packet that annotators get: groups, images, a table to fill in, the rubric.
 
 In: the manifest and the generate step's images. Out: a folder ``export/``, published as a whole, with the same bytes every time, in every
-layout at once: ``groups.jsonl`` for the rating page and programs, ``ratings-template.csv`` to fill in, ``label-studio/``. It is blind: images are named by their content, groups and candidates are in a seeded order, and neither editors nor seeds appear anywhere.
-Images are copied as they are and a few at a time, so that memory does not grow with their number.
+layout at once: ``groups.jsonl`` for the rating page and programs, ``ratings-template.csv`` to fill in, ``label-studio/``. It is blind:
+images are named by their content, groups and candidates are in a seeded order, and neither editors nor seeds appear anywhere. Images are
+copied as they are and a few at a time, so that memory does not grow with their number.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def draw(manifest: Manifest, groups: Sequence[str], config: PlanConfig, gold: Ma
             f"for {needed}; add ratings of experts or lower these numbers"
         )
     ends = [config.training_groups + form * config.exam_groups for form in range(FORMS + 1)]
-    exams = [golden[begin:end] for begin, end in zip(ends, ends[1:], strict=False)] if gold else []
+    exams = [golden[begin:end] for begin, end in pairwise(ends)] if gold else []
     for number, form in enumerate(exams, 1):
         _require_variation(number, form, gold, manifest, config)
     normal = [group for group in groups if group not in gold]
@@ -140,7 +141,7 @@ def _cell(scores: Sequence[float], rows: Sequence[Mapping[str, Any]]) -> GoldCel
 
 
 def _read_cell(value: Mapping[str, Any]) -> GoldCell:
-    return GoldCell(**{**value, "accepted": tuple(value["accepted"]), "reasons": tuple(value["reasons"])})
+    return GoldCell(tuple(value["accepted"]), value["mean"], value["score"], tuple(value["reasons"]))
 
 
 def _require_variation(number: int, form: Sequence[str], gold: Mapping[str, GoldCells], manifest: Manifest, config: PlanConfig) -> None:
