@@ -27,7 +27,7 @@ from stages.annotation_server.work import Work
 from stages.config import ServeConfig
 from stages.ratings.label_studio import WORDS
 
-SCRIPTS = ("page.js", "view.js", "zoom.js", "clock.js", "keeping.js", "dom.js", "lead.js")
+SCRIPTS = ("page.js", "view.js", "keys.js", "messages.js", "keeping.js", "zoom.js", "clock.js", "dom.js", "lead.js")
 STATIC = dict.fromkeys(SCRIPTS, "text/javascript") | dict.fromkeys(("page.css", "lead.css"), "text/css")
 LARGEST_BODY = 200_000
 FAILED_LINKS_PER_MINUTE = 30

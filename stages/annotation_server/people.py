@@ -1,8 +1,9 @@
 """The figures of each person on the lead's page, and what to look at.
 
-In: what everybody rated. Out: plain values. People are compared with those who rated the same groups: ``bias`` is the mean difference (positive:
-lenient), ``quadratic_weighted_kappa`` the agreement with partners, ``drift`` the bias in the newest 25 shared groups minus that in the first
-50. Below 15 shared groups they say nothing (one person's kappa then varies by 0.07 or more by chance), and the page greys them.
+In: what everybody rated. Out: plain values. People are compared with those who rated the same groups: ``bias`` is the mean difference
+(positive: lenient), ``quadratic_weighted_kappa`` the agreement with partners, ``drift`` the bias in the newest 25 shared groups minus
+that in the first 50. Below 15 shared groups they say nothing (one person's kappa then varies by 0.07 or more by chance), and the page
+greys them.
 """
 
 from __future__ import annotations

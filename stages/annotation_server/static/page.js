@@ -2,6 +2,8 @@
 import { $, ask } from "./dom.js";
 import * as clock from "./clock.js";
 import { Keeping, randomId } from "./keeping.js";
+import * as keys from "./keys.js";
+import { again, banner, close, message, nothingLeft, saved, stop, troubled } from "./messages.js";
 import * as view from "./view.js";
 import * as zoom from "./zoom.js";
 
@@ -10,6 +12,7 @@ const state = { session: null, group: null, scores: {}, comment: "", index: 0, d
 let keeping = null;
 let busy = false; // a submission is on its way
 let saveTimer = 0;
+let saving = null; // the draft on its way
 let conflict = null;
 let ahead = [];
 
@@ -24,7 +27,7 @@ async function next() {
     return troubled(error, next);
   }
   Object.assign(state, { done: work.done, total: work.total, project: work.project });
-  if (!work.groups.length) return nothingLeft(work.stage);
+  if (!work.groups.length) return nothingLeft(work.stage, next);
   open(work.groups[0]);
   ahead = work.groups.slice(1).flatMap((group) => [group.source, ...group.candidates.map((c) => c.image)]).map(prefetch);
 }
@@ -36,6 +39,7 @@ function prefetch(address) {
 }
 
 function open(group) {
+  conflict = null;
   banner("");
   const revision = group.said?.revision ?? 0;
   const kept = keeping.draft(group.group_id);
@@ -107,6 +111,17 @@ function goTo(index) {
   changed();
 }
 
+function turn(step) {
+  const count = state.session.dimensions.length;
+  state.dimension = (state.dimension + step + count) % count;
+  draw();
+}
+
+function comment(text) {
+  state.comment = text;
+  changed();
+}
+
 function showGrid(review = false) {
   view.grid(state, review, goTo);
   if (!$("grid").open) $("grid").showModal();
@@ -123,27 +138,44 @@ function changed() {
   saveTimer = setTimeout(save, SAVE_AFTER);
 }
 
+// One at a time: two that know the same version would look like two windows.
 async function save() {
   clearTimeout(saveTimer);
-  if (busy || conflict) return;
+  if (busy || conflict || saving) return;
+  saving = push();
+  const wait = await saving;
+  saving = null;
+  if (wait !== null) saveTimer = setTimeout(save, wait);
+}
+
+// Send the draft; returns the milliseconds to wait before the next save, or null for none.
+async function push() {
   const { group_id: group } = state.group;
   const sent = { version: state.version, revision: state.revision, body: body() };
-  const text = JSON.stringify(sent.body);
+  const elsewhere = () => state.group.group_id !== group || state.revision !== sent.revision || busy;
   try {
     const answer = await ask("PUT", `/api/draft/${group}`, state.session.annotator, sent);
-    if (state.group.group_id !== group || busy) return;
+    if (elsewhere()) return 0;
     state.version = answer.version;
-    const same = JSON.stringify(body()) === text;
+    const same = unchanged(sent.body);
     keeping.keepDraft(group, { body: body(), version: state.version, revision: state.revision, dirty: !same });
     saved(same ? "Saved" : "Saving …");
+    return same ? null : SAVE_AFTER;
   } catch (error) {
-    if (state.group.group_id !== group || busy) return;
+    if (elsewhere()) return 0;
     if (error.status === 409 && "revision" in error.body) conflictBanner(error.message, error.body);
     else if (again(error)) {
       saved("No connection: kept in this browser");
-      saveTimer = setTimeout(save, 1000 * (error.body.wait || 3));
+      return 1000 * (error.body.wait || 3);
     } else stop(error);
+    return null;
   }
+}
+
+// Whether a body says what the page says now; the seconds go on by themselves.
+function unchanged(other) {
+  const plain = (value) => JSON.stringify({ ...value, seconds: 0 });
+  return plain(other) === plain(body());
 }
 
 // Two windows changed one group: the person decides, nothing is overwritten unasked.
@@ -206,6 +238,7 @@ async function deliver(sent) {
   clearTimeout(saveTimer);
   close();
   saved("Sending …");
+  await saving; // a draft that overtakes its submission would be refused
   try {
     const answer = await keeping.send(sent, (seconds) => {
       const text = `The server does not answer. Your scores are kept in this browser and are sent again in ${seconds} s.`;
@@ -252,133 +285,6 @@ async function previous() {
   }
 }
 
-// ---- messages
-
-const again = (error) => error.status === 0 || error.status === 429 || error.status >= 500;
-
-function saved(text) {
-  $("saved").textContent = text;
-}
-
-function banner(text, choice = false) {
-  $("banner").hidden = !text;
-  $("banner-text").textContent = text;
-  $("banner-mine").hidden = $("banner-theirs").hidden = !choice;
-  zoom.refresh();
-}
-
-function message(title, text, retry) {
-  $("page").hidden = true;
-  $("message").hidden = false;
-  $("message-title").textContent = title;
-  $("message-text").textContent = text;
-  $("message-again").hidden = !retry;
-  $("message-again").onclick = retry;
-}
-
-function stop(error) {
-  message(error.status === 401 ? "No valid link" : "This cannot go on", error.message, null);
-}
-
-function troubled(error, retry) {
-  if (!again(error)) return stop(error);
-  if ($("page").hidden) message("No connection", "The server does not answer. This page tries again by itself.", retry);
-  else banner("The server does not answer. This page tries again by itself.");
-  setTimeout(retry, 1000 * (error.body.wait || 3));
-}
-
-function nothingLeft(stage) {
-  const words = {
-    paused: ["Paused", "The lead of the project has paused your work. Please ask."],
-    failed: ["Exam not passed", "Please talk to the lead of the project."],
-  }[stage] ?? ["No group is waiting", "Everything that was yours is done. Thank you."];
-  message(...words, next);
-}
-
-function close() {
-  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
-}
-
-// ---- keys and buttons
-
-function toggle(name) {
-  if ($(name).open) $(name).close();
-  else $(name).showModal();
-}
-
-function comment() {
-  $("comment-text").value = state.comment;
-  toggle("comment");
-}
-
-const ACTIONS = {
-  ArrowLeft: () => goTo(state.index - 1),
-  ArrowRight: () => goTo(state.index + 1),
-  ArrowUp: () => turn(-1),
-  ArrowDown: () => turn(1),
-  z: zoom.next,
-  g: () => showGrid(),
-  r: () => toggle("rubric"),
-  c: comment,
-  f: () => toggle("flag"),
-  "?": () => toggle("keys"),
-  Enter: () => submit(),
-  Backspace: previous,
-};
-const PAN = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] };
-
-function turn(step) {
-  const count = state.session.dimensions.length;
-  state.dimension = (state.dimension + step + count) % count;
-  draw();
-}
-
-function flicker(on) {
-  $("flicker").hidden = !on;
-}
-
-function pressed(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || $("page").hidden) return;
-  const dialog = document.querySelector("dialog[open]");
-  const typing = event.target.closest?.("textarea, input");
-  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  if (dialog) {
-    if (dialog.id === "grid" && /^[1-9]$/.test(key) && Number(key) <= state.group.candidates.length) goTo(Number(key) - 1);
-    else if (!typing && { grid: "g", rubric: "r", keys: "?" }[dialog.id] === key) dialog.close();
-    else return;
-    return event.preventDefault();
-  }
-  if (typing || ((key === "Enter" || key === " ") && event.target.closest?.("button"))) return;
-  const level = state.session.levels.find((l) => String(l.score) === key);
-  if (key === " ") flicker(true);
-  else if (event.shiftKey && key in PAN && zoom.zoomed()) zoom.move(...PAN[key]);
-  else if (event.repeat) return;
-  else if (level) score(level.score);
-  else if (ACTIONS[key]) ACTIONS[key]();
-  else return;
-  event.preventDefault();
-}
-
-function listen() {
-  addEventListener("keydown", pressed);
-  addEventListener("keyup", (event) => event.key === " " && flicker(false));
-  addEventListener("blur", () => flicker(false));
-  // A click leaves the keys to the page: a button that kept the focus would take Space and Enter.
-  addEventListener("click", (event) => event.detail > 0 && !document.querySelector("dialog[open]") && event.target.closest("button")?.blur());
-  const buttons = { "do-grid": () => showGrid(), "do-zoom": zoom.next, "do-rubric": () => toggle("rubric"), "do-comment": comment, "do-flag": () => toggle("flag"), "do-back": previous, "do-keys": () => toggle("keys"), "do-submit": () => submit(), "grid-submit": () => submit(), "feedback-next": next, "banner-mine": () => resolve(true), "banner-theirs": () => resolve(false) };
-  for (const [id, action] of Object.entries(buttons)) $(id).addEventListener("click", action);
-  for (const button of document.querySelectorAll("[data-close]")) button.addEventListener("click", close);
-  for (const [kind, on] of [["pointerdown", true], ["pointerup", false], ["pointerleave", false]]) $("do-flicker").addEventListener(kind, () => flicker(on));
-  $("feedback").addEventListener("cancel", (event) => (event.preventDefault(), next()));
-  $("comment-text").addEventListener("input", () => ((state.comment = $("comment-text").value), changed()));
-  view.reasons(state.session, () => ($("flag-send").disabled = false));
-  $("flag-send").addEventListener("click", () => submit(document.querySelector("[name=reason]:checked").value, $("flag-text").value));
-  $("flag").addEventListener("close", () => (($("flag-send").disabled = true), ($("flag-text").value = ""), view.reasons(state.session, () => ($("flag-send").disabled = false))));
-  for (const id of ["source", "edit"]) $(id).addEventListener("error", () => banner("A picture did not load. Load the page again; if it stays away, press F."));
-  zoom.listen();
-  clock.listen(() => state.group && !busy && state.seconds++);
-}
-
 async function start() {
   try {
     state.session = await ask("GET", "/api/session");
@@ -388,7 +294,12 @@ async function start() {
   if (state.session.role === "lead") return location.replace("/lead");
   keeping = new Keeping(state.session);
   view.prepare(state.session, score);
-  listen();
+  keys.listen(state, { goTo, turn, showGrid, score, submit, previous, next, resolve, comment });
+  for (const id of ["source", "edit"]) {
+    $(id).addEventListener("error", () => banner("A picture did not load. Load the page again; if it stays away, press F."));
+  }
+  zoom.listen();
+  clock.listen(() => state.group && !busy && state.seconds++);
   const unsent = keeping.sending;
   if (unsent) await deliver(unsent);
   else await next();

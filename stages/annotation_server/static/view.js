@@ -28,11 +28,8 @@ export function prepare(session, score) {
       onclick: () => score(level.score, d) }, make("kbd", {}, level.score), ` ${level.words}`)))));
   fill($("keys-list"), LINES.map(([key, words]) => [make("dt", {}, key), make("dd", {}, words)]).flat());
   fill($("rubric-text"), rubric(session.rubric));
-}
-
-export function reasons(session, chosen) {
-  const made = session.flags.map((flag) => make("label", {}, make("input", { type: "radio", name: "reason", value: flag.name, onchange: chosen }), ` ${flag.words}`));
-  fill($("reasons"), make("legend", {}, "Why?"), made);
+  const reasons = session.flags.map((flag) => make("label", {}, make("input", { type: "radio", name: "reason", value: flag.name }), ` ${flag.words}`));
+  fill($("reasons"), make("legend", {}, "Why?"), reasons);
 }
 
 function rubric(blocks) {
