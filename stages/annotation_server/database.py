@@ -66,7 +66,7 @@ CREATE VIEW IF NOT EXISTS latest AS
   SELECT *, max(revision) FROM submissions WHERE round IN ('calibration', 'production') GROUP BY annotator, group_id;
 CREATE VIEW IF NOT EXISTS ratings AS
   SELECT l.submission_id, l.annotator, l.group_id, s.candidate_id, s.dimension, s.score, l.round, l.revision, s.position, l.submitted_at,
-    l.seconds / (SELECT count(*) FROM scores c WHERE c.submission_id = l.submission_id) AS seconds, l.comment, l.rubric_version,
+    round(l.seconds / (SELECT count(*) FROM scores c WHERE c.submission_id = l.submission_id), 3) AS seconds, l.comment, l.rubric_version,
     l.scale_min, l.scale_max, l.project
   FROM latest l JOIN scores s USING (submission_id) WHERE l.flag IS NULL;
 CREATE VIEW IF NOT EXISTS unrateable AS

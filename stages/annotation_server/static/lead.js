@@ -41,8 +41,9 @@ function people(rows) {
   const sorted = [...rows].sort((a, b) => b.remarks.length - a.remarks.length || a.annotator.localeCompare(b.annotator));
   const gold = (person) => dimensions.map((d) => number(person.hidden_gold[d].within_one)).join(" / ");
   const exams = (person) => Object.entries(person.exams).map(([name, by]) => `${name}: ${dimensions.map((d) => `kappa ${number(by[d].quadratic_weighted_kappa)}, exact ${number(by[d].exact)}, bias ${number(by[d].bias)}`).join("; ")}`).join("\n");
+  $("order").textContent = dimensions.map(words).join(" / ");
   fill($("people"), table(
-    ["person", "stage", "groups", "seconds per group", "shared", `kappa with others (${dimensions.map(words).join(" / ")})`, "bias", "drift", "slope over places", "gold within 1", "all equal", "remarks", "exams", ""],
+    ["person", "stage", "groups", "seconds per group", "shared", "kappa with others", "bias", "drift", "slope over places", "gold within 1", "all equal", "remarks", "exams", ""],
     sorted.map((p) => [p.annotator + (p.revoked ? " (revoked)" : ""), p.stage, p.groups, number(p.seconds, 0), p.shared, per(p, "quadratic_weighted_kappa"), per(p, "bias"), per(p, "drift"),
       number(p.position_slope, 3), { text: gold(p), class: "number" }, number(p.all_equal), { text: p.remarks.join("\n") || "–", class: "remarks" }, { text: exams(p) || "–", class: "remarks" }, actions(p)])));
 }
