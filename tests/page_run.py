@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import uvicorn
 from rated_run import make_run, manifest_of, source, write_csv
 
 from stages import annotate, contracts, images
@@ -105,9 +104,8 @@ def plan(**settings: Any) -> PlanConfig:
 def serving(context: Context, port: int = 0, **settings: Any) -> Generator[str]:
     """The page of a run on a free port of this machine, in a thread of this process; gives ``host:port``."""
     config = ServeConfig(**{"requests_per_minute": 100_000} | settings)
-    with server.application(context.run, config) as app, server._listening("127.0.0.1", port) as listener:
-        running = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, ws="none", lifespan="off"))
-        running.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    with server.application(context.run, config) as app, server.listening("127.0.0.1", port) as listener:
+        running = server.answering(app)
         thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]})
         thread.start()
         while not running.started:

@@ -55,16 +55,21 @@ def application(run: RunDir, config: ServeConfig) -> Generator[FastAPI]:
 
 def serve(run: RunDir, config: ServeConfig, *, host: str, started: Callable[[str], None]) -> None:
     """Listen on ``host`` and the configured port until interrupted; ``started`` is called with the address once requests are answered."""
-    with application(run, config) as made, _listening(host, config.port) as listener:
+    with application(run, config) as made, listening(host, config.port) as listener:
         name, port = listener.getsockname()[:2]
         shown = f"[{name}]" if ":" in name else name
-        settings = uvicorn.Config(made, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="off")
         started(f"http://{shown}:{port}")
-        uvicorn.Server(settings).run(sockets=[listener])
+        answering(made).run(sockets=[listener])
+
+
+def answering(made: FastAPI) -> uvicorn.Server:
+    """The HTTP server of an application."""
+    return uvicorn.Server(uvicorn.Config(made, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="off"))
 
 
 @contextmanager
-def _listening(host: str, port: int) -> Generator[socket.socket]:
+def listening(host: str, port: int) -> Generator[socket.socket]:
+    """An open socket; raises ``ValueError`` where there is no listening."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(address[:2], family=family, backlog=512)

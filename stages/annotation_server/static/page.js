@@ -186,16 +186,12 @@ function conflictBanner(text, current) {
 }
 
 async function resolve(mine) {
-  const current = conflict;
-  conflict = null;
-  banner("");
   const wanted = body();
   try {
     const group = await ask("GET", `/api/group/${state.group.group_id}`, state.session.annotator);
     keeping.keepDraft(group.group_id, null);
-    open(group);
+    open(group); // which ends the conflict
   } catch (error) {
-    conflict = current;
     return troubled(error, () => resolve(mine));
   }
   if (mine) {
