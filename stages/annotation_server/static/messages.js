@@ -50,6 +50,11 @@ export function close() {
 }
 
 export function toggle(name) {
-  if ($(name).open) $(name).close();
-  else $(name).showModal();
+  const dialog = $(name);
+  if (dialog.open) return dialog.close();
+  dialog.showModal();
+  if (dialog.classList.contains("reading")) {
+    dialog.focus(); // from the beginning, not at the button at the end
+    dialog.scrollTop = 0;
+  }
 }
