@@ -43,15 +43,15 @@ function people(rows) {
   const exams = (person) => Object.entries(person.exams).map(([name, by]) => `${name}: ${dimensions.map((d) => `kappa ${number(by[d].quadratic_weighted_kappa)}, exact ${number(by[d].exact)}, bias ${number(by[d].bias)}`).join("; ")}`).join("\n");
   $("order").textContent = dimensions.map(words).join(" / ");
   fill($("people"), table(
-    ["person", "stage", "groups", "seconds per group", "shared", "kappa with others", "bias", "drift", "slope over places", "gold within 1", "all equal", "remarks", "exams", ""],
-    sorted.map((p) => [p.annotator + (p.revoked ? " (revoked)" : ""), p.stage, p.groups, number(p.seconds, 0), p.shared, per(p, "quadratic_weighted_kappa"), per(p, "bias"), per(p, "drift"),
-      number(p.position_slope, 3), { text: gold(p), class: "number" }, number(p.all_equal), { text: p.remarks.join("\n") || "–", class: "remarks" }, { text: exams(p) || "–", class: "remarks" }, actions(p)])));
+    ["person", "stage", "", "groups", "seconds per group", "shared", "kappa with others", "bias", "drift", "slope over places", "gold within 1", "all equal", "remarks", "exams"],
+    sorted.map((p) => [{ text: p.annotator + (p.revoked ? " (revoked)" : ""), class: "name" }, p.stage, actions(p), p.groups, number(p.seconds, 0), p.shared, per(p, "quadratic_weighted_kappa"), per(p, "bias"), per(p, "drift"),
+      number(p.position_slope, 3), { text: gold(p), class: "number" }, number(p.all_equal), { text: p.remarks.join("\n") || "–", class: "remarks" }, { text: exams(p) || "–", class: "remarks" }])));
 }
 
 function actions(person) {
   const act = (action, label) => make("button", { type: "button", onclick: () => decide(person.annotator, action, `${label} ${person.annotator}: why?`) }, label);
   const shown = [person.stage === "paused" ? act("resume", "Resume") : act("pause", "Pause")];
-  if (["training", "exam-1", "exam-2", "failed"].includes(person.stage)) shown.push(act("certify", "Admit without exam"));
+  if (["training", "exam-1", "exam-2", "failed"].includes(person.stage)) shown.push(act("certify", "Admit"));
   return make("span", {}, shown);
 }
 

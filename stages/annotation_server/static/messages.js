@@ -5,6 +5,9 @@ import * as zoom from "./zoom.js";
 // No answer, or one that may be another the next time.
 export const again = (error) => error.status === 0 || error.status === 429 || error.status >= 500;
 
+// The server's messages as sentences.
+export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+
 export function saved(text) {
   $("saved").textContent = text;
 }
@@ -27,7 +30,7 @@ export function message(title, text, retry) {
 
 export function stop(error) {
   close();
-  message(error.status === 401 ? "No valid link" : "This cannot go on", error.message, null);
+  message(error.status === 401 ? "No valid link" : "This cannot go on", sentence(error.message), null);
 }
 
 export function troubled(error, retry) {

@@ -3,7 +3,7 @@ import { $, ask } from "./dom.js";
 import * as clock from "./clock.js";
 import { Keeping, randomId } from "./keeping.js";
 import * as keys from "./keys.js";
-import { again, banner, close, message, nothingLeft, saved, stop, troubled } from "./messages.js";
+import { again, banner, close, message, nothingLeft, saved, sentence, stop, troubled } from "./messages.js";
 import * as view from "./view.js";
 import * as zoom from "./zoom.js";
 
@@ -53,7 +53,7 @@ function open(group) {
   draw();
   saved(local ? "" : "Saved");
   if (local && local.version !== state.version) {
-    conflictBanner("Another window has a newer draft of this group.", { version: state.version, revision, draft: group.draft?.body ?? null });
+    conflictBanner("another window has a newer draft of this group", { version: state.version, revision, draft: group.draft?.body ?? null });
   } else if (local) save();
 }
 
@@ -132,6 +132,7 @@ function showGrid(review = false) {
 
 function changed() {
   draw();
+  if (!conflict) banner("");
   keeping.keepDraft(state.group.group_id, { body: body(), version: state.version, revision: state.revision, dirty: true });
   saved("Saving …");
   clearTimeout(saveTimer);
@@ -182,7 +183,7 @@ function unchanged(other) {
 function conflictBanner(text, current) {
   conflict = current;
   saved("Not saved");
-  banner(`${text} What should count?`, true);
+  banner(`${sentence(text)} What should count?`, true);
 }
 
 async function resolve(mine) {
@@ -254,10 +255,10 @@ async function deliver(sent) {
     keeping.sending = null;
     if (!state.group) {
       await next();
-      return banner(`A group that was sent before this page was loaded was not stored: ${error.message}`);
+      return banner(`A group that was sent before this page was loaded was not stored: ${error.message}.`);
     }
     if (error.status === 409 && "revision" in error.body) conflictBanner(error.message, error.body);
-    else banner(error.message);
+    else banner(sentence(error.message));
   }
 }
 
@@ -276,7 +277,7 @@ async function previous() {
     const before = state.revision ? `?before=${encodeURIComponent(state.group.group_id)}` : "";
     open(await ask("GET", `/api/previous${before}`, state.session.annotator));
   } catch (error) {
-    if (error.status === 404) banner(error.message);
+    if (error.status === 404) banner(sentence(error.message));
     else troubled(error, previous);
   }
 }
