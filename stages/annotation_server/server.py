@@ -19,8 +19,10 @@ from stages.annotation_server import app, handing_out, work
 from stages.annotation_server.database import Database
 from stages.annotation_server.roster import Roster
 from stages.config import ServeConfig
-from stages.ratings.ledger import STEP
 from stages.rundir import RunDir
+
+STEP = "annotate"
+"""The step whose folder this is; importing it from the ledger would bring Ray, for which the page need not wait."""
 
 
 def folder_of(run: RunDir) -> Path:

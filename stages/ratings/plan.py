@@ -21,9 +21,7 @@ from typing import Any
 from stages import storage
 from stages.config import PlanConfig
 from stages.ids import uniform
-from stages.ratings import readers
 from stages.ratings.manifest import Manifest
-from stages.ratings.validate import validate
 
 FORMS = 2
 """Exam forms: who fails the first may try the second."""
@@ -99,6 +97,9 @@ def read_gold(config: PlanConfig, manifest: Manifest) -> dict[str, GoldCells]:
     with a rating that ingest would not accept."""
     if config.gold is None:
         return {}
+    from stages.ratings import readers  # brings Ray, which the rating page need not wait for
+    from stages.ratings.validate import validate
+
     delivery = readers.read(config.gold)
     checked = validate(delivery, manifest, {}, batch="gold", now=datetime.now(UTC))
     if checked.quarantine:
