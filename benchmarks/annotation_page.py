@@ -182,8 +182,9 @@ def main() -> int:
             rows.append(f"submission and next group | {seconds(lambda: rate_next(person), 20)}")
         rate_everything(context, [who.pseudonym for who, _ in tokens])
         with serving(context.run.path) as (_, port, _):
-            late, boss = Person(port, tokens[2][1]), Person(port, lead)
+            late = Person(port, tokens[2][1])
             rows.append(f"next group, everything rated | {seconds(lambda: late.request('GET', '/api/work'), 20)}")
+            boss = Person(port, lead)
             rows.append(f"lead's page, everything rated | {seconds(lambda: boss.request('GET', '/api/lead/summary'), 3)}")
             rows.append(f"agreement with intervals, everything rated | {seconds(lambda: boss.request('GET', '/api/lead/agreement'), 3)}")
     lines = [

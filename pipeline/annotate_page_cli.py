@@ -57,7 +57,7 @@ def serve(run_path: str, config_path: str | None, host: str, expose: bool, overr
         click.echo("nobody is on the roster yet: `pipeline annotate roster add` makes links", err=True)
 
     def started(address: str) -> None:
-        click.echo(f"rating page: {address} (open it with a personal link; {len(people)} people; Ctrl-C stops it)")
+        click.echo(f"rating page: {address} (open it with a personal link; on the roster: {len(people)}; Ctrl-C stops it)")
 
     server.serve(run, loaded.flow.annotate.serve, host=host, started=started)
 

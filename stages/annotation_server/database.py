@@ -30,7 +30,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -99,6 +99,13 @@ class Database:
         """The connection, for reading."""
         with self._turn:
             yield self._connection
+
+    @contextmanager
+    def beside(self) -> Generator[sqlite3.Connection]:
+        """A connection of its own for long reading, which keeps nobody waiting."""
+        with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            connection.row_factory = sqlite3.Row
+            yield connection
 
     @contextmanager
     def write(self) -> Generator[sqlite3.Connection]:

@@ -51,7 +51,7 @@ def lead_page(request: Request) -> Response:
 def summary(request: Request, person: Annotated[Person, Depends(lead_of)]) -> dict[str, Any]:
     """Progress, people, queues."""
     page = page_of(request)
-    with page.database.read() as connection:
+    with page.database.beside() as connection:
         return lead.summary(connection, page.work, page.roster.people, page.config)
 
 
@@ -59,7 +59,7 @@ def summary(request: Request, person: Annotated[Person, Depends(lead_of)]) -> di
 def agreement(request: Request, person: Annotated[Person, Depends(lead_of)]) -> dict[str, Any]:
     """Agreement with intervals; the bootstrap takes longer than the rest, so it is asked for apart."""
     page = page_of(request)
-    with page.database.read() as connection:
+    with page.database.beside() as connection:
         groups = rated.read(connection, page.work)
     return lead.agreement_of(groups, page.work)
 
@@ -70,7 +70,7 @@ def group(group_id: str, request: Request, person: Annotated[Person, Depends(lea
     page = page_of(request)
     if group_id not in page.work.groups:
         raise Refused(404, "there is no such group")
-    with page.database.read() as connection:
+    with page.database.beside() as connection:
         return lead.several_views(connection, page.work, group_id)
 
 
@@ -102,7 +102,7 @@ def ratings(layout: Literal["csv", "jsonl"], request: Request, person: Annotated
     if person.role != "lead":
         raise Refused(403, "this is for the lead")
     page = page_of(request)
-    with page.database.read() as connection:
+    with page.database.beside() as connection:
         rows = [dict(row) for row in connection.execute(_EXPORT)]
     body = _csv(rows) if layout == "csv" else (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     kind = "text/csv" if layout == "csv" else "application/x-ndjson"
