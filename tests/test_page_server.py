@@ -211,12 +211,16 @@ def test_too_many_requests_wait(work: Context) -> None:
     (_, token), (_, others) = roster(work).add("Fast"), roster(work).add("Slow")
     with serving(work, requests_per_minute=6) as address:
         client = Client(address, token)  # one request of the six
-        found = [client.raw("GET", "/api/work") for _ in range(8)]
-        assert [status for status, _, _ in found] == [200] * 5 + [429] * 3
+        found = [client.raw("GET", "/api/work")]
+        while found[-1][0] == 200:
+            found.append(client.raw("GET", "/api/work"))
+        assert len(found) >= 6 and found[-1][0] == 429  # later only on a machine so slow that the bucket fills up meanwhile
         assert 1 <= int(found[-1][2]["retry-after"]) <= 11
         assert Client(address, others).ask("GET", "/api/work")[0] == 200
-        guesses = Counter(client.raw("GET", f"/a/guess-{n}")[0] for n in range(40))
-        assert guesses == {401: 30, 429: 10}
+        guesses = [client.raw("GET", "/a/guess")[0]]
+        while guesses[-1] == 401:
+            guesses.append(client.raw("GET", "/a/guess")[0])
+        assert len(guesses) > 30 and guesses[-1] == 429
 
 
 def test_the_bucket_fills_up_again() -> None:
