@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Request, Response
@@ -163,7 +164,7 @@ def static(name: str, request: Request) -> Response:
 def image(name: str, request: Request, person: Annotated[Person, Depends(holder)]) -> Response:
     """An image of the packet, by its exact name; whatever else is asked for is not there."""
     path = page_of(request).work.images.get(name)
-    if path is None or not path.is_file():
+    if path is None or not Path(path).is_file():
         raise Refused(404, "there is no such image")
     return FileResponse(path, headers={"cache-control": "private, max-age=86400, immutable"})
 
