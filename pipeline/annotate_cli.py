@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from pipeline.annotate_page_cli import roster, serve
 from pipeline.command import EXAMPLE, common, opened
 
 
@@ -22,17 +23,19 @@ def annotate() -> None:
 
 @annotate.command(
     name="export",
-    help=f"Write the groups to rate: images, a template to fill in, the rubric.\n\n{EXAMPLE.format(command='annotate export', more='')}",
+    help="Write the groups to rate, for the rating page, as a table to fill in, as JSON Lines and for Label Studio; and the lead's plan of "
+    f"who rates what.\n\n{EXAMPLE.format(command='annotate export', more='')}",
 )
 @common
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N groups.")
+@click.option("--groups", "groups", metavar="FILE", help="Only the groups of this list: a CSV with a column group_id, or one id per line.")
 def annotate_export(
-    config_path: str | None, run_path: str | None, address: str | None, limit: int | None, overrides: tuple[str, ...]
+    config_path: str | None, run_path: str | None, address: str | None, limit: int | None, groups: str | None, overrides: tuple[str, ...]
 ) -> None:
     with opened(config_path, run_path, address, overrides) as context:
         from stages import annotate as step
 
-        print(f"work for the raters: {step.export(context, limit=limit)}")
+        print(f"work for the raters: {step.export(context, limit=limit, groups=groups)}")
 
 
 @annotate.command(
@@ -114,3 +117,7 @@ def annotate_next(
 
         index = step.run(context, count=count, strategy=strategy, model=model)
         print(ratings.chosen(context.run.step(step.STEP).path / step.LIST, index))
+
+
+annotate.add_command(serve)
+annotate.add_command(roster)

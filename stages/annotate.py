@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from stages.config import AnnotateConfig
 from stages.context import Context
-from stages.ratings import ledger, manifest, own_items, packet, pseudonyms, readers, simulated, slots
+from stages.ratings import group_list, ledger, manifest, own_items, packet, plan, pseudonyms, readers, simulated, slots
 from stages.ratings.delivery import Delivery, Item
 from stages.ratings.ledger import STEP, Addition, Batch
 from stages.ratings.manifest import Manifest
@@ -43,15 +43,24 @@ class Seen(NamedTuple):
     sources: set[str]
 
 
-def export(context: Context, limit: int | None = None) -> Path:
-    """Write ``annotate/export/`` for the first ``limit`` groups of the seeded order (all without it); returns the folder.
+def export(context: Context, limit: int | None = None, groups: str | Path | None = None) -> Path:
+    """Write ``annotate/export/`` for the first ``limit`` groups of the seeded order (all without it), or for those that the file ``groups``
+    lists; returns the folder. ``annotate/plan.json``, written beside it, says which groups overlap, calibrate and are gold.
 
-    A smaller export is the beginning of a larger one. Raises ``ValueError`` when generate is not done.
+    A smaller export is the beginning of a larger one; gold groups are always in it. Raises ``ValueError`` when generate is not done, for
+    a list with unknown groups, and for a gold file that does not suffice.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"--limit {limit}: give the number of groups to export, at least 1")
-    generate = context.run.step("generate")
-    return packet.write(context.run.step(STEP).path / "export", generate, _generated(context), limit=limit)
+    generate, work, config = context.run.step("generate"), _generated(context), context.flow.annotate.plan
+    gold = plan.read_gold(config, work)
+    order = list(work.sampled) if groups is None else group_list.read(groups, work)
+    wanted = set(order[:limit])
+    chosen = [*order[:limit], *(group for group in work.sampled if group in gold and group not in wanted)]
+    folder = context.run.step(STEP).path
+    packet.write(folder / "export", generate, work, chosen)
+    plan.write(folder / "plan.json", plan.draw(work, chosen, config, gold, seed=context.flow.seed))
+    return folder / "export"
 
 
 def simulate(context: Context) -> list[Path]:

@@ -1,8 +1,9 @@
 """The packet that annotators get: groups, images, a table to fill in, the rubric.
 
-In: the manifest and the generate step's images. Out: a folder ``export/``, published as a whole, with the same bytes every time. It is
-blind: images are named by their content, groups and candidates are in a seeded order, and neither editors nor seeds appear anywhere.
-Images are copied as they are and a few at a time, so that memory does not grow with their number.
+In: the manifest and the generate step's images. Out: a folder ``export/``, published as a whole, with the same bytes every time, in every
+layout at once: ``groups.jsonl`` for the rating page and programs, ``ratings-template.csv`` to fill in, ``label-studio/``. It is blind:
+images are named by their content, groups and candidates are in a seeded order, and neither editors nor seeds appear anywhere. Images are
+copied as they are and a few at a time, so that memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 
 from stages import images, storage
 from stages.ids import ID_DIGITS
+from stages.ratings import label_studio
 from stages.ratings.delivery import REQUIRED
 from stages.ratings.manifest import Manifest, Scale
 from stages.rundir import StepFolder
@@ -30,11 +32,14 @@ _RUBRICS = Path(__file__).with_name("rubrics")
 _RUBRIC_SCALE = Scale(1, 4)
 
 
-def write(target: Path, generate: StepFolder, manifest: Manifest, *, limit: int | None) -> Path:
-    """Write the packet of the first ``limit`` groups (all without it) and return its folder; another packet there is replaced."""
+LAYOUTS = ("page", "csv", "jsonl", "label-studio")
+
+
+def write(target: Path, generate: StepFolder, manifest: Manifest, chosen: Sequence[str]) -> Path:
+    """Write the packet of the chosen groups, in their order, and return its folder; another packet there is replaced."""
     rubric = _rubric(manifest)
-    chosen = list(manifest.sampled)[:limit]
     content = {
+        "layouts": list(LAYOUTS),
         "project": manifest.project,
         "made_from": dict(manifest.inputs),
         "dimensions": list(manifest.dimensions),
@@ -61,6 +66,9 @@ def write(target: Path, generate: StepFolder, manifest: Manifest, *, limit: int 
     (partial / "groups.jsonl").write_text("".join(json.dumps(group, ensure_ascii=False) + "\n" for group in groups), encoding="utf-8")
     (partial / "ratings-template.csv").write_bytes(table(_blank_rows(chosen, manifest)))
     (partial / "RUBRIC.md").write_text(rubric, encoding="utf-8")
+    (partial / "label-studio").mkdir()
+    (partial / "label-studio" / "tasks.json").write_text(label_studio.tasks(groups, manifest), encoding="utf-8")
+    (partial / "label-studio" / "labeling-config.xml").write_text(label_studio.labeling_config(groups, manifest), encoding="utf-8")
     storage.publish_json(partial / "manifest.json", content | {"images": dict([*sources.values(), *candidates.values()])})
     storage.replace_folder(partial, target)
     return target

@@ -1,0 +1,202 @@
+"""Which group somebody rates next.
+
+In: the plan, what the person has done, what others hold. Out: assignments. The way of a person: training with feedback, an exam (a second
+form for who fails the first), the calibration groups, then production. Without gold there is neither training nor exam.
+
+In production a group has as many places as people are wanted for it. A place is taken by a submission, or by a lease while somebody has
+the group open. Groups that another person has rated and that want one more come first, those of the partner with whom this person shares
+fewest groups first of all; so the overlap is filled as the work goes on and everybody meets everybody. Gold groups hidden in production
+are drawn by a hash of the person and of how many groups the person had.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from stages.annotation_server import exam
+from stages.annotation_server.database import COUNTED, Database, now
+from stages.annotation_server.work import Work
+from stages.config import ServeConfig
+from stages.ids import uniform
+
+Stage = Literal["training", "exam-1", "exam-2", "calibration", "production", "paused", "failed"]
+
+_TAKEN = "SELECT count(*) FROM assignments a WHERE a.group_id = g.group_id AND a.annotator != :who AND (a.done = 1 OR a.lease_ends > :time)"
+_MINE = "EXISTS (SELECT 1 FROM assignments a WHERE a.group_id = g.group_id AND a.annotator = :who)"
+
+
+class Handed(NamedTuple):
+    """stage: where the person is; groups: the one to rate now and those after it; done, total: groups of this stage (0: open end)."""
+
+    stage: Stage
+    groups: list[str]
+    done: int
+    total: int
+
+
+def fill(database: Database, work: Work) -> None:
+    """Bring the groups of the plan into the database; places that the lead added stay."""
+    with database.write() as connection:
+        more = {row["group_id"]: row["wanted"] for row in connection.execute("SELECT group_id, wanted FROM groups")}
+        connection.execute("DELETE FROM groups")
+        rows = [
+            (group, place, max(wanted, more.get(group, 0)), "production") for place, (group, wanted) in enumerate(work.plan.wanted.items())
+        ]
+        connection.executemany("INSERT INTO groups VALUES (?, ?, ?, ?)", rows)
+
+
+def hand_out(database: Database, work: Work, config: ServeConfig, annotator: str, *, count: int) -> Handed:
+    """The groups for now, at most ``count``; opens or renews their leases."""
+    with database.write() as connection:
+        stage = stage_of(connection, work, config, annotator)
+        ends = time.time() + 60 * config.lease_minutes
+        if stage in ("paused", "failed"):
+            return Handed(stage, [], 0, 0)
+        listed = _listed(stage, work)
+        if listed:
+            done = _done(connection, annotator, stage)
+            groups = [group for group in listed if group not in done][:count]
+            for group in groups:
+                _assign(connection, annotator, group, stage, ends)
+            return Handed(stage, groups, len(done), len(listed))
+        groups = _still_open(connection, annotator)[:count]
+        while len(groups) < count and (group := _pick(connection, work, annotator)) is not None:
+            _assign(connection, annotator, group, stage, ends)
+            groups.append(group)
+        for group in groups:
+            _assign(connection, annotator, group, stage, ends)
+        return Handed(stage, groups, len(_done(connection, annotator, stage)), 0)
+
+
+def stage_of(connection: sqlite3.Connection, work: Work, config: ServeConfig, annotator: str) -> Stage:
+    """Where a person is on the way."""
+    said = connection.execute(
+        "SELECT action FROM decisions WHERE subject = ? AND action IN ('pause', 'resume', 'certify') ORDER BY decision_id", (annotator,)
+    ).fetchall()
+    actions = [row["action"] for row in said]
+    if next((action for action in reversed(actions) if action in ("pause", "resume")), "resume") == "pause":
+        return "paused"
+    if "certify" not in actions:
+        if len(_done(connection, annotator, "training")) < len(work.plan.training):
+            return "training"
+        for number, form in enumerate(work.plan.exams, 1):
+            name: Stage = "exam-1" if number == 1 else "exam-2"
+            if len(_done(connection, annotator, name)) < len(form):
+                return name
+            if exam.passed(exam_figures(connection, work, annotator, number), config.exam):
+                break
+        else:
+            if work.plan.exams:
+                return "failed"
+    return "calibration" if len(_done(connection, annotator, "calibration")) < len(work.plan.calibration) else "production"
+
+
+def exam_figures(connection: sqlite3.Connection, work: Work, annotator: str, number: int) -> dict[str, dict]:
+    """The figures of an exam form (from 1), as far as it was filled in."""
+    rows = connection.execute(
+        "SELECT group_id, candidate_id, dimension, score FROM submissions JOIN scores USING (submission_id) "
+        "WHERE annotator = ? AND round = ?",
+        (annotator, f"exam-{number}"),
+    )
+    scores = {(row["group_id"], row["candidate_id"], row["dimension"]): row["score"] for row in rows}
+    return exam.compare(scores, work.plan.gold, work.plan.exams[number - 1], work.dimensions, work.levels)
+
+
+def _listed(stage: Stage, work: Work) -> Sequence[str]:
+    """The groups of a stage in which everybody rates the same ones."""
+    if stage in ("exam-1", "exam-2"):
+        return work.plan.exams[int(stage[-1]) - 1]
+    return {"training": work.plan.training, "calibration": work.plan.calibration}.get(stage, ())
+
+
+def _done(connection: sqlite3.Connection, annotator: str, stage: str) -> set[str]:
+    rows = connection.execute("SELECT group_id FROM assignments WHERE annotator = ? AND round = ? AND done = 1", (annotator, stage))
+    return {row["group_id"] for row in rows}
+
+
+def _assign(connection: sqlite3.Connection, annotator: str, group: str, stage: str, ends: float) -> None:
+    connection.execute(
+        "INSERT INTO assignments (annotator, group_id, round, opened_at, lease_ends) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (annotator, group_id) DO UPDATE SET lease_ends = excluded.lease_ends",
+        (annotator, group, stage, now(), ends),
+    )
+
+
+def _still_open(connection: sqlite3.Connection, annotator: str) -> list[str]:
+    """Groups that this person has open and nobody else has filled in the meantime, the first opened first."""
+    rows = connection.execute(
+        f"SELECT m.group_id FROM assignments m LEFT JOIN groups g USING (group_id) WHERE m.annotator = :who AND m.round = 'production' "
+        f"AND m.done = 0 AND (g.group_id IS NULL OR g.wanted > ({_TAKEN})) ORDER BY m.rowid",
+        {"who": annotator, "time": time.time()},
+    )
+    return [row["group_id"] for row in rows]
+
+
+def _pick(connection: sqlite3.Connection, work: Work, annotator: str) -> str | None:
+    """A group of production that this person does not have yet."""
+    return _hidden_gold(connection, work, annotator) or _begun(connection, annotator) or _fresh(connection, annotator)
+
+
+def _hidden_gold(connection: sqlite3.Connection, work: Work, annotator: str) -> str | None:
+    rows = connection.execute("SELECT group_id FROM assignments WHERE annotator = ? AND round = 'production'", (annotator,)).fetchall()
+    if uniform("hidden gold now", work.plan.seed, annotator, len(rows)) >= work.plan.hidden_share:
+        return None
+    mine = {row["group_id"] for row in rows}
+    left = [group for group in work.plan.hidden if group not in mine]
+    return min(left, key=lambda group: (uniform("hidden gold", work.plan.seed, annotator, group), group), default=None)
+
+
+def _begun(connection: sqlite3.Connection, annotator: str) -> str | None:
+    """A group that others have and that wants one more person."""
+    asked = {"who": annotator, "time": time.time()}
+    found = connection.execute(
+        f"SELECT group_id, place FROM groups g WHERE g.wanted > 1 AND NOT {_MINE} AND ({_TAKEN}) BETWEEN 1 AND g.wanted - 1 "
+        "ORDER BY place LIMIT 100",
+        asked,
+    ).fetchall()
+    if not found:
+        return None
+    partners = connection.execute(
+        "SELECT b.annotator AS partner FROM assignments a JOIN assignments b USING (group_id) "
+        "WHERE a.annotator = :who AND b.annotator != :who",
+        asked,
+    )
+    shared = Counter(row["partner"] for row in partners)
+
+    def met(group: str) -> int:
+        rows = connection.execute("SELECT annotator FROM assignments WHERE group_id = ?", (group,))
+        return max((shared[row["annotator"]] for row in rows), default=0)
+
+    return min(found, key=lambda row: (met(row["group_id"]), row["place"]))["group_id"]
+
+
+def _fresh(connection: sqlite3.Connection, annotator: str) -> str | None:
+    """The first group that nobody has."""
+    row = connection.execute(
+        f"SELECT group_id FROM groups g WHERE NOT {_MINE} AND ({_TAKEN}) = 0 ORDER BY place LIMIT 1",
+        {"who": annotator, "time": time.time()},
+    ).fetchone()
+    return None if row is None else row["group_id"]
+
+
+def left(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Places of the project that are filled, and all of them."""
+    filled = connection.execute(
+        "SELECT coalesce(sum(min(n, wanted)), 0) FROM (SELECT count(*) AS n, g.wanted AS wanted FROM groups g "
+        "JOIN assignments a USING (group_id) WHERE a.done = 1 GROUP BY g.group_id)"
+    ).fetchone()[0]
+    return filled, connection.execute("SELECT coalesce(sum(wanted), 0) FROM groups").fetchone()[0]
+
+
+def own_groups(connection: sqlite3.Connection, annotator: str) -> list[str]:
+    """Groups that a person has rated and may reopen, the latest first."""
+    marks = ", ".join("?" for _ in COUNTED)
+    rows = connection.execute(
+        f"SELECT group_id FROM submissions WHERE annotator = ? AND round IN ({marks}) GROUP BY group_id ORDER BY min(rowid) DESC",
+        (annotator, *COUNTED),
+    )
+    return [row["group_id"] for row in rows]

@@ -1,0 +1,48 @@
+// Elements made of text: the only way in which the pages put words on the screen, so that no text is ever read as markup.
+
+export const $ = (id) => document.getElementById(id);
+
+// An element with attributes and children; a child that is a string becomes text.
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, String(value));
+  }
+  for (const child of children.flat()) element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  return element;
+}
+
+export function fill(element, ...children) {
+  element.replaceChildren(...children.flat().map((child) => (child instanceof Node ? child : document.createTextNode(String(child)))));
+}
+
+// An answer of the server that is not 2xx, or no answer at all (status 0).
+export class Failed extends Error {
+  constructor(status, body) {
+    super(body.message || "The server did not answer.");
+    this.status = status;
+    this.body = body;
+  }
+}
+
+// A request as JSON. `who` is the person for whom this window was opened.
+export async function ask(method, path, who, body) {
+  let response;
+  const headers = { "X-Annotator": who || "" };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  try {
+    response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store" });
+  } catch {
+    throw new Failed(0, {});
+  }
+  let value = {};
+  try {
+    value = await response.json();
+  } catch {
+    value = {};
+  }
+  if (!response.ok) throw new Failed(response.status, value);
+  return value;
+}

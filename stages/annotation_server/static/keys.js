@@ -1,0 +1,74 @@
+// Keys and buttons: every action has both.
+import { $ } from "./dom.js";
+import { close, toggle } from "./messages.js";
+import * as zoom from "./zoom.js";
+
+const PAN = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] };
+
+function flicker(on) {
+  $("flicker").hidden = !on;
+}
+
+// do: what the page can do; state: the page's.
+export function listen(state, does) {
+  const comment = () => (($("comment-text").value = state.comment), toggle("comment"));
+  const actions = {
+    ArrowLeft: () => does.goTo(state.index - 1),
+    ArrowRight: () => does.goTo(state.index + 1),
+    ArrowUp: () => does.turn(-1),
+    ArrowDown: () => does.turn(1),
+    z: zoom.next,
+    g: () => does.showGrid(),
+    r: () => toggle("rubric"),
+    c: comment,
+    f: () => toggle("flag"),
+    "?": () => toggle("keys"),
+    Enter: () => does.submit(),
+    Backspace: does.previous,
+  };
+
+  function pressed(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || $("page").hidden) return;
+    const dialog = document.querySelector("dialog[open]");
+    const typing = event.target.closest?.("textarea, input");
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    if (dialog) {
+      if (dialog.id === "grid" && /^[1-9]$/.test(key) && Number(key) <= state.group.candidates.length) does.goTo(Number(key) - 1);
+      else if (!typing && { grid: "g", rubric: "r", keys: "?" }[dialog.id] === key) dialog.close();
+      else return;
+      return event.preventDefault();
+    }
+    if (typing || ((key === "Enter" || key === " ") && event.target.closest?.("button"))) return;
+    const level = state.session.levels.find((l) => String(l.score) === key);
+    if (key === " ") flicker(true);
+    else if (event.shiftKey && key in PAN && zoom.zoomed()) zoom.move(...PAN[key]);
+    else if (event.repeat) return;
+    else if (level) does.score(level.score);
+    else if (actions[key]) actions[key]();
+    else return;
+    event.preventDefault();
+  }
+
+  addEventListener("keydown", pressed);
+  addEventListener("keyup", (event) => event.key === " " && flicker(false));
+  addEventListener("blur", () => flicker(false));
+  // A click leaves the keys to the page: a button that kept the focus would take Space and Enter.
+  addEventListener("click", (event) => event.detail > 0 && !document.querySelector("dialog[open]") && event.target.closest("button")?.blur());
+  const buttons = {
+    "do-grid": actions.g, "do-zoom": actions.z, "do-rubric": actions.r, "do-comment": comment, "do-flag": actions.f, "do-back": does.previous,
+    "do-keys": actions["?"], "do-submit": actions.Enter, "grid-submit": actions.Enter, "feedback-next": does.next,
+    "banner-mine": () => does.resolve(true), "banner-theirs": () => does.resolve(false),
+  };
+  for (const [id, action] of Object.entries(buttons)) $(id).addEventListener("click", () => action());
+  for (const button of document.querySelectorAll("[data-close]")) button.addEventListener("click", close);
+  for (const [kind, on] of [["pointerdown", true], ["pointerup", false], ["pointerleave", false]]) $("do-flicker").addEventListener(kind, () => flicker(on));
+  $("feedback").addEventListener("cancel", (event) => (event.preventDefault(), does.next()));
+  $("comment-text").addEventListener("input", () => does.comment($("comment-text").value));
+  $("reasons").addEventListener("change", () => ($("flag-send").disabled = false));
+  $("flag-send").addEventListener("click", () => does.submit(document.querySelector("[name=reason]:checked").value, $("flag-text").value));
+  $("flag").addEventListener("close", () => {
+    $("flag-send").disabled = true;
+    $("flag-text").value = "";
+    for (const input of $("reasons").querySelectorAll("input")) input.checked = false;
+  });
+}

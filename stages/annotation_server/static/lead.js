@@ -1,0 +1,122 @@
+// The lead's page: figures as tables, each row of a queue opens the pictures with everybody's scores.
+import { $, ask, fill, make } from "./dom.js";
+
+let session = null;
+const words = (dimension) => session.dimensions.find((d) => d.name === dimension)?.words ?? dimension;
+const number = (value, digits = 2) => (value === null || value === undefined ? "–" : Number(value).toFixed(digits));
+const estimate = (e) => (!e || e.value === null ? e?.note ?? "–" : `${number(e.value)} [${number(e.low)}, ${number(e.high)}]`);
+const when = (text) => text.slice(0, 16).replace("T", " ");
+
+// A table; a cell is a text, a node, or {text, class}.
+function table(head, rows, caption) {
+  if (!rows.length) return make("p", {}, "None.");
+  const cell = (value) => {
+    if (value instanceof Node) return make("td", {}, value);
+    if (value !== null && typeof value === "object") return make("td", { class: value.class }, value.text);
+    return make("td", { class: /^[−\-\d.,% ]+$/.test(String(value)) ? "number" : "" }, value);
+  };
+  return make("table", {}, caption ? make("caption", {}, caption) : [], make("thead", {}, make("tr", {}, head.map((h) => make("th", { scope: "col" }, h)))),
+    make("tbody", {}, rows.map((row) => make("tr", {}, row.map(cell)))));
+}
+
+const opens = (group) => make("button", { type: "button", title: group, onclick: () => show(group) }, group.slice(0, 8));
+
+function progress(p) {
+  const facts = [
+    [`${p.filled} of ${p.places}`, "places filled (a group has one per person wanted)"],
+    [p.groups, "groups"],
+    [p.ratings, "ratings"],
+    [p.groups_per_day, "groups per day, last 7 days"],
+    [p.days_left === null ? "–" : `${p.days_left}`, "days left at this pace"],
+    [p.shared_groups, "groups rated by several people"],
+    [p.connected ? "yes" : "no", "do shared groups link everybody with everybody?"],
+    [p.expired, "groups opened and left"],
+  ];
+  fill($("progress"), facts.map(([value, label]) => make("div", {}, make("strong", {}, value), make("span", {}, label))));
+}
+
+function people(rows) {
+  const dimensions = session.dimensions.map((d) => d.name);
+  const per = (person, name) => ({ text: dimensions.map((d) => number(person[name][d])).join(" / "), class: person.shared < 15 ? "number grey" : "number" });
+  const sorted = [...rows].sort((a, b) => b.remarks.length - a.remarks.length || a.annotator.localeCompare(b.annotator));
+  const gold = (person) => dimensions.map((d) => number(person.hidden_gold[d].within_one)).join(" / ");
+  const exams = (person) => Object.entries(person.exams).map(([name, by]) => `${name}: ${dimensions.map((d) => `kappa ${number(by[d].quadratic_weighted_kappa)}, exact ${number(by[d].exact)}, bias ${number(by[d].bias)}`).join("; ")}`).join("\n");
+  $("order").textContent = dimensions.map(words).join(" / ");
+  fill($("people"), table(
+    ["person", "stage", "", "groups", "seconds per group", "shared", "kappa with others", "bias", "drift", "slope over places", "gold within 1", "all equal", "remarks", "exams"],
+    sorted.map((p) => [{ text: p.annotator + (p.revoked ? " (revoked)" : ""), class: "name" }, p.stage, actions(p), p.groups, number(p.seconds, 0), p.shared, per(p, "quadratic_weighted_kappa"), per(p, "bias"), per(p, "drift"),
+      number(p.position_slope, 3), { text: gold(p), class: "number" }, number(p.all_equal), { text: p.remarks.join("\n") || "–", class: "remarks" }, { text: exams(p) || "–", class: "remarks" }])));
+}
+
+function actions(person) {
+  const act = (action, label) => make("button", { type: "button", onclick: () => decide(person.annotator, action, `${label} ${person.annotator}: why?`) }, label);
+  const shown = [person.stage === "paused" ? act("resume", "Resume") : act("pause", "Pause")];
+  if (["training", "exam-1", "exam-2", "failed"].includes(person.stage)) shown.push(act("certify", "Admit"));
+  return make("span", {}, shown);
+}
+
+async function decide(subject, action, question) {
+  const reason = prompt(question, "");
+  if (reason === null) return;
+  try {
+    await ask("POST", "/api/lead/decision", session.annotator, { subject, action, reason });
+    await load();
+  } catch (error) {
+    $("status").textContent = error.message;
+  }
+}
+
+function queues(s) {
+  fill($("disagreements"), table(["group", "people", "mean difference", "cells two or more apart", ""], s.disagreements.map((d) => [opens(d.group_id), d.people, number(d.mean_difference), d.cells_two_apart,
+    make("button", { type: "button", onclick: () => decide(d.group_id, "one-more", "Ask one more person to rate this group: why?") }, "Ask one more person")])));
+  fill($("flagged"), table(["group", "by", "why", "comment", "when"], s.flagged.map((f) => [opens(f.group_id), f.annotator, f.flag, { text: f.comment, class: "said" }, when(f.submitted_at)])));
+  fill($("comments"), table(["group", "by", "comment", "when"], s.comments.map((c) => [opens(c.group_id), c.annotator, { text: c.comment, class: "said" }, when(c.submitted_at)])));
+  fill($("decisions"), table(["when", "who", "what", "about", "why"], s.decisions.map((d) => [when(d.made_at), d.author, d.action, d.subject, { text: d.reason, class: "said" }])));
+}
+
+function data(s) {
+  const levels = session.levels.map((l) => l.score);
+  fill($("shares"), table(["dimension", ...session.levels.map((l) => `${l.score} ${l.words}`)], Object.entries(s.shares).map(([d, by]) => [words(d), ...levels.map((l) => `${number(100 * by[l], 1)} %`)])));
+  fill($("confusion"), Object.entries(s.confusion).map(([d, rows]) => table(["", ...levels], rows.map((row, i) => [{ text: levels[i], class: "" }, ...row]), words(d))));
+}
+
+function agreement(by) {
+  const names = ["alpha_ordinal", "quadratic_weighted_kappa", "exact", "within_one_level", "direction", "rater_predicts_rater"];
+  $("agreement-note").textContent = Object.keys(by).length ? "95 % intervals over groups." : "No group was rated by two people yet.";
+  fill($("agreement"), Object.keys(by).length ? table(["statistic", ...Object.keys(by).map(words)], names.map((name) => [name.replaceAll("_", " "), ...Object.values(by).map((entry) => estimate(entry[name]))])) : []);
+}
+
+async function show(name) {
+  const group = await ask("GET", `/api/lead/group/${name}`, session.annotator);
+  $("group-title").textContent = group.instruction;
+  const tile = (image, title, lines) => make("div", { class: "tile" }, make("img", { src: image, alt: title, onload: (event) => event.target.classList.toggle("pixels", event.target.clientWidth >= 2 * event.target.naturalWidth) }), make("strong", {}, title), make("p", {}, lines.join("\n")));
+  const scores = (by) => session.dimensions.map((d) => by?.[d.name] ?? "–").join(" · ");
+  fill($("group-tiles"), tile(group.source, "Source", []), group.candidates.map((c, i) => tile(c.image, `Edit ${i + 1}`, [
+    ...group.said.map((s) => `${s.annotator}: ${scores(s.scores[c.id])}`),
+    ...(group.gold[c.id] ? [`gold: ${session.dimensions.map((d) => group.gold[c.id][d.name]?.join(" or ") ?? "–").join(" · ")}`] : []),
+  ])));
+  fill($("group-said"), group.said.filter((s) => s.comment || s.flag).map((s) => make("p", {}, `${s.annotator}: ${[s.flag, s.comment].filter(Boolean).join(": ")}`)));
+  $("group").showModal();
+}
+
+async function load() {
+  $("status").textContent = "Loading …";
+  try {
+    session ??= await ask("GET", "/api/session");
+    if (session.role !== "lead") return location.replace("/");
+    const summary = await ask("GET", "/api/lead/summary", session.annotator);
+    progress(summary.progress);
+    people(summary.people);
+    queues(summary);
+    data(summary);
+    $("main").hidden = false;
+    agreement(await ask("GET", "/api/lead/agreement", session.annotator));
+    $("status").textContent = "";
+  } catch (error) {
+    $("status").textContent = error.message;
+  }
+}
+
+$("again").addEventListener("click", load);
+$("group-close").addEventListener("click", () => $("group").close());
+load();

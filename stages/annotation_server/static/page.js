@@ -1,0 +1,305 @@
+// The rating page: one group at a time, by keyboard or mouse. State is in one object; every change of it is kept before anything else happens.
+import { $, ask } from "./dom.js";
+import * as clock from "./clock.js";
+import { Keeping, randomId } from "./keeping.js";
+import * as keys from "./keys.js";
+import { again, banner, close, message, nothingLeft, saved, sentence, stop, troubled } from "./messages.js";
+import * as view from "./view.js";
+import * as zoom from "./zoom.js";
+
+const SAVE_AFTER = 500;
+const state = { session: null, group: null, scores: {}, comment: "", index: 0, dimension: 0, seconds: 0, changes: 0, opened: 0, revision: 0, version: 0 };
+let keeping = null;
+let busy = false; // a submission is on its way
+let saveTimer = 0;
+let saving = null; // the draft on its way
+let conflict = null;
+let ahead = [];
+
+// ---- a group
+
+async function next() {
+  close();
+  let work;
+  try {
+    work = await ask("GET", "/api/work", state.session.annotator);
+  } catch (error) {
+    return troubled(error, next);
+  }
+  Object.assign(state, { done: work.done, total: work.total, project: work.project });
+  if (!work.groups.length) return nothingLeft(work.stage, next);
+  open(work.groups[0]);
+  ahead = work.groups.slice(1).flatMap((group) => [group.source, ...group.candidates.map((c) => c.image)]).map(prefetch);
+}
+
+function prefetch(address) {
+  const image = new Image();
+  image.src = address;
+  return image;
+}
+
+function open(group) {
+  conflict = null;
+  banner("");
+  const revision = group.said?.revision ?? 0;
+  const kept = keeping.draft(group.group_id);
+  const local = kept && kept.revision === revision && kept.dirty ? kept : null;
+  Object.assign(state, { group, revision, version: group.draft?.version ?? 0, seconds: 0, changes: 0, opened: Date.now() });
+  take(local?.body ?? group.draft?.body ?? { scores: group.said?.scores ?? {}, comment: group.said?.comment ?? "" });
+  $("message").hidden = true;
+  $("page").hidden = false;
+  view.prepareGroup(state, goTo);
+  zoom.reset();
+  draw();
+  saved(local ? "" : "Saved");
+  if (local && local.version !== state.version) {
+    conflictBanner("another window has a newer draft of this group", { version: state.version, revision, draft: group.draft?.body ?? null });
+  } else if (local) save();
+}
+
+function take(body) {
+  Object.assign(state, { scores: structuredClone(body.scores), comment: body.comment ?? "" });
+  const first = firstMissing();
+  state.index = body.index ?? first?.index ?? 0;
+  state.dimension = body.dimension ?? first?.dimension ?? 0;
+  state.seconds = body.seconds ?? 0;
+  state.changes = body.changes ?? 0;
+}
+
+const body = () => ({ scores: state.scores, comment: state.comment, index: state.index, dimension: state.dimension, seconds: state.seconds, changes: state.changes });
+const draw = () => view.draw(state);
+
+function firstMissing(from = 0) {
+  const count = state.group.candidates.length;
+  for (let step = 0; step < count; step++) {
+    const index = (from + step) % count;
+    const dimension = state.session.dimensions.findIndex((d) => state.scores[state.group.candidates[index].id]?.[d.name] === undefined);
+    if (dimension >= 0) return { index, dimension };
+  }
+  return null;
+}
+
+// ---- rating
+
+function score(value, dimension = state.dimension) {
+  if (busy) return;
+  const candidate = state.group.candidates[state.index].id;
+  const name = state.session.dimensions[dimension].name;
+  const complete = view.missing(state) === 0; // so this score is a correction
+  const given = (state.scores[candidate] ??= {});
+  if (given[name] !== undefined && given[name] !== value) state.changes++;
+  given[name] = value;
+  state.dimension = dimension;
+  const there = state.session.dimensions.findIndex((d, i) => i > dimension && (given[d.name] === undefined || complete));
+  if (there >= 0) state.dimension = there;
+  else {
+    const place = firstMissing(state.index);
+    if (place) Object.assign(state, place);
+    else {
+      changed();
+      return showGrid(true);
+    }
+  }
+  changed();
+}
+
+function goTo(index) {
+  state.index = (index + state.group.candidates.length) % state.group.candidates.length;
+  const candidate = state.group.candidates[state.index].id;
+  state.dimension = Math.max(0, state.session.dimensions.findIndex((d) => state.scores[candidate]?.[d.name] === undefined));
+  close();
+  changed();
+}
+
+function turn(step) {
+  const count = state.session.dimensions.length;
+  state.dimension = (state.dimension + step + count) % count;
+  draw();
+}
+
+function comment(text) {
+  state.comment = text;
+  changed();
+}
+
+function showGrid(review = false) {
+  view.grid(state, review, goTo);
+  if (!$("grid").open) $("grid").showModal();
+  if (!$("grid-submit").disabled) $("grid-submit").focus();
+}
+
+// ---- drafts
+
+function changed() {
+  draw();
+  if (!conflict) banner("");
+  keeping.keepDraft(state.group.group_id, { body: body(), version: state.version, revision: state.revision, dirty: true });
+  saved("Saving …");
+  clearTimeout(saveTimer);
+  saveTimer = setTimeout(save, SAVE_AFTER);
+}
+
+// One at a time: two that know the same version would look like two windows.
+async function save() {
+  clearTimeout(saveTimer);
+  if (busy || conflict || saving) return;
+  saving = push();
+  const wait = await saving;
+  saving = null;
+  if (wait !== null) saveTimer = setTimeout(save, wait);
+}
+
+// Send the draft; returns the milliseconds to wait before the next save, or null for none.
+async function push() {
+  const { group_id: group } = state.group;
+  const sent = { version: state.version, revision: state.revision, body: body() };
+  const elsewhere = () => state.group.group_id !== group || state.revision !== sent.revision || busy;
+  try {
+    const answer = await ask("PUT", `/api/draft/${group}`, state.session.annotator, sent);
+    if (elsewhere()) return 0;
+    state.version = answer.version;
+    const same = unchanged(sent.body);
+    keeping.keepDraft(group, { body: body(), version: state.version, revision: state.revision, dirty: !same });
+    saved(same ? "Saved" : "Saving …");
+    return same ? null : SAVE_AFTER;
+  } catch (error) {
+    if (elsewhere()) return 0;
+    if (error.status === 409 && "revision" in error.body) conflictBanner(error.message, error.body);
+    else if (again(error)) {
+      saved("No connection: kept in this browser");
+      return 1000 * (error.body.wait || 3);
+    } else stop(error);
+    return null;
+  }
+}
+
+// Whether a body says what the page says now; the seconds go on by themselves.
+function unchanged(other) {
+  const plain = (value) => JSON.stringify({ ...value, seconds: 0 });
+  return plain(other) === plain(body());
+}
+
+// Two windows changed one group: the person decides, nothing is overwritten unasked.
+function conflictBanner(text, current) {
+  conflict = current;
+  saved("Not saved");
+  banner(`${sentence(text)} What should count?`, true);
+}
+
+async function resolve(mine) {
+  const wanted = body();
+  try {
+    const group = await ask("GET", `/api/group/${state.group.group_id}`, state.session.annotator);
+    keeping.keepDraft(group.group_id, null);
+    open(group); // which ends the conflict
+  } catch (error) {
+    return troubled(error, () => resolve(mine));
+  }
+  if (mine) {
+    take(wanted);
+    changed();
+  }
+}
+
+// ---- submitting
+
+async function submit(flag = null, words = null) {
+  if (busy || conflict || !state.group) return;
+  if (flag === null) {
+    const place = firstMissing(state.index);
+    if (place) {
+      close();
+      Object.assign(state, place);
+      draw();
+      return banner(`${view.missing(state)} scores are missing; this is the first.`);
+    }
+  }
+  const scores = state.group.candidates.flatMap((c) => state.session.dimensions.map((d) => ({ candidate_id: c.id, dimension: d.name, score: state.scores[c.id]?.[d.name] })));
+  const sent = {
+    submission_id: randomId(),
+    group_id: state.group.group_id,
+    based_on: state.revision,
+    scores: flag === null ? scores : [],
+    flag,
+    comment: clean(words ?? state.comment),
+    seconds: Math.min(state.seconds, 86400),
+    wall_seconds: (Date.now() - state.opened) / 1000,
+    changes: state.changes,
+  };
+  keeping.sending = sent;
+  await deliver(sent);
+}
+
+async function deliver(sent) {
+  busy = true;
+  clearTimeout(saveTimer);
+  close();
+  saved("Sending …");
+  await saving; // a draft that overtakes its submission would be refused
+  try {
+    const answer = await keeping.send(sent, (seconds) => {
+      const text = `The server does not answer. Your scores are kept in this browser and are sent again in ${seconds} s.`;
+      saved("No connection: kept in this browser");
+      if (state.group) banner(text);
+      else message("No connection", text, null);
+    });
+    keeping.sending = null;
+    keeping.keepDraft(sent.group_id, null);
+    busy = false;
+    if (answer.feedback && state.group) return afterwards(() => view.feedback(state, answer.feedback));
+    if (answer.exam && state.group) return afterwards(() => view.verdict(answer.exam));
+    await next();
+  } catch (error) {
+    busy = false;
+    if (error.status === 401 || error.body?.other) return stop(error); // kept: sent again once the right link is open
+    keeping.sending = null;
+    if (!state.group) {
+      await next();
+      return banner(`A group that was sent before this page was loaded was not stored: ${error.message}.`);
+    }
+    if (error.status === 409 && "revision" in error.body) conflictBanner(error.message, error.body);
+    else banner(sentence(error.message));
+  }
+}
+
+function afterwards(show) {
+  show();
+  $("feedback").showModal();
+  $("feedback-next").focus();
+}
+
+// Control characters cannot be stored; they come from pasting, never from typing.
+const clean = (text) => text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g, " ");
+
+async function previous() {
+  if (busy) return;
+  try {
+    const before = state.revision ? `?before=${encodeURIComponent(state.group.group_id)}` : "";
+    open(await ask("GET", `/api/previous${before}`, state.session.annotator));
+  } catch (error) {
+    if (error.status === 404) banner(sentence(error.message));
+    else troubled(error, previous);
+  }
+}
+
+async function start() {
+  try {
+    state.session = await ask("GET", "/api/session");
+  } catch (error) {
+    return troubled(error, start);
+  }
+  if (state.session.role === "lead") return location.replace("/lead");
+  keeping = new Keeping(state.session);
+  view.prepare(state.session, score);
+  keys.listen(state, { goTo, turn, showGrid, score, submit, previous, next, resolve, comment });
+  for (const id of ["source", "edit"]) {
+    $(id).addEventListener("error", () => banner("A picture did not load. Load the page again; if it stays away, press F."));
+  }
+  zoom.listen();
+  clock.listen(() => state.group && !busy && state.seconds++);
+  const unsent = keeping.sending;
+  if (unsent) await deliver(unsent);
+  else await next();
+}
+
+start();
