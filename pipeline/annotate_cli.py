@@ -26,13 +26,14 @@ def annotate() -> None:
 )
 @common
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N groups.")
+@click.option("--again", metavar="FILE", help="Only the groups of this list, to be rated once more (the reannotate.csv of qc).")
 def annotate_export(
-    config_path: str | None, run_path: str | None, address: str | None, limit: int | None, overrides: tuple[str, ...]
+    config_path: str | None, run_path: str | None, address: str | None, limit: int | None, again: str | None, overrides: tuple[str, ...]
 ) -> None:
     with opened(config_path, run_path, address, overrides) as context:
         from stages import annotate as step
 
-        print(f"work for the raters: {step.export(context, limit=limit)}")
+        print(f"work for the raters: {step.export(context, limit=limit, again=again)}")
 
 
 @annotate.command(
@@ -78,3 +79,19 @@ def annotate_simulate(config_path: str | None, run_path: str | None, address: st
 
         for path in step.simulate(context):
             print(path)
+
+
+@annotate.command(
+    name="qc",
+    help="Judge ratings and annotators: what is accepted, who needs attention, what is rated again. Nothing leaves the ledger. Exit "
+    "status 0: the targets are met; 2: they are not.\n\n" + EXAMPLE.format(command="annotate qc", more=""),
+)
+@common
+def annotate_qc(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+    with opened(config_path, run_path, address, overrides) as context:
+        from pipeline import quality
+        from stages import annotation_qc
+
+        met = annotation_qc.run(context).results["met"]
+        print(quality.summary(context.run))
+    click.get_current_context().exit(0 if met else 2)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from stages.config import AnnotateConfig
 from stages.context import Context
-from stages.ratings import imagenhub, ledger, manifest, packet, readers, simulated, slots
+from stages.ratings import group_list, imagenhub, ledger, manifest, packet, readers, simulated, slots
 from stages.ratings.delivery import Delivery, Item
 from stages.ratings.ledger import STEP, Addition, Batch
 from stages.ratings.manifest import Manifest
@@ -35,15 +35,18 @@ class IngestResult:
     warnings: list[str]
 
 
-def export(context: Context, limit: int | None = None) -> Path:
+def export(context: Context, limit: int | None = None, again: str | Path | None = None) -> Path:
     """Write ``annotate/export/`` for the first ``limit`` groups of the seeded order (all without it); returns the folder.
 
-    A smaller export is the beginning of a larger one. Raises ``ValueError`` when generate is not done.
+    A smaller export is the beginning of a larger one. again: a list of groups to rate once more, e.g. quality control's
+    ``reannotate.csv``. Raises ``ValueError`` when generate is not done, or when the list names no group or an unknown one.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"--limit {limit}: give the number of groups to export, at least 1")
     generate = context.run.step("generate")
-    return packet.write(context.run.step(STEP).path / "export", generate, _generated(context), limit=limit)
+    work = _generated(context)
+    listed = None if again is None else group_list.read(again, work)
+    return packet.write(context.run.step(STEP).path / "export", generate, work, limit=limit, again=listed)
 
 
 def simulate(context: Context) -> list[Path]:
@@ -52,7 +55,7 @@ def simulate(context: Context) -> list[Path]:
     if config is None:
         raise ValueError("annotate.simulate is not configured: add it to let simulated raters rate, or ingest the files of people")
     target = context.run.step(STEP).path / "simulated"
-    return simulated.write(target, context.run.step("generate"), _generated(context), overlap=config.overlap, seed=context.flow.seed)
+    return simulated.write(target, context.run.step("generate"), _generated(context), config=config, seed=context.flow.seed)
 
 
 def ingest(context: Context, files: Sequence[str | Path], format: readers.Format = "auto") -> IngestResult:

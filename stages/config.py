@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from finetune.config import BASE_TRAINING, EditorConfig, EditorTrainingConfig
 from reward.config import TOKEN_BUDGET, RewardConfig
+from stages.ratings.quality_config import QualityConfig
 
 EditKind = Literal["recolour", "remove", "background", "add", "replace", "resize", "move", "style"]
 ALL_KINDS: tuple[EditKind, ...] = ("recolour", "remove", "background", "add", "replace", "resize", "move", "style")
@@ -85,7 +86,8 @@ class GenerateConfig(Config):
 class SimulatedRaters(Config):
     """Simulated raters of the embedded world: biased and noisy, one per group unless overlapped."""
 
-    overlap: float = Field(0.2, ge=0, le=1, description="Share of groups that a second rater rates too")
+    overlap: float = Field(0.2, ge=0, le=1, description="Share of groups that more than one rater rates")
+    raters: int = Field(2, ge=2, le=6, description="Raters of such a group")
 
 
 class AnnotateConfig(Config):
@@ -95,6 +97,7 @@ class AnnotateConfig(Config):
     scale_max: int = Field(4, description="Highest score (paper A.2: 4, very good)")
     rubric_version: str = Field("v1", description="Rubric that the raters saw")
     simulate: SimulatedRaters | None = Field(None, description="Simulated raters; leave out when people rate")
+    quality: QualityConfig = Field(QualityConfig(), description="Quality control (docs/annotation-quality.md)")
 
 
 class PreferencesConfig(Config):

@@ -4,7 +4,7 @@ One row is: of ``sources`` an image and an instruction to carry out; of ``candid
 ``edits`` a source with an edit that somebody delivers, waiting to be filtered; of ``ratings`` one score by one person; of
 ``pairs`` one preference; of ``scores`` one edit judged by one scorer; of ``selection`` one kept sample and why; of ``verdicts``
 one judged benchmark item; of ``samples`` one picture of a benchmark item to look at; of ``quarantine`` one row that could not
-be processed, and why.
+be processed, and why; of ``exclusions`` one rating that quality control does not accept, and why.
 
 Images are the Hub's struct ``{bytes, path}`` and hold the encoded bytes as they came. ``metadata`` columns are JSON text that only the
 plug-in which wrote it reads. Nothing here holds a wall-clock time of the machine: times are in the run's manifest, so that equal
@@ -150,6 +150,16 @@ QUARANTINE = _schema(
     ("reason", pa.string()),  # one short code, counted in the report
     ("message", pa.string()),
 )  # fmt: skip
+EXCLUSIONS = _schema(
+    "exclusions", 1,
+    ("rating_id", pa.string()),
+    ("source_id", pa.string()),
+    ("annotator", pa.string()),
+    ("dimension", pa.string()),
+    ("round", pa.string()),
+    ("reason", pa.string()),  # annotator-removed or exam
+    ("message", pa.string()),
+)  # fmt: skip
 
 SCHEMAS = {
     "sources": SOURCES,
@@ -163,6 +173,7 @@ SCHEMAS = {
     "verdicts": VERDICTS,
     "samples": SAMPLES,
     "quarantine": QUARANTINE,
+    "exclusions": EXCLUSIONS,
 }
 
 

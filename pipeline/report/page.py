@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from pipeline.report.blocks import Section
 from pipeline.report.published import STEPS, Published
 from pipeline.report.sections import arms, filtering, flow, headline, provenance, quarantine, ratings, reward, samples
 from stages import storage
@@ -35,16 +37,20 @@ def build(run: RunDir) -> Path:
     if not run.path.is_dir():
         raise ValueError(f"there is no run directory {run.path}; make one with `pipeline run`")
     published = Published(run)
+    return write(
+        run.path / NAME,
+        title=published.path.name,
+        headline=headline.sentence(published),
+        sections=[module.section(published) for module, steps in SECTIONS if any(published.planned(s) or published.done(s) for s in steps)],
+    )
+
+
+def write(path: Path, *, title: str, headline: str, sections: Sequence[Section]) -> Path:
+    """Write sections as a page of their own, which needs nothing beside it; returns its path."""
     environment = Environment(
         loader=PackageLoader("pipeline.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     css = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
-    html = environment.get_template("template.html").render(
-        title=published.path.name,
-        headline=headline.sentence(published),
-        css=Markup(css),
-        sections=[module.section(published) for module, steps in SECTIONS if any(published.planned(s) or published.done(s) for s in steps)],
-    )
-    path = run.path / NAME
+    html = environment.get_template("template.html").render(title=title, headline=headline, css=Markup(css), sections=sections)
     storage.publish_bytes(path, html.encode())
     return path
