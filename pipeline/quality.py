@@ -16,7 +16,8 @@ def summary(run: RunDir) -> str:
     figures = storage.read_json(folder / "quality.json")
     page = quality_page.build(run)
     parts = [
-        "targets\n" + text_table(["round", "dimension", "statistic", "wanted", "estimate", "met"], [_target(t) for t in figures["targets"]]),
+        "targets\n"
+        + text_table(["round", "dimension", "statistic", "wanted", "estimate", "met"], [_target(t) for t in figures["targets"]]),
         "annotators\n"
         + text_table(
             ["annotator", "status", "dimension", "groups", "compared", "kappa", "severity", "drift"],
@@ -24,13 +25,14 @@ def summary(run: RunDir) -> str:
         ),
     ]
     reasons = {entry["annotator"]: entry["reasons"] for entry in figures["annotators"] if entry["reasons"]}
-    parts += [f"{name}: {'; '.join(why)}" for name, why in reasons.items()]
+    parts += ["\n".join(f"{name}: {'; '.join(why)}" for name, why in reasons.items())] if reasons else []
     ratings, again = figures["ratings"], figures["again"]
     excluded = ", ".join(f"{reason} {count:,}" for reason, count in ratings["excluded"].items()) or "none"
     parts.append(f"ratings: {ratings['in']:,}, accepted {ratings['accepted']:,}, excluded: {excluded}")
     listed = ", ".join(f"{reason} {count:,}" for reason, count in again["groups"].items()) or "none"
     parts.append(
-        f"groups to rate again: {listed} ({folder / 'reannotate.csv'})\ncells to adjudicate: {again['cells']:,} ({folder / 'adjudicate.csv'})"
+        f"groups to rate again: {listed} ({folder / 'reannotate.csv'})\n"
+        f"cells to adjudicate: {again['cells']:,} ({folder / 'adjudicate.csv'})"
     )
     if figures["again_exceeds"]:
         parts.append(f"warning: more than {figures['most_again']:.0%} of the rated groups would be rated again; look at the rubric first")

@@ -31,6 +31,14 @@ from stages.units import publish_unit
 STEP = "annotation-qc"
 ADJUDICATION_COLUMNS = (*packet.TEMPLATE, "scores_given")
 NUMBERS = ("value", "low", "high")
+ANNOTATOR_COLUMNS = (
+    *("annotator", "status", "dimension", "ratings", "groups", "compared_groups", "mean", "spread", "spread_ratio", "equal_groups"),
+    *(f"{name}{end}" for name in ("severity", "kappa", "within_one") for end in ("", "_low", "_high")),
+    *("drift", "seconds", "pace"),
+    *(f"{name}_{part}" for name in ("gold", "exam") for part in ("groups", "cells", "exact", "within_one", "severity", "kappa")),
+    "reasons",
+)
+"""Columns of ``annotators.csv``; a cell is empty where there is no figure."""
 
 
 def run(context: Context) -> Index:
@@ -72,7 +80,7 @@ def run(context: Context) -> Index:
         "most_again": config.reannotate.most,
     }
     texts = {
-        "annotators.csv": _csv(figures["annotators"], _annotator_columns(figures["annotators"])),
+        "annotators.csv": _csv(figures["annotators"], ANNOTATOR_COLUMNS),
         "reannotate.csv": _reannotate(groups),
         "adjudicate.csv": _adjudicate(disputed, work),
     }
@@ -169,10 +177,6 @@ def _annotators(found: Screening) -> list[dict[str, Any]]:
                 | {"gold": vars(on_gold) if on_gold else None, "exam": vars(exam) if exam else None, "reasons": list(verdict.reasons)}
             )
     return rows
-
-
-def _annotator_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(name for row in rows for name in _flat(row)))
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Preferences: ratings in, pairs out (paper 2.1 and 3.3).
 
 A candidate's score is the mean of its accepted ratings (all of the ledger, or what :mod:`stages.annotation_qc` accepted where it was run);
-only raters who rated a whole group count, so that every pair compares what the same people said. All pairs of a group become rows; what becomes of ties says :mod:`reward.pairs`. The split comes from the sources.
+only raters who rated a whole group count, so that every pair compares what the same people said. All pairs of a group become rows; what
+becomes of ties says :mod:`reward.pairs`. The split comes from the sources.
 Groups that nobody rated as a whole are quarantined. Unit of resume: the step.
 
 ``statistics.json`` holds what the report draws:
@@ -46,8 +47,8 @@ ORIGINS = {"opposed": ("tie-disentangled",), "all": ("tie-disentangled", "tie-do
 def run(context: Context) -> Index:
     """Make the step; returns its index.
 
-    Raises ``ValueError`` when the ratings are of other candidates or younger than the quality decision, when no group is complete, and when an
-    image stands in two splits.
+    Raises ``ValueError`` when the ratings are of other candidates or younger than the quality decision, when no group is complete, and
+    when an image stands in two splits.
     """
     config: PreferencesConfig = context.flow.preferences
     generate, annotate = context.run.step("generate"), context.run.step("annotate")

@@ -66,7 +66,9 @@ def _targets(figures: Mapping[str, Any]) -> Section:
         rows.append((target["round"], words.name(target["dimension"]), statistic, f"{sign} {target['at_least']:.2f}", found, met))
     blocks: list[Block] = [
         facts,
-        Table(("Round", "Dimension", "Statistic", "Wanted", "Found", ""), rows, caption="Targets, on the accepted ratings.", text_columns=3),
+        Table(
+            ("Round", "Dimension", "Statistic", "Wanted", "Found", ""), rows, caption="Targets, on the accepted ratings.", text_columns=3
+        ),
     ]
     sets = overlap["connected_sets"]
     if len(sets) > 1:
@@ -74,8 +76,12 @@ def _targets(figures: Mapping[str, Any]) -> Section:
         text = f"No group was rated both inside and outside of these sets, so their severities cannot be compared: {names}."
         blocks.append(Callout(f"The raters fall into {len(sets)} sets", text))
     if not any(target["met"] is not None for target in figures["targets"]):
-        blocks.append(Callout("Nothing was judged", "No target is about a round and dimension that have ratings; see annotate.quality.targets."))
-    return Section("targets", "Can it be trusted?", "Intervals are 95 %, resampled by group. A target is held against accepted ratings.", blocks)
+        blocks.append(
+            Callout("Nothing was judged", "No target is about a round and dimension that have ratings; see annotate.quality.targets.")
+        )
+    return Section(
+        "targets", "Can it be trusted?", "Intervals are 95 %, resampled by group. A target is held against accepted ratings.", blocks
+    )
 
 
 def _annotators(figures: Mapping[str, Any]) -> Section:
@@ -99,8 +105,9 @@ def _annotators(figures: Mapping[str, Any]) -> Section:
         for entry in entries
     ]
     caption = (
-        "Compared: groups that others rated too. κ: quadratic weights, with the others. Severity: mean difference from the others (+ lenient). "
-        "Drift: its change from the first to the newest groups. Gold: scores at most one level off. Pace: time over the median annotator's."
+        "Compared: groups that others rated too. κ: quadratic weights, with the others. Severity: mean difference from the others "
+        "(+ lenient). Drift: its change from the first to the newest groups. Gold: scores at most one level off. Pace: time over the "
+        "median annotator's."
     )
     reasons = {entry["annotator"]: entry for entry in entries if entry["reasons"]}
     blocks: list[Block] = [
@@ -177,8 +184,8 @@ def _round(name: str, figures: Mapping[str, Any]) -> Section:
         entry = found[dimension]
         shares = "; ".join(f"{level}: {words.share(share)}" for level, share in entry["level_shares"].items())
         caption = (
-            f"{words.name(dimension)}: how often two raters of the same candidate gave which scores. {words.count(entry['ratings'])} ratings by "
-            f"{words.count(entry['raters'])} raters; scores given {shares}."
+            f"{words.name(dimension)}: how often two raters of the same candidate gave which scores. {words.count(entry['ratings'])} "
+            f"ratings by {words.count(entry['raters'])} raters; scores given {shares}."
         )
         counts = [(level, *map(words.count, row)) for level, row in zip(levels, entry["confusion"], strict=True)]
         tables.append(Table(("", *levels), counts, caption=caption))

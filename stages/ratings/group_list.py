@@ -21,7 +21,9 @@ def read(path: str | Path, work: Manifest) -> frozenset[str]:
         raise ValueError(f"{path} has no column group_id; its columns are {', '.join(lines.fieldnames or ()) or 'none'}")
     for number, row in enumerate(rows, start=2):
         if row["group_id"] not in work.sampled:
-            raise ValueError(f"{path} line {number}: there is no group {row['group_id']!r} in this project; export from the run of the list")
+            raise ValueError(
+                f"{path} line {number}: there is no group {row['group_id']!r} in this project; export from the run of the list"
+            )
     if not rows:
         raise ValueError(f"{path} lists no group: there is nothing to rate again")
     return frozenset(row["group_id"] for row in rows)

@@ -40,7 +40,7 @@ def correlations(panel: Panel, *, seed: int) -> dict[str, Any]:
 
 
 def one_way_tables(panel: Panel) -> tuple[np.ndarray, int]:
-    """Per group, over items rated at least twice: items, ratings m, m squared, sum x, sum x squared, (item sum) squared / m: [groups, 6]."""
+    """Per group, over items rated at least twice: items, ratings m, m squared, sum x, sum x squared, (item sum)^2 / m: [groups, 6]."""
     value = _centred(panel.value)
     items, item = np.unique(panel.item, return_inverse=True)
     count = np.bincount(item, minlength=len(items)).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Configuration of quality control and of the benchmark of experts. Defaults are those of docs/annotation-quality.md, with their reasons."""
+"""Configuration of quality control. docs/annotation-quality.md gives the reasons of the defaults."""
 
 from __future__ import annotations
 

@@ -82,7 +82,10 @@ def whole_slots(score: Mapping[Cell, float], manifest: Manifest) -> dict[str, Sc
         group, annotator, round = slot
         if counts[slot] == wanted(group, manifest):
             found[group][annotator].append(
-                [[score[candidate, name, annotator, round] for name in manifest.dimensions] for candidate in sorted(manifest.sampled[group])]
+                [
+                    [score[candidate, name, annotator, round] for name in manifest.dimensions]
+                    for candidate in sorted(manifest.sampled[group])
+                ]
             )
     return {group: {name: np.mean(values, axis=0) for name, values in by_name.items()} for group, by_name in found.items()}
 

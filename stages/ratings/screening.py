@@ -122,7 +122,8 @@ def _gold_failures(hidden: OnGoldByKey, exam: OnGoldByKey, config: QualityConfig
     reasons: dict[str, tuple[str, ...]] = {}
     for (name, dimension), result in hidden.items():
         if result.groups >= config.exam.groups and result.within_one < config.remove.gold_within_one:
-            why = f"{dimension}: {result.within_one:.2f} of the scores on gold at most one level off, below {config.remove.gold_within_one:g}"
+            least = config.remove.gold_within_one
+            why = f"{dimension}: {result.within_one:.2f} of the scores on gold at most one level off, below {least:g}"
             reasons[name] = (*reasons.get(name, ()), why)
     for (name, dimension), result in exam.items():
         if config.remove.failed_exam and result.groups >= config.exam.groups and not result.passes(config.exam):
