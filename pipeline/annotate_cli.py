@@ -26,14 +26,14 @@ def annotate() -> None:
 )
 @common
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N groups.")
-@click.option("--again", metavar="FILE", help="Only the groups of this list, to be rated once more (the reannotate.csv of qc).")
+@click.option("--groups", "groups", metavar="FILE", help="Only the groups of this list: a CSV with a column group_id, or one id per line.")
 def annotate_export(
-    config_path: str | None, run_path: str | None, address: str | None, limit: int | None, again: str | None, overrides: tuple[str, ...]
+    config_path: str | None, run_path: str | None, address: str | None, limit: int | None, groups: str | None, overrides: tuple[str, ...]
 ) -> None:
     with opened(config_path, run_path, address, overrides) as context:
         from stages import annotate as step
 
-        print(f"work for the raters: {step.export(context, limit=limit, again=again)}")
+        print(f"work for the raters: {step.export(context, limit=limit, groups=groups)}")
 
 
 @annotate.command(

@@ -35,18 +35,17 @@ class IngestResult:
     warnings: list[str]
 
 
-def export(context: Context, limit: int | None = None, again: str | Path | None = None) -> Path:
-    """Write ``annotate/export/`` for the first ``limit`` groups of the seeded order (all without it); returns the folder.
+def export(context: Context, limit: int | None = None, groups: str | Path | None = None) -> Path:
+    """Write ``annotate/export/`` for the first ``limit`` groups of the seeded order (all without it), or for those that the file ``groups``
+    lists, e.g. quality control's ``reannotate.csv``; returns the folder.
 
-    A smaller export is the beginning of a larger one. again: a list of groups to rate once more, e.g. quality control's
-    ``reannotate.csv``. Raises ``ValueError`` when generate is not done, or when the list names no group or an unknown one.
+    A smaller export is the beginning of a larger one. Raises ``ValueError`` when generate is not done, and for a list with unknown groups.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"--limit {limit}: give the number of groups to export, at least 1")
-    generate = context.run.step("generate")
-    work = _generated(context)
-    listed = None if again is None else group_list.read(again, work)
-    return packet.write(context.run.step(STEP).path / "export", generate, work, limit=limit, again=listed)
+    generate, work = context.run.step("generate"), _generated(context)
+    order = list(work.sampled) if groups is None else group_list.read(groups, work)
+    return packet.write(context.run.step(STEP).path / "export", generate, work, order[:limit])
 
 
 def simulate(context: Context) -> list[Path]:

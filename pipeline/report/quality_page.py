@@ -86,28 +86,24 @@ def _targets(figures: Mapping[str, Any]) -> Section:
 
 def _annotators(figures: Mapping[str, Any]) -> Section:
     entries = figures["annotators"]
-    columns = ("Annotator", "Status", "Dimension", "Groups", "Compared", "κ", "Severity", "Spread", "Drift", "Gold", "All equal", "Pace")
+    columns = ("Annotator", "Status", "", "Groups", "Compared", "κ", "Severity", "Drift", "Gold")
     rows = [
         (
             entry["annotator"],
             entry["status"],
-            words.name(entry["dimension"]),
+            words.abbreviation(entry["dimension"]),
             words.count(entry.get("groups", 0)),
             words.count(entry.get("compared_groups", 0)),
             cell(entry.get("kappa")),
             cell(entry.get("severity"), signed=True),
-            _number(entry.get("spread")),
             _number(entry.get("drift"), signed=True),
             words.share(entry["gold"]["within_one"]) if entry["gold"] else "–",
-            words.share(entry["equal_groups"]) if "equal_groups" in entry else "–",
-            _number(entry.get("pace")),
         )
         for entry in entries
     ]
     caption = (
-        "Compared: groups that others rated too. κ: quadratic weights, with the others. Severity: mean difference from the others "
-        "(+ lenient). Drift: its change from the first to the newest groups. Gold: scores at most one level off. Pace: time over the "
-        "median annotator's."
+        f"{_legend(entries)}. Compared: groups that others rated too. κ: quadratic weights, with the others. Severity: mean difference "
+        "from the others (+ lenient). Drift: its change from the first to the newest groups. Gold: scores at most one level off."
     )
     reasons = {entry["annotator"]: entry for entry in entries if entry["reasons"]}
     blocks: list[Block] = [
@@ -118,7 +114,7 @@ def _annotators(figures: Mapping[str, Any]) -> Section:
         )
     ] * bool(reasons)
     blocks += _charts(entries)
-    blocks.append(Table(columns, rows, caption=caption, text_columns=3))
+    blocks += [Table(columns, rows, caption=caption, text_columns=3), _habits(entries)]
     exams = [(e["annotator"], words.name(e["dimension"]), e["exam"]) for e in entries if e["exam"]]
     if exams:
         table = [
@@ -130,6 +126,29 @@ def _annotators(figures: Mapping[str, Any]) -> Section:
         blocks.append(Fold(f"Exams of {len({name for name, _, _ in exams})} annotators", [Table(heads, table, text_columns=2)]))
     lead = "Trouble first. Who rated too few groups together with others is not judged."
     return Section("annotators", "Who needs me?", lead, blocks)
+
+
+def _habits(entries: Sequence[Mapping[str, Any]]) -> Fold:
+    """Spread of the scores, groups with one score for all, time."""
+    columns = ("Annotator", "", "Mean", "Spread", "Spread against the others", "Groups with one score", "Seconds per group", "Pace")
+    rows = [
+        (
+            entry["annotator"],
+            words.abbreviation(entry["dimension"]),
+            *(_number(entry[name]) for name in ("mean", "spread", "spread_ratio")),
+            words.share(entry["equal_groups"]),
+            *(_number(entry[name]) for name in ("seconds", "pace")),
+        )
+        for entry in entries
+        if entry["dimension"]
+    ]
+    caption = "Spread: standard deviation of the scores. Pace: seconds over those of the median annotator."
+    return Fold("Spread and pace", [Table(columns, rows, caption=caption, text_columns=2)])
+
+
+def _legend(entries: Sequence[Mapping[str, Any]]) -> str:
+    names = dict.fromkeys(entry["dimension"] for entry in entries if entry["dimension"])
+    return ", ".join(f"{words.abbreviation(name)}: {words.name(name)}" for name in names)
 
 
 def _charts(entries: Sequence[Mapping[str, Any]]) -> list[Block]:
@@ -157,7 +176,9 @@ def _again(figures: Mapping[str, Any]) -> Section:
     again = figures["again"]
     rows = [(words.name(reason), words.count(count)) for reason, count in again["groups"].items()]
     blocks: list[Block] = [
-        Table(("Groups for a further rater", ""), rows, caption="In reannotate.csv."),
+        Table(("Groups for a further rater", ""), rows, caption="In reannotate.csv.")
+        if rows
+        else Paragraph("No group needs a further rater."),
         Paragraph(f"Cells to adjudicate, in adjudicate.csv: {words.count(again['cells'])}."),
     ]
     if figures["again_exceeds"]:

@@ -1,29 +1,35 @@
-"""Read a list of groups: a CSV file with a column ``group_id``, such as the ``reannotate.csv`` of quality control."""
+"""A list of groups to hand out: what `annotate export --groups FILE` reads.
+
+In: a CSV file with a column ``group_id`` (more columns do not matter), or a text file with one group id per line. Out: the ids in the order
+of the file, each once.
+"""
 
 from __future__ import annotations
 
 import csv
-import io
 from pathlib import Path
 
 from stages import storage
 from stages.ratings.manifest import Manifest
 
+COLUMN = "group_id"
 
-def read(path: str | Path, work: Manifest) -> frozenset[str]:
-    """The groups of the list. Raises ``ValueError`` for a file that is no such list, names no group, or one that is not to be rated."""
+
+def read(path: str | Path, manifest: Manifest) -> list[str]:
+    """Group ids of the file. Raises ``ValueError`` naming the line of a group that the project does not have, or for an empty list."""
     try:
-        lines = csv.DictReader(io.StringIO(storage.read_bytes(path).decode("utf-8-sig"), newline=""))
-        rows = list(lines)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} cannot be read as a CSV file ({error}); give one with a column group_id") from None
-    if "group_id" not in (lines.fieldnames or ()):
-        raise ValueError(f"{path} has no column group_id; its columns are {', '.join(lines.fieldnames or ()) or 'none'}")
-    for number, row in enumerate(rows, start=2):
-        if row["group_id"] not in work.sampled:
-            raise ValueError(
-                f"{path} line {number}: there is no group {row['group_id']!r} in this project; export from the run of the list"
-            )
-    if not rows:
-        raise ValueError(f"{path} lists no group: there is nothing to rate again")
-    return frozenset(row["group_id"] for row in rows)
+        lines = storage.read_bytes(path).decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--groups {path}: not UTF-8 text (byte {error.start}); save the list as UTF-8") from None
+    header = next(csv.reader(lines[:1]), [])
+    column, begin = (header.index(COLUMN), 1) if COLUMN in header else (0, 0)
+    groups: dict[str, None] = {}
+    for number, row in enumerate(csv.reader(lines[begin:]), begin + 1):
+        name = row[column].strip() if len(row) > column else ""
+        if name and name not in manifest.sampled:
+            raise ValueError(f"--groups {path} line {number}: there is no group {name!r} with sampled candidates in this run")
+        if name:
+            groups[name] = None
+    if not groups:
+        raise ValueError(f"--groups {path}: the list has no group; give one group id per line, or a CSV with a column {COLUMN}")
+    return list(groups)

@@ -41,7 +41,7 @@ def outlying_raters(panel: Panel, rule: Rule, share: float) -> dict[int, float]:
     if most < LEAST_RATERS:
         largest = (most - 1) / math.sqrt(max(most, 1))
         raise ValueError(
-            f"annotate.quality.remove.outliers is {rule}, but no candidate was rated by more than {most} in one round, and of {most} scores "
+            f"annotate.quality.remove.outliers is {rule}, but no candidate was rated by more than {most} in a round, and of {most} scores "
             f"none can be further than (n - 1) / sqrt(n) = {largest:.2f} standard deviations from their mean: with fewer than "
             f"{LEAST_RATERS} raters the rule can never remove anybody; set it to off (kappa and gold still judge) or have {LEAST_RATERS} "
             "people rate the same groups"

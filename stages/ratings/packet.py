@@ -30,14 +30,9 @@ _RUBRICS = Path(__file__).with_name("rubrics")
 _RUBRIC_SCALE = Scale(1, 4)
 
 
-def write(target: Path, generate: StepFolder, manifest: Manifest, *, limit: int | None, again: Collection[str] | None = None) -> Path:
-    """Write the packet of the first ``limit`` groups (all without it) and return its folder; another packet there is replaced.
-
-    again: only these groups, in round reannotation.
-    """
+def write(target: Path, generate: StepFolder, manifest: Manifest, chosen: Sequence[str]) -> Path:
+    """Write the packet of the chosen groups, in their order, and return its folder; another packet there is replaced."""
     rubric = _rubric(manifest)
-    chosen = [group for group in manifest.sampled if again is None or group in again][:limit]
-    round = {} if again is None else {"round": "reannotation"}
     content = {
         "project": manifest.project,
         "made_from": dict(manifest.inputs),
@@ -46,7 +41,6 @@ def write(target: Path, generate: StepFolder, manifest: Manifest, *, limit: int 
         "rubric_version": manifest.rubric_version,
         "rubric_sha256": hashlib.sha256(rubric.encode()).hexdigest(),
         "groups": {group: list(manifest.sampled[group]) for group in chosen},
-        **round,
     }
     if _is_there(target, content):
         return target
@@ -64,7 +58,7 @@ def write(target: Path, generate: StepFolder, manifest: Manifest, *, limit: int 
         for group, instruction in zip(chosen, _instructions(generate, chosen), strict=True)
     ]
     (partial / "groups.jsonl").write_text("".join(json.dumps(group, ensure_ascii=False) + "\n" for group in groups), encoding="utf-8")
-    (partial / "ratings-template.csv").write_bytes(table(_blank_rows(chosen, manifest, round)))
+    (partial / "ratings-template.csv").write_bytes(table(_blank_rows(chosen, manifest)))
     (partial / "RUBRIC.md").write_text(rubric, encoding="utf-8")
     storage.publish_json(partial / "manifest.json", content | {"images": dict([*sources.values(), *candidates.values()])})
     storage.replace_folder(partial, target)
@@ -87,8 +81,8 @@ def table(rows: Sequence[Mapping[str, Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _blank_rows(groups: Sequence[str], manifest: Manifest, round: Mapping[str, str]) -> list[dict[str, Any]]:
-    same = {"rubric_version": manifest.rubric_version, "project": manifest.project, **round}
+def _blank_rows(groups: Sequence[str], manifest: Manifest) -> list[dict[str, Any]]:
+    same = {"rubric_version": manifest.rubric_version, "project": manifest.project}
     return [
         {"group_id": group, "candidate_id": candidate, "dimension": dimension, **same}
         for group in groups
