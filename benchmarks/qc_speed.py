@@ -22,7 +22,7 @@ import pyarrow as pa
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "tests"))
 
-from simulated_project import Rater, project  # noqa: E402
+from simulated_project import Rater, project  # noqa: E402  # ty: ignore[import-not-found]
 
 from pipeline.report import quality_page  # noqa: E402
 from stages import annotation_qc, contracts  # noqa: E402
@@ -69,7 +69,7 @@ def run_of(path: Path, ratings: pa.Table) -> Context:
     context = Context(RunDir(path), FlowConfig(name="speed", annotate=AnnotateConfig()), Cluster(RayConfig()))
     generate, annotate = context.run.step("generate"), context.run.step("annotate")
     items = ratings.select(["candidate_id", "source_id"]).group_by(["candidate_id", "source_id"], use_threads=False).aggregate([])
-    empty = {name: None for name in contracts.CANDIDATES.names}
+    empty = dict.fromkeys(contracts.CANDIDATES.names)
     rows = [empty | row | {"annotate": True, "status": "ok"} for row in items.to_pylist()]
     made = publish_unit(generate.path, "unit", {"candidates": contracts.table("candidates", rows)})
     generated = generate.publish(Index("generate", "key", {}, {}, artifacts={"candidates": [made["candidates"]]}))

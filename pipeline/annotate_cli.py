@@ -95,3 +95,21 @@ def annotate_qc(config_path: str | None, run_path: str | None, address: str | No
         met = annotation_qc.run(context).results["met"]
         print(quality.summary(context.run))
     click.get_current_context().exit(0 if met else 2)
+
+
+@annotate.command(
+    name="build-bench",
+    help="Make a benchmark in the layout of EditReward-Bench from ratings of three experts: comparisons of 2, 3 and 4 edits, hard ones "
+    "first.\n\n" + EXAMPLE.format(command="annotate build-bench", more=""),
+)
+@common
+@click.option("--force", is_flag=True, help="Redo what was made with other settings or ratings.")
+def annotate_build_bench(
+    config_path: str | None, run_path: str | None, address: str | None, force: bool, overrides: tuple[str, ...]
+) -> None:
+    with opened(config_path, run_path, address, overrides, force) as context:
+        from pipeline import quality
+        from stages import build_bench
+
+        build_bench.run(context)
+        print(quality.bench(context.run))

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.report import quality_page
 from pipeline.tables import text_table
-from stages import annotation_qc, storage
+from stages import annotation_qc, build_bench, storage
 from stages.rundir import RunDir
 
 
@@ -69,3 +69,29 @@ def estimate(value: dict[str, Any] | None, *, signed: bool = False) -> str:
         return str(value["note"])
     form = "+.2f" if signed else ".2f"
     return f"{value['value']:{form}} [{value['low']:{form}}, {value['high']:{form}}]"
+
+
+def bench(run: RunDir) -> str:
+    """What `pipeline annotate build-bench` made."""
+    folder = run.step(build_bench.STEP).path
+    figures = storage.read_json(folder / "summary.json")
+    tasks = sorted({task for by_task in figures["by_task"].values() for task in by_task})
+    rows = [
+        [size, f"{count:,}", f"{figures['mean_difference'].get(size, 0):.2f}", *(f"{figures['by_task'][size].get(t, 0):,}" for t in tasks)]
+        for size, count in figures["tuples"].items()
+    ]
+    parts = [
+        text_table(["edits", "tuples", "mean difference", *tasks], rows),
+        f"{figures['comparisons']:,} comparisons, {figures['ties']:,} ties; experts who say what the label says: "
+        f"{figures['expert_agreement']:.1%}",
+    ]
+    short = ", ".join(f"{count:,} of {size} edits" for size, count in figures["missing"].items())
+    parts += [f"warning: fewer than wanted, missing {short}; the experts' groups give no more"] if short else []
+    left = ", ".join(f"{reason} {count:,}" for reason, count in figures["groups_left_out"].items())
+    parts += [f"groups left out: {left}"] if left else []
+    if figures["candidates_that_are_copies"]:
+        parts.append(f"candidates not compared because another of their group is the same image: {figures['candidates_that_are_copies']:,}")
+    if figures["cells_to_adjudicate"]:
+        parts.append(f"cells to adjudicate: {figures['cells_to_adjudicate']:,} ({folder / 'adjudicate.csv'})")
+    parts.append(f"benchmark: {folder / build_bench.LAYOUT}")
+    return "\n\n".join(parts)

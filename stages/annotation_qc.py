@@ -10,10 +10,8 @@ From then on preferences reads the accepted ratings, and refuses a decision that
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,15 +19,14 @@ import pyarrow.compute as pc
 
 from stages import contracts, storage
 from stages.context import Context
-from stages.ratings import imagenhub, ledger, manifest, packet, quality
+from stages.ratings import adjudication, imagenhub, ledger, manifest, quality
 from stages.ratings.manifest import Manifest
-from stages.ratings.reannotation import Again, Disputed, again
+from stages.ratings.reannotation import Again, again
 from stages.ratings.screening import EXAM, Screening, screen
 from stages.rundir import Index, RunDir, StepFolder
 from stages.units import publish_unit
 
 STEP = "annotation-qc"
-ADJUDICATION_COLUMNS = (*packet.TEMPLATE, "scores_given")
 NUMBERS = ("value", "low", "high")
 ANNOTATOR_COLUMNS = (
     *("annotator", "status", "dimension", "ratings", "groups", "compared_groups", "mean", "spread", "spread_ratio", "equal_groups"),
@@ -80,9 +77,9 @@ def run(context: Context) -> Index:
         "most_again": config.reannotate.most,
     }
     texts = {
-        "annotators.csv": _csv(figures["annotators"], ANNOTATOR_COLUMNS),
+        "annotators.csv": adjudication.table((_flat(row) for row in figures["annotators"]), ANNOTATOR_COLUMNS),
         "reannotate.csv": _reannotate(groups),
-        "adjudicate.csv": _adjudicate(disputed, work),
+        "adjudicate.csv": adjudication.queue(disputed, work),
     }
     files = {name: storage.publish_bytes(folder.path / name, text) for name, text in texts.items()}
     files["quality.json"] = storage.publish_json(folder.path / "quality.json", figures)
@@ -194,31 +191,6 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(_flat(row) for row in rows)
-    return text.getvalue().encode()
-
-
 def _reannotate(groups: Sequence[Again]) -> bytes:
     rows = [{"group_id": row.group_id, "reason": row.reason, "message": row.message, "raters": " ".join(row.raters)} for row in groups]
-    return _csv(rows, ("group_id", "reason", "message", "raters"))
-
-
-def _adjudicate(disputed: Sequence[Disputed], work: Manifest) -> bytes:
-    """A table to fill in: the columns that ingest reads, and the scores given without names."""
-    rows = [
-        {
-            "group_id": cell.group_id,
-            "candidate_id": cell.candidate_id,
-            "dimension": cell.dimension,
-            "round": "adjudication",
-            "rubric_version": work.rubric_version,
-            "project": work.project,
-            "scores_given": " ".join(f"{score:g}" for score in cell.scores),
-        }
-        for cell in disputed
-    ]
-    return _csv(rows, ADJUDICATION_COLUMNS)
+    return adjudication.table(rows, ("group_id", "reason", "message", "raters"))

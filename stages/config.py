@@ -90,6 +90,17 @@ class SimulatedRaters(Config):
     raters: int = Field(2, ge=2, le=6, description="Raters of such a group")
 
 
+class BenchConfig(Config):
+    """A benchmark built from ratings of experts (`pipeline annotate build-bench`), by default as large as the paper's first release."""
+
+    round: str = Field("benchmark", description="Round of the experts' ratings")
+    split: Literal["validation", "train", "all"] = Field("validation", description="Sources that become items")
+    pairs: int = Field(186, ge=0, description="Comparisons of 2 edits")
+    triples: int = Field(150, ge=0, description="Strict orders of 3 edits")
+    quadruples: int = Field(148, ge=0, description="Strict orders of 4 edits")
+    tie_share: float = Field(0.25, ge=0, le=1, description="Share of the comparisons of 2 that are ties")
+
+
 class AnnotateConfig(Config):
     """Ratings: where they come from and how they are checked."""
 
@@ -98,6 +109,7 @@ class AnnotateConfig(Config):
     rubric_version: str = Field("v1", description="Rubric that the raters saw")
     simulate: SimulatedRaters | None = Field(None, description="Simulated raters; leave out when people rate")
     quality: QualityConfig = Field(QualityConfig(), description="Quality control (docs/annotation-quality.md)")
+    benchmark: BenchConfig = Field(BenchConfig(), description="Benchmark from ratings of experts")
 
 
 class PreferencesConfig(Config):
