@@ -113,3 +113,24 @@ def annotate_build_bench(
 
         build_bench.run(context)
         print(quality.bench(context.run))
+
+
+@annotate.command(
+    name="consensus",
+    help="One score per candidate and dimension out of several people's accepted ratings.\n\n"
+    + EXAMPLE.format(command="annotate consensus --method majority", more=""),
+)
+@common
+@click.option(
+    "--method",
+    required=True,
+    type=click.Choice(["mean", "majority", "mos", "ranking"]),
+    help="mean; majority of three, else adjudication; mos: mean opinion score 0..100 of z-scores; ranking: mean rank.",
+)
+def annotate_consensus(config_path: str | None, run_path: str | None, address: str | None, method: Any, overrides: tuple[str, ...]) -> None:
+    with opened(config_path, run_path, address, overrides) as context:
+        from pipeline import quality
+        from stages import annotation_consensus
+
+        index = annotation_consensus.run(context, method)
+        print(quality.consensus(index, context.run))

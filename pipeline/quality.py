@@ -7,7 +7,7 @@ from typing import Any
 from pipeline.report import quality_page
 from pipeline.tables import text_table
 from stages import annotation_qc, build_bench, storage
-from stages.rundir import RunDir
+from stages.rundir import Index, RunDir
 
 
 def summary(run: RunDir) -> str:
@@ -95,3 +95,12 @@ def bench(run: RunDir) -> str:
         parts.append(f"cells to adjudicate: {figures['cells_to_adjudicate']:,} ({folder / 'adjudicate.csv'})")
     parts.append(f"benchmark: {folder / build_bench.LAYOUT}")
     return "\n\n".join(parts)
+
+
+def consensus(index: Index, run: RunDir) -> str:
+    """What `pipeline annotate consensus` made."""
+    labels = ", ".join(f"{source} {count:,}" for source, count in index.results["labels"].items())
+    figures = [f"{name.replace('_', ' ')}: {value:,}" for name, value in index.results.items() if isinstance(value, int)]
+    left = [f"left out: {', '.join(f'{reason} {count:,}' for reason, count in index.quarantined.items())}"] if index.quarantined else []
+    warnings = [f"warning: {warning}" for warning in index.results.get("warnings", [])]
+    return "\n".join([f"labels: {labels}", *figures, *left, *warnings, f"written to {run.step(index.step).path}"])

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from stages import contracts, storage
 from stages.context import Context
-from stages.ratings import adjudication, imagenhub, ledger, manifest, quality
+from stages.ratings import adjudication, imagenhub, ledger, manifest, quality, rankings
 from stages.ratings.manifest import Manifest
 from stages.ratings.reannotation import Again, again
 from stages.ratings.screening import EXAM, Screening, screen
@@ -54,12 +54,14 @@ def run(context: Context) -> Index:
     work = manifest_of(context)
     levels = work.scale.levels
     ratings = annotate.read("ratings")
-    found = screen(ratings, levels, config, seed=seed)
+    scores = rankings.scores_only(ratings)
+    found = screen(scores, levels, config, seed=seed)
     accepted, exclusions = _divided(ratings, found)
-    rounds = quality.by_round(accepted, levels, seed=seed)
+    still_scores = rankings.scores_only(accepted)
+    rounds = quality.by_round(still_scores, levels, seed=seed)
     targets = quality.judged(rounds, config.targets)
-    rated, still = _raters(ratings), _raters(accepted)
-    groups, disputed = again(accepted, rated, work, config.reannotate)
+    rated, still = _raters(scores), _raters(still_scores)
+    groups, disputed = again(still_scores, rated, work, config.reannotate)
     removed_reasons = Counter(row["reason"] for row in exclusions)
     figures = {
         "dimensions": list(work.dimensions),

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stages import annotation_qc, storage
@@ -55,7 +54,7 @@ def run(context: Context) -> Index:
     work = annotation_qc.manifest_of(context)
     sources = {row["source_id"]: row for row in generate.read("sources", ["source_id", "split", "task"]).to_pylist()}
     judged = [group for group in work.sampled if config.split == "all" or sources[group]["split"] == config.split]
-    used = ratings.filter(pc.is_in(ratings["round"], pa.array([config.round, "adjudication"])))
+    used = consensus.of_experts(ratings, config.round)
     found = consensus.majority(used, work, judged=judged)
     copies = _copies(generate, {label.candidate_id: label.group_id for label in found.labels})
     labels = [label for label in found.labels if label.candidate_id not in copies]

@@ -106,6 +106,7 @@ class AnnotateConfig(Config):
 
     scale_min: int = Field(1, description="Lowest score (paper A.2: 1, very poor)")
     scale_max: int = Field(4, description="Highest score (paper A.2: 4, very good)")
+    scale_step: float = Field(1.0, gt=0, description="Step of the scores; 0.1 for a slider from 1 to 5")
     rubric_version: str = Field("v1", description="Rubric that the raters saw")
     simulate: SimulatedRaters | None = Field(None, description="Simulated raters; leave out when people rate")
     quality: QualityConfig = Field(QualityConfig(), description="Quality control (docs/annotation-quality.md)")

@@ -4,7 +4,8 @@ One row is: of ``sources`` an image and an instruction to carry out; of ``candid
 ``edits`` a source with an edit that somebody delivers, waiting to be filtered; of ``ratings`` one score by one person; of
 ``pairs`` one preference; of ``scores`` one edit judged by one scorer; of ``selection`` one kept sample and why; of ``verdicts``
 one judged benchmark item; of ``samples`` one picture of a benchmark item to look at; of ``quarantine`` one row that could not
-be processed, and why; of ``exclusions`` one rating that quality control does not accept, and why.
+be processed, and why; of ``exclusions`` one rating that quality control does not accept, and why;
+of ``consensus`` the score of a candidate in a dimension that several people's ratings make.
 
 Images are the Hub's struct ``{bytes, path}`` and hold the encoded bytes as they came. ``metadata`` columns are JSON text that only the
 plug-in which wrote it reads. Nothing here holds a wall-clock time of the machine: times are in the run's manifest, so that equal
@@ -160,6 +161,15 @@ EXCLUSIONS = _schema(
     ("reason", pa.string()),  # annotator-removed or exam
     ("message", pa.string()),
 )  # fmt: skip
+CONSENSUS = _schema(
+    "consensus", 1,
+    ("source_id", pa.string()),
+    ("candidate_id", pa.string()),
+    ("dimension", pa.string()),
+    ("score", pa.float64()),
+    ("raters", pa.int32()),
+    ("label_source", pa.string()),  # mean, unanimous, majority, adjudicated, mean-opinion (0..100) or mean-rank (1 is best)
+)  # fmt: skip
 
 SCHEMAS = {
     "sources": SOURCES,
@@ -174,6 +184,7 @@ SCHEMAS = {
     "samples": SAMPLES,
     "quarantine": QUARANTINE,
     "exclusions": EXCLUSIONS,
+    "consensus": CONSENSUS,
 }
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from stages.ratings.groups import MEAN_DIGITS, cells
 from stages.ratings.manifest import Manifest
@@ -64,6 +65,11 @@ def mean(ratings: pa.Table, manifest: Manifest) -> Consensus:
             for column, dimension in enumerate(manifest.dimensions)
         ]
     return Consensus(labels, [], left_out)
+
+
+def of_experts(ratings: pa.Table, round: str) -> pa.Table:
+    """The ratings that a majority is taken of: those of one round, and the adjudications."""
+    return ratings.filter(pc.is_in(ratings["round"], pa.array([round, ADJUDICATION])))
 
 
 def majority(ratings: pa.Table, manifest: Manifest, *, judged: Sequence[str] | None = None) -> Consensus:

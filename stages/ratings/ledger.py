@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from stages import contracts
 from stages.ids import settings_hash
-from stages.ratings import agreement, imagenhub
+from stages.ratings import agreement, imagenhub, rankings
 from stages.ratings.delivery import Delivery, Item
 from stages.ratings.manifest import Manifest
 from stages.ratings.validate import Cell, Checked, Said
@@ -131,7 +131,7 @@ def append(
         "quarantined": sum(quarantined.values()),
     }
     assert counts["in"] == counts["out"] + counts["duplicates"] + counts["quarantined"], f"the ledger does not balance: {counts}"
-    ledger, levels, seed = _ratings(folder, artifacts), manifest.scale.levels, settings["seed"]
+    ledger, levels, seed = rankings.scores_only(_ratings(folder, artifacts)), manifest.scale.levels, settings["seed"]
     results: dict[str, Any] = {
         "batches": [asdict(batch) for batch in all_batches],
         "annotators": len(set(ledger["annotator"].to_pylist())),

@@ -28,7 +28,7 @@ class Scale:
     @property
     def levels(self) -> list[float]:
         """All scores, lowest first."""
-        return [self.minimum + i * self.step for i in range(round((self.maximum - self.minimum) / self.step) + 1)]
+        return [round(self.minimum + i * self.step, 9) for i in range(round((self.maximum - self.minimum) / self.step) + 1)]
 
     def __str__(self) -> str:
         return ", ".join(f"{level:g}" for level in self.levels)
@@ -73,7 +73,7 @@ def from_generate(generate: StepFolder, config: AnnotateConfig, *, seed: int) ->
     return Manifest(
         inputs={"generate": generate.require().fingerprint},
         dimensions=DIMENSIONS,
-        scale=Scale(config.scale_min, config.scale_max),
+        scale=Scale(config.scale_min, config.scale_max, config.scale_step),
         rubric_version=config.rubric_version,
         group_of=group_of,
         sampled={

@@ -84,6 +84,8 @@ class ReannotationRules(_Config):
 
     difference: float = Field(0.9, gt=0, description="Mean difference between the raters of a group above this")
     raters: int = Field(3, ge=2, description="With so many raters no further one is asked; cells two levels apart are adjudicated")
+    rankings: int = Field(3, ge=2, description="People who rank a group; where they differ, as many again")
+    kendall_w: float = Field(0.6, ge=0, le=1, description="Kendall's W of their rankings below this, in any dimension: they differ")
     most: float = Field(0.10, gt=0, le=1, description="Share of the rated groups above which the page asks for a better rubric instead")
 
 

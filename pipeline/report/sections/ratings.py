@@ -17,6 +17,7 @@ from pipeline.report.published import Published
 from pipeline.report.steps import missing
 from stages import contracts
 from stages.ratings.agreement import OVERALL
+from stages.ratings.rankings import scores_only
 from stages.ratings.statistics import severity
 
 FEW_RATERS = 10
@@ -39,6 +40,7 @@ def section(published: Published) -> Section:
     blocks += _agreement(annotated.get("agreement", {})) + _by_task(annotated.get("agreement_by_task", {}))
     ratings = published.table("annotate", "ratings", contracts.RATINGS.names)
     if ratings is not None:
+        ratings = scores_only(ratings)
         given, strictness = _distribution(ratings), _severity(ratings)
         few = len(strictness.rows) <= FEW_RATERS
         blocks += [Columns([given, strictness])] if few else [given, Fold(f"Severity of the {len(strictness.rows)} raters", [strictness])]
