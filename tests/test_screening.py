@@ -13,6 +13,7 @@ from rated_run import make_run, manifest_of
 from simulated_project import Rater, project
 from test_agreement import panel_of, rows_of
 
+from stages.ratings.manifest import level_width
 from stages.ratings.outliers import outlying_raters
 from stages.ratings.quality import judged, met, of_round, overlap
 from stages.ratings.quality_config import ExamRules, QualityConfig, ReannotationRules, RemovalRules, Target
@@ -170,3 +171,15 @@ def test_targets_are_held_against_the_bound_that_they_name() -> None:
     assert not met(entries) and met(entries[1:]) and not met(entries[2:]), "with nothing to judge the targets are not met"
     assert judged(rounds, [target(statistic="icc_2_1", at_least=-1)])[0]["met"] is False, "an undefined statistic meets nothing"
     assert re.fullmatch(r"no two items were rated by all raters", rounds["production"]["visual_quality"]["icc_2_1"]["note"])
+
+
+def test_a_level_of_a_fine_scale_is_a_quarter_of_its_range() -> None:
+    assert level_width([1, 2, 3, 4]) == 1 and level_width([0, 0.5, 1]) == 0.5
+    fine = [round(1 + i / 10, 1) for i in range(41)]
+    assert level_width(fine) == 1
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(1.5, 4.5, (20, 4))
+    scores = {f"g{n}": {name: {"x": np.round(truth[n] + rng.normal(0, 0.25, 4), 1).tolist()} for name in ("a", "b")} for n in range(20)}
+    found = screen(rows_of(scores), fine, QualityConfig(), seed=0)
+    assert {verdict.status for verdict in found.verdicts.values()} == {"good"}
+    assert found.profiles["a"][0].within_one.value == 1.0, "half a point apart is less than a level"

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from stages.ratings.agreement import weighted_kappa
 from stages.ratings.bootstrap import DIGITS
+from stages.ratings.manifest import level_width
 from stages.ratings.quality_config import ExamRules
 
 Gold = Mapping[tuple[str, str], tuple[float, ...]]
@@ -25,7 +26,7 @@ Gold = Mapping[tuple[str, str], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class OnGold:
-    """What an annotator did on gold in one dimension. cells: scores compared; severity: mean difference from the experts' mean."""
+    """What an annotator did on gold in one dimension. cells: scores compared; severity: mean levels above the experts' mean."""
 
     groups: int
     cells: int
@@ -52,14 +53,14 @@ def gold_cells(ratings: pa.Table, experts: Collection[str], least: int, levels: 
         candidate, dimension, annotator, round, score = row
         if annotator in experts and round != "adjudication":
             said[candidate, dimension][annotator] = score
-    step = levels[1] - levels[0]
+    step = level_width(levels)
     cells = {cell: tuple(sorted(scores.values())) for cell, scores in said.items() if len(scores) >= least}
     return {cell: scores for cell, scores in cells.items() if scores[-1] - scores[0] <= step + 1e-9}
 
 
 def on_gold(ratings: pa.Table, gold: Gold, experts: Collection[str], levels: Sequence[float]) -> dict[tuple[str, str], OnGold]:
     """Results by (annotator, dimension) of everybody who rated gold and is no expert."""
-    step = levels[1] - levels[0]
+    step = level_width(levels)
     found: defaultdict[tuple[str, str], list[tuple[str, float, float, float]]] = defaultdict(list)
     for source, candidate, dimension, annotator, round, score in _rows(
         ratings, ("source_id", "candidate_id", "dimension", "annotator", "round", "score")
@@ -83,7 +84,7 @@ def _result(rows: Sequence[tuple[str, float, float, float]], levels: Sequence[fl
         cells=len(rows),
         exact=round(float((off < 1e-9).mean()), DIGITS),
         within_one=round(float((off <= 1 + 1e-9).mean()), DIGITS),
-        severity=round(float((score - middle).mean()), DIGITS),
+        severity=round(float((score - middle).mean() / level_width(levels)), DIGITS),
         kappa=None if np.isnan(kappa) else round(float(kappa), DIGITS),
     )
 

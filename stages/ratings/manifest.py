@@ -7,7 +7,7 @@ their own items.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -32,6 +32,11 @@ class Scale:
 
     def __str__(self) -> str:
         return ", ".join(f"{level:g}" for level in self.levels)
+
+
+def level_width(levels: Sequence[float]) -> float:
+    """What one level is: the step of the scale; of a fine scale a quarter of its range, as if it had five levels."""
+    return max(levels[1] - levels[0], (levels[-1] - levels[0]) / 4)
 
 
 @dataclass(frozen=True)

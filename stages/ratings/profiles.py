@@ -1,9 +1,9 @@
 """Profiles: how every annotator rates, dimension by dimension, against the others who rated the same candidates.
 
-In: ratings. Out per annotator and dimension: severity (mean difference from the others; positive is lenient), kappa with the others and
-the share at most one level apart, spread (standard deviation of the scores, and its ratio to the others' on the same candidates), drift
-(severity in the newest window of groups minus that in the first), the share of groups in which all candidates got the same score, and the
-median time that a group took. Intervals resample the annotator's groups.
+In: ratings. Out per annotator and dimension: severity (mean difference from the others in levels; positive is lenient), kappa with the
+others and the share at most one level apart, spread (standard deviation of the scores, and its ratio to the others' on the same
+candidates), drift (severity in the newest window of groups minus that in the first), the share of groups in which all candidates got the
+same score, and the median time that a group took. Intervals resample the annotator's groups.
 
 Only what another person rated too, in the same round, is compared. Kappa is Cohen's with quadratic weights, the annotator on one side and
 the others on the other, so that who always gives one score has kappa 0. A pair of ratings counts once for each other rater.
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from stages.ratings.agreement import OVERALL, Panel, panels, weighted_kappa
 from stages.ratings.bootstrap import DIGITS, Estimate, estimate, ratio, resampled_sums
+from stages.ratings.manifest import level_width
 
 ALONE = "nobody else rated the same"
 
@@ -124,14 +125,14 @@ def _profile(
 ) -> Profile:
     tables = compared.tables()
     sums = resampled_sums(tables, seed=seed)
-    difference = np.subtract.outer(compared.scale, compared.scale)
+    difference = np.subtract.outer(compared.scale, compared.scale) / level_width(compared.scale.tolist())
     steps = np.abs(np.subtract.outer(np.arange(len(compared.scale)), np.arange(len(compared.scale))))
 
     def severity(counts: np.ndarray) -> np.ndarray:
         return ratio((counts * difference).sum((1, 2)), counts.sum((1, 2)))
 
     def within_one(counts: np.ndarray) -> np.ndarray:
-        return ratio((counts * (steps <= 1)).sum((1, 2)), counts.sum((1, 2)))
+        return ratio((counts * (np.abs(difference) < 1 + 1e-9)).sum((1, 2)), counts.sum((1, 2)))
 
     value, n = panel.value[mine], len(tables)
     spreads = [float(compared.scale[levels].std()) if len(levels) else 0.0 for levels in (compared.own, compared.other)]

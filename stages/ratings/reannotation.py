@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages.ratings.groups import cells
-from stages.ratings.manifest import Manifest
+from stages.ratings.manifest import Manifest, level_width
 from stages.ratings.quality_config import ReannotationRules
 from stages.ratings.slots import slots, wanted
 from stages.ratings.validate import Cell
@@ -50,7 +50,7 @@ def again(
     """Groups to rate again and cells to adjudicate, sorted. rated: who rated each group, accepted or not."""
     by_group = whole_slots(cells(accepted), manifest)
     adjudicated = _adjudicated(accepted)
-    two_levels = 2 * manifest.scale.step
+    level = level_width(manifest.scale.levels)
     groups: list[Again] = []
     disputed: list[Disputed] = []
     for group in sorted(rated):
@@ -61,13 +61,13 @@ def again(
             groups.append(Again(group, "no-accepted-rater", message, everybody))
             continue
         stacked = np.stack([scores[name] for name in sorted(scores)])  # [raters, candidates, dimensions]
-        apart = mean_difference(stacked)
+        apart = mean_difference(stacked) / level
         if len(scores) < rules.raters:
             if apart > rules.difference:
                 message = f"{len(scores)} raters differ by {apart:.2f} levels on average, at most {rules.difference:g} wanted"
                 groups.append(Again(group, "raters-differ", message, everybody))
             continue
-        for place, column in np.argwhere(np.round(np.ptp(stacked, axis=0), 9) >= two_levels):
+        for place, column in np.argwhere(np.round(np.ptp(stacked, axis=0), 9) >= 2 * level):
             candidate, dimension = sorted(manifest.sampled[group])[place], manifest.dimensions[column]
             if (candidate, dimension) not in adjudicated:
                 disputed.append(Disputed(group, candidate, dimension, tuple(sorted(stacked[:, place, column].tolist()))))

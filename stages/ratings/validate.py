@@ -28,8 +28,8 @@ from stages.ratings.manifest import Manifest, Scale
 from stages.units import Quarantined
 
 ROUNDS = ("pilot", "calibration", "production", "reannotation", "adjudication", "benchmark", "ranking")
-RANKING = "ranking"
-"""Round whose scores are ranks: 1, the best, to the number of candidates of the group."""
+RANKING = ROUNDS[-1]
+"""Its scores are ranks: 1, the best, to the number of candidates of the group."""
 DEFAULT_ROUND = "production"
 CLOCK_TOLERANCE = timedelta(minutes=5)
 LONGEST_COMMENT = 10_000
@@ -107,11 +107,7 @@ def _problem(row: Delivered, manifest: Manifest, elsewhere: Mapping[str, str], c
 
 def _scale(row: Delivered, manifest: Manifest) -> Scale:
     """The project's scale, or that of ranks."""
-    return Scale(1, len(manifest.sampled[row.group_id])) if _is_ranking(row) else manifest.scale
-
-
-def _is_ranking(row: Delivered) -> bool:
-    return row.round.lower() == RANKING
+    return Scale(1, len(manifest.sampled[row.group_id])) if row.round.lower() == RANKING else manifest.scale
 
 
 @lru_cache
@@ -234,7 +230,7 @@ def _refuse_other_work(delivery: Delivery, manifest: Manifest) -> None:
             )
         bounds = {"scale_min": (row.scale_min, manifest.scale.minimum), "scale_max": (row.scale_max, manifest.scale.maximum)}
         for name, (text, bound) in bounds.items():
-            if text and number(text) != bound and not _is_ranking(row):
+            if text and number(text) != bound and row.round.lower() != RANKING:
                 place = delivery.at(row.number)
                 raise ValueError(f"{place}: {name} is {text}, the project's scale is {manifest.scale}; convert the scores")
 
@@ -244,7 +240,7 @@ def _on_another_scale(delivery: Delivery, scale: Scale) -> dict[str, str]:
     scores: defaultdict[str, Counter[float]] = defaultdict(Counter)
     for row in delivery.rows:
         score = number(row.score)
-        if score is not None and not _is_ranking(row):
+        if score is not None and row.round.lower() != RANKING:
             scores[row.annotator_id][score] += 1
     messages = {}
     for annotator, counts in scores.items():
