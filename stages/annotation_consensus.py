@@ -18,7 +18,7 @@ import pyarrow as pa
 from stages import annotation_qc, contracts, storage
 from stages.config import AnnotateConfig
 from stages.context import Context
-from stages.ratings import adjudication, consensus, rankings
+from stages.ratings import adjudication, consensus, ledger, rankings
 from stages.ratings.consensus import Consensus, Label
 from stages.ratings.manifest import Manifest
 from stages.ratings.mean_opinion import mean_opinion
@@ -71,7 +71,7 @@ def _labelled(
     method: Method, ratings: pa.Table, work: Manifest, config: AnnotateConfig
 ) -> tuple[Consensus, dict[str, bytes], dict[str, Any]]:
     """Labels, further files, figures."""
-    scores = rankings.scores_only(ratings)
+    scores = ledger.scores_only(ratings)
     if method == "mean":
         return consensus.mean(scores, work), {}, {}
     if method == "majority":

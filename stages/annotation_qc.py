@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from stages import contracts, storage
 from stages.context import Context
-from stages.ratings import adjudication, imagenhub, ledger, manifest, quality, rankings
+from stages.ratings import adjudication, imagenhub, ledger, manifest, quality
 from stages.ratings.manifest import Manifest
 from stages.ratings.reannotation import Again, again
 from stages.ratings.screening import EXAM, Screening, screen
@@ -54,10 +54,10 @@ def run(context: Context) -> Index:
     work = manifest_of(context)
     levels = work.scale.levels
     ratings = annotate.read("ratings")
-    scores = rankings.scores_only(ratings)
+    scores = ledger.scores_only(ratings)
     found = screen(scores, levels, config, seed=seed)
     accepted, exclusions = _divided(ratings, found)
-    still_scores = rankings.scores_only(accepted)
+    still_scores = ledger.scores_only(accepted)
     rounds = quality.by_round(still_scores, levels, seed=seed)
     targets = quality.judged(rounds, config.targets)
     rated, still = _raters(scores), _raters(still_scores)

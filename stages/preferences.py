@@ -31,7 +31,7 @@ from stages import annotation_qc, contracts, storage
 from stages.config import PreferencesConfig
 from stages.context import Context
 from stages.ids import content_id
-from stages.ratings import agreement, manifest, rankings, statistics
+from stages.ratings import agreement, ledger, manifest, statistics
 from stages.ratings.groups import CompleteGroup, complete_groups
 from stages.ratings.manifest import Manifest
 from stages.rundir import Index, StepFolder
@@ -57,7 +57,7 @@ def run(context: Context) -> Index:
     if annotate.require().inputs.get("generate") != inputs["generate"]:
         raise ValueError(f"the ratings in {annotate.path} are not of the candidates in {generate.path}; ingest ratings of these")
     accepted, decision = annotation_qc.accepted_ratings(context.run)
-    ratings = rankings.scores_only(accepted)
+    ratings = ledger.scores_only(accepted)
     inputs |= decision
     folder = context.run.step(STEP)
     key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)

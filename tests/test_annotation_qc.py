@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from command import pipeline, refusal
 from rated_run import make_run, manifest_of, ratings_of, write_csv
 
-from pipeline import cli, config
+from pipeline import cli, config, report
 from stages import annotate, annotation_qc, preferences
 from stages.context import Context
 from stages.ids import uniform
@@ -74,6 +74,9 @@ def test_a_clicker_is_removed_and_the_ledger_stays(tmp_path: Path) -> None:
     assert [(row["reason"], row["raters"]) for row in again] == [("no-accepted-rater", "clicker")]
     assert qc(tmp_path / "run", EASY).output == result.output, "asked again, the same"
     page = (folder.path / "quality.html").read_text()
+    shown = re.search(r"instruction following: kappa with the others (\S+) \[", page)
+    (kappa,) = {row["kappa"] for key, row in rows.items() if key == ("clicker", "instruction_following")}
+    assert shown and float(shown[1]) == pytest.approx(float(kappa), abs=0.0006), "with its sign"
     assert "clicker" in page and "its upper limit is below 0.4" in page
     assert "http" not in re.sub(r"http://www\.w3\.org/\d+/svg|http-equiv", "", page), "the page asks nothing of the network"
 
@@ -89,6 +92,9 @@ def test_preferences_reads_what_was_accepted(tmp_path: Path) -> None:
     assert accepted.inputs["annotation-qc"] == context.run.step("annotation-qc").require().fingerprint
     assert accepted.counts["out"] == everything.counts["out"] - 1, "the group that only the clicker had rated"
     assert set(context.run.step("preferences").read("pairs")["raters"].to_pylist()) == {2}
+    assert qc(tmp_path / "run", EASY, "annotate.quality.remove.kappa=-1").exit_code == 2, "the clicker counts now"
+    assert re.search(r"preferences +stale: annotation-qc changed", pipeline("status", "--run", tmp_path / "run").output)
+    assert "Quality control accepted" in report.build(context.run).read_text()
     more = ratings_of(manifest_of(context), "dan")
     annotate.ingest(context, [write_csv(tmp_path / "more.csv", more)])
     assert "run `pipeline annotate qc` again, or delete that folder" in refusal("run", "preferences", "--run", tmp_path / "run")

@@ -109,7 +109,7 @@ def _annotators(figures: Mapping[str, Any]) -> Section:
     blocks: list[Block] = [
         Table(
             ("Annotator", "Status", "Why"),
-            [(name, entry["status"], "; ".join(map(words.name, entry["reasons"]))) for name, entry in reasons.items()],
+            [(name, entry["status"], "; ".join(entry["reasons"]).replace("_", " ")) for name, entry in reasons.items()],
             text_columns=3,
         )
     ] * bool(reasons)

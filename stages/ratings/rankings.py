@@ -16,7 +16,6 @@ from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from scipy.stats import rankdata
 
 from stages.ratings.groups import MEAN_DIGITS, cells
@@ -46,11 +45,6 @@ class RankPair:
     better: str
     worse: str
     gap: float
-
-
-def scores_only(ratings: pa.Table) -> pa.Table:
-    """Ratings without rankings, whose numbers are of another kind."""
-    return ratings.filter(pc.not_equal(ratings["round"], RANKING))
 
 
 def kendalls_w(ranks: np.ndarray) -> float | None:
