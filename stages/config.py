@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from finetune.config import BASE_TRAINING, EditorConfig, EditorTrainingConfig
 from reward.config import TOKEN_BUDGET, RewardConfig
-from stages.ratings.quality_config import QualityConfig
+from stages.ratings.quality_config import QualityConfig, Round
 
 EditKind = Literal["recolour", "remove", "background", "add", "replace", "resize", "move", "style"]
 ALL_KINDS: tuple[EditKind, ...] = ("recolour", "remove", "background", "add", "replace", "resize", "move", "style")
@@ -93,7 +93,7 @@ class SimulatedRaters(Config):
 class BenchConfig(Config):
     """A benchmark built from ratings of experts (`pipeline annotate build-bench`), by default as large as the paper's first release."""
 
-    round: str = Field("benchmark", description="Round of the experts' ratings")
+    round: Round = Field("benchmark", description="Round of the experts' ratings")
     split: Literal["validation", "train", "all"] = Field("validation", description="Sources that become items")
     pairs: int = Field(186, ge=0, description="Comparisons of 2 edits")
     triples: int = Field(150, ge=0, description="Strict orders of 3 edits")

@@ -14,6 +14,7 @@ from command import pipeline, refusal
 from rated_run import make_run, manifest_of, ratings_of, write_csv
 
 from pipeline import cli, config, report
+from pipeline.report import quality_page
 from stages import annotate, annotation_qc, preferences
 from stages.context import Context
 from stages.ids import uniform
@@ -151,6 +152,16 @@ def test_exam_ratings_are_no_training_data(tmp_path: Path) -> None:
     index = annotation_qc.run(context)
     assert index.counts["excluded"] == 8
     assert set(context.run.step("annotation-qc").read("exclusions")["reason"].to_pylist()) == {"exam"}
+
+
+@pytest.mark.parametrize("round", ["calibration", "adjudication", "ranking"])
+def test_a_ledger_without_anything_to_judge(tmp_path: Path, round: str) -> None:
+    context = make_run(tmp_path / "run", groups=2, simulate=None)
+    rows = [row | {"round": round} for name in ("ann", "bob") for row in ratings_of(manifest_of(context), name)]
+    annotate.ingest(context, [write_csv(tmp_path / "a.csv", rows)])
+    index = annotation_qc.run(context)
+    assert index.results["met"] is False and index.counts["in"] == index.counts["out"] + index.counts["excluded"] == 32
+    assert "The targets are not met" in quality_page.build(context.run).read_text()
 
 
 IMAGENHUB_AC2 = {"semantic_consistency": 0.821, "perceptual_quality": 0.679}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +17,10 @@ from test_agreement import panel_of, rows_of
 from stages.ratings.manifest import level_width
 from stages.ratings.outliers import outlying_raters
 from stages.ratings.quality import judged, met, of_round, overlap
-from stages.ratings.quality_config import ExamRules, QualityConfig, ReannotationRules, RemovalRules, Target
+from stages.ratings.quality_config import ExamRules, QualityConfig, ReannotationRules, RemovalRules, Round, Target
 from stages.ratings.reannotation import again
 from stages.ratings.screening import screen
+from stages.ratings.validate import RANKING, ROUNDS
 
 LEVELS = [1.0, 2.0, 3.0, 4.0]
 PEOPLE = {f"a{n:02}": Rater() for n in range(16)}
@@ -149,6 +151,10 @@ def test_what_is_rated_again(tmp_path: object) -> None:
     }  # fmt: skip
     _, left = again(pa.concat_tables([table, pa.Table.from_pylist([settled], schema=table.schema)]), rated, work, ReannotationRules())
     assert left == disputed[1:], "an adjudicated cell leaves the queue"
+
+
+def test_rounds_that_a_target_may_name_are_the_rounds_of_scores() -> None:
+    assert {*get_args(Round), RANKING} == set(ROUNDS)
 
 
 def test_sets_of_raters_that_nothing_connects() -> None:
