@@ -56,10 +56,11 @@ def one_way_tables(panel: Panel) -> tuple[np.ndarray, int]:
 def one_way(tables: np.ndarray) -> np.ndarray:
     """ICC(1,1) and ICC(1,k) of summed tables [b, 6] from :func:`one_way_tables`: [b, 2]."""
     items, ratings, ratings_squared, total, squares, of_items = tables.T
-    between = ratio(of_items - ratio(total**2, ratings), items - 1)
-    within = ratio(squares - of_items, ratings - items)
+    between = ratio(_settled(of_items - ratio(total**2, ratings), squares), items - 1)
+    within = ratio(_settled(squares - of_items, squares), ratings - items)
     k = ratio(ratings - ratio(ratings_squared, ratings), items - 1)
-    return np.stack([ratio(between - within, between + (k - 1) * within), ratio(between - within, between)], axis=1)
+    parts = between + (k - 1) * within, between
+    return np.stack([ratio(between - within, _settled(part, squares)) for part in parts], axis=1)
 
 
 def two_way_tables(panel: Panel) -> tuple[np.ndarray, int]:
@@ -86,20 +87,18 @@ def two_way(tables: np.ndarray) -> np.ndarray:
     items, squares, of_items, of_raters = tables[:, 0], tables[:, 1], tables[:, 2], tables[:, 3:]
     k = of_raters.shape[1]
     mean = ratio(of_raters.sum(axis=1) ** 2, items * k)
-    between = ratio(of_items - mean, items - 1)
-    judges = ratio(ratio((of_raters**2).sum(axis=1), items) - mean, np.full(len(tables), k - 1.0))
-    rest = squares - of_items - (ratio((of_raters**2).sum(axis=1), items) - mean)
-    error = ratio(rest, (items - 1) * (k - 1))
-    of_judges = ratio(judges - error, items)
-    return np.stack(
-        [
-            ratio(between - error, between + (k - 1) * error + k * of_judges),
-            ratio(between - error, between + of_judges),
-            ratio(between - error, between + (k - 1) * error),
-            ratio(between - error, between),
-        ],
-        axis=1,
-    )
+    of_judges = _settled(ratio((of_raters**2).sum(axis=1), items) - mean, squares)
+    between = ratio(_settled(of_items - mean, squares), items - 1)
+    judges = ratio(of_judges, np.full(len(tables), k - 1.0))
+    error = ratio(_settled(squares - of_items - of_judges, squares), (items - 1) * (k - 1))
+    judge = ratio(judges - error, items)
+    parts = between + (k - 1) * error + k * judge, between + judge, between + (k - 1) * error, between
+    return np.stack([ratio(between - error, _settled(part, squares)) for part in parts], axis=1)
+
+
+def _settled(part: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    """A sum of squares that is zero but for rounding is zero: a coefficient divided by it is not defined."""
+    return np.where(np.abs(part) <= 1e-9 * squares, 0.0, part)
 
 
 def _centred(value: np.ndarray) -> np.ndarray:
