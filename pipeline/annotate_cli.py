@@ -119,5 +119,60 @@ def annotate_next(
         print(ratings.chosen(context.run.step(step.STEP).path / step.LIST, index))
 
 
+@annotate.command(
+    name="qc",
+    help="Judge ratings and annotators: what is accepted, who needs attention, what is rated again. Nothing leaves the ledger. Exit "
+    "status 0: the targets are met; 2: they are not.\n\n" + EXAMPLE.format(command="annotate qc", more=""),
+)
+@common
+def annotate_qc(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+    with opened(config_path, run_path, address, overrides) as context:
+        from pipeline import quality
+        from stages import annotation_qc
+
+        met = annotation_qc.run(context).results["met"]
+        print(quality.summary(context.run))
+    click.get_current_context().exit(0 if met else 2)
+
+
+@annotate.command(
+    name="build-bench",
+    help="Make a benchmark in the layout of EditReward-Bench from ratings of three experts: comparisons of 2, 3 and 4 edits, hard ones "
+    "first.\n\n" + EXAMPLE.format(command="annotate build-bench", more=""),
+)
+@common
+@click.option("--force", is_flag=True, help="Redo what was made with other settings or ratings.")
+def annotate_build_bench(
+    config_path: str | None, run_path: str | None, address: str | None, force: bool, overrides: tuple[str, ...]
+) -> None:
+    with opened(config_path, run_path, address, overrides, force) as context:
+        from pipeline import quality
+        from stages import build_bench
+
+        build_bench.run(context)
+        print(quality.bench(context.run))
+
+
+@annotate.command(
+    name="consensus",
+    help="One score per candidate and dimension out of several people's accepted ratings.\n\n"
+    + EXAMPLE.format(command="annotate consensus --method majority", more=""),
+)
+@common
+@click.option(
+    "--method",
+    required=True,
+    type=click.Choice(["mean", "majority", "mos", "ranking"]),
+    help="mean; majority of three, else adjudication; mos: mean opinion score 0..100 of z-scores; ranking: mean rank.",
+)
+def annotate_consensus(config_path: str | None, run_path: str | None, address: str | None, method: Any, overrides: tuple[str, ...]) -> None:
+    with opened(config_path, run_path, address, overrides) as context:
+        from pipeline import quality
+        from stages import annotation_consensus
+
+        index = annotation_consensus.run(context, method)
+        print(quality.consensus(index, context.run))
+
+
 annotate.add_command(serve)
 annotate.add_command(roster)

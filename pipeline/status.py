@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pipeline.flow import STEPS, headline
 from pipeline.tables import text_table
+from stages import annotation_qc
 from stages.rundir import RunDir, StepFolder
 
 
@@ -15,7 +16,8 @@ def status(path: Path) -> str:
         raise ValueError(f"there is no run directory {path}; `pipeline run` makes one")
     run = RunDir(path)
     rows = []
-    upstream: dict[str, str] = {}
+    decision = run.step(annotation_qc.STEP).index()
+    upstream = {annotation_qc.STEP: decision.fingerprint} if decision else {}
     for step in STEPS:
         folder = run.step(step.name)
         index = folder.index()

@@ -69,7 +69,7 @@ def simulate(context: Context) -> list[Path]:
     if config is None:
         raise ValueError("annotate.simulate is not configured: add it to let simulated raters rate, or ingest the files of people")
     target = context.run.step(STEP).path / "simulated"
-    return simulated.write(target, context.run.step("generate"), _generated(context), overlap=config.overlap, seed=context.flow.seed)
+    return simulated.write(target, context.run.step("generate"), _generated(context), config=config, seed=context.flow.seed)
 
 
 def ingest(

@@ -15,6 +15,7 @@ from stages.config_base import BenchmarkName, Config
 from stages.contamination_config import ContaminationConfig
 from stages.edits_config import EditsInput, WorldEdits
 from stages.gate_config import GatesConfig
+from stages.ratings.quality_config import QualityConfig, Round
 
 EditKind = Literal["recolour", "remove", "background", "add", "replace", "resize", "move", "style"]
 ALL_KINDS: tuple[EditKind, ...] = ("recolour", "remove", "background", "add", "replace", "resize", "move", "style")
@@ -83,7 +84,19 @@ class GenerateConfig(Config):
 class SimulatedRaters(Config):
     """Simulated raters of the embedded world: biased and noisy, one per group unless overlapped."""
 
-    overlap: float = Field(0.2, ge=0, le=1, description="Share of groups that a second rater rates too")
+    overlap: float = Field(0.2, ge=0, le=1, description="Share of groups that more than one rater rates")
+    raters: int = Field(2, ge=2, le=6, description="Raters of such a group")
+
+
+class BenchConfig(Config):
+    """A benchmark built from ratings of experts (`pipeline annotate build-bench`), by default as large as the paper's first release."""
+
+    round: Round = Field("benchmark", description="Round of the experts' ratings")
+    split: Literal["validation", "train", "all"] = Field("validation", description="Sources that become items")
+    pairs: int = Field(186, ge=0, description="Comparisons of 2 edits")
+    triples: int = Field(150, ge=0, description="Strict orders of 3 edits")
+    quadruples: int = Field(148, ge=0, description="Strict orders of 4 edits")
+    tie_share: float = Field(0.25, ge=0, le=1, description="Share of the comparisons of 2 that are ties")
 
 
 class PlanConfig(Config):
@@ -122,10 +135,13 @@ class AnnotateConfig(Config):
 
     scale_min: int = Field(1, description="Lowest score (paper A.2: 1, very poor)")
     scale_max: int = Field(4, description="Highest score (paper A.2: 4, very good)")
+    scale_step: float = Field(1.0, gt=0, description="Step of the scores; 0.1 for a slider from 1 to 5")
     rubric_version: str = Field("v1", description="Rubric that the raters saw")
     simulate: SimulatedRaters | None = Field(None, description="Simulated raters; leave out when people rate")
     plan: PlanConfig = Field(PlanConfig(), description="Overlap, calibration and gold groups")
     serve: ServeConfig = Field(ServeConfig(), description="The rating page")
+    quality: QualityConfig = Field(QualityConfig(), description="Quality control (docs/annotation-quality.md)")
+    benchmark: BenchConfig = Field(BenchConfig(), description="Benchmark from ratings of experts")
 
 
 class PreferencesConfig(Config):

@@ -6,7 +6,8 @@ scoring; of ``gated`` one gate that caught an edit; of ``references`` one source
 reference that knows an edit's source or instruction; of ``ratings`` one score by one person; of
 ``pairs`` one preference; of ``scores`` one edit judged by one scorer; of ``selection`` one kept sample and why; of ``verdicts``
 one judged benchmark item; of ``samples`` one picture of a benchmark item to look at; of ``quarantine`` one row that could not
-be processed, and why.
+be processed, and why; of ``exclusions`` one rating that quality control does not accept, and why;
+of ``consensus`` the score of a candidate in a dimension that several people's ratings make.
 
 Images are the Hub's struct ``{bytes, path}`` and hold the encoded bytes as they came. ``metadata`` columns are JSON text that only the
 plug-in which wrote it reads. Nothing here holds a wall-clock time of the machine: times are in the run's manifest, so that equal
@@ -205,6 +206,25 @@ QUARANTINE = _schema(
     ("reason", pa.string()),  # one short code, counted in the report
     ("message", pa.string()),
 )  # fmt: skip
+EXCLUSIONS = _schema(
+    "exclusions", 1,
+    ("rating_id", pa.string()),
+    ("source_id", pa.string()),
+    ("annotator", pa.string()),
+    ("dimension", pa.string()),
+    ("round", pa.string()),
+    ("reason", pa.string()),  # annotator-removed or exam
+    ("message", pa.string()),
+)  # fmt: skip
+CONSENSUS = _schema(
+    "consensus", 1,
+    ("source_id", pa.string()),
+    ("candidate_id", pa.string()),
+    ("dimension", pa.string()),
+    ("score", pa.float64()),
+    ("raters", pa.int32()),
+    ("label_source", pa.string()),  # mean, unanimous, majority, adjudicated, mean-opinion (0..100) or mean-rank (1 is best)
+)  # fmt: skip
 
 SCHEMAS = {
     "sources": SOURCES,
@@ -223,6 +243,8 @@ SCHEMAS = {
     "verdicts": VERDICTS,
     "samples": SAMPLES,
     "quarantine": QUARANTINE,
+    "exclusions": EXCLUSIONS,
+    "consensus": CONSENSUS,
 }
 
 

@@ -1,7 +1,8 @@
 """Preferences: ratings in, pairs out (paper 2.1 and 3.3).
 
-A candidate's score is the mean of its accepted ratings; only raters who rated a whole group count, so that every pair compares what the
-same people said. All pairs of a group become rows; what becomes of ties says :mod:`reward.pairs`. The split comes from the sources.
+A candidate's score is the mean of its accepted ratings (all of the ledger, or what :mod:`stages.annotation_qc` accepted where it was run);
+only raters who rated a whole group count, so that every pair compares what the same people said. All pairs of a group become rows; what
+becomes of ties says :mod:`reward.pairs`. The split comes from the sources.
 Groups that nobody rated as a whole are quarantined. Unit of resume: the step.
 
 ``statistics.json`` holds what the report draws:
@@ -26,11 +27,11 @@ from typing import Any
 import pyarrow as pa
 
 from reward.pairs import Preference, build_preferences
-from stages import contracts, storage
+from stages import annotation_qc, contracts, storage
 from stages.config import PreferencesConfig
 from stages.context import Context
 from stages.ids import content_id
-from stages.ratings import agreement, manifest, statistics
+from stages.ratings import agreement, ledger, manifest, statistics
 from stages.ratings.groups import CompleteGroup, complete_groups
 from stages.ratings.manifest import Manifest
 from stages.rundir import Index, StepFolder
@@ -46,7 +47,8 @@ ORIGINS = {"opposed": ("tie-disentangled",), "all": ("tie-disentangled", "tie-do
 def run(context: Context) -> Index:
     """Make the step; returns its index.
 
-    Raises ``ValueError`` when the ratings are of other candidates, when no group is complete, and when an image stands in two splits.
+    Raises ``ValueError`` when the ratings are of other candidates or younger than the quality decision, when no group is complete, and
+    when an image stands in two splits.
     """
     config: PreferencesConfig = context.flow.preferences
     generate, annotate = context.run.step("generate"), context.run.step("annotate")
@@ -54,6 +56,9 @@ def run(context: Context) -> Index:
     inputs = {"generate": generate.require().fingerprint, "annotate": annotate.require().fingerprint}
     if annotate.require().inputs.get("generate") != inputs["generate"]:
         raise ValueError(f"the ratings in {annotate.path} are not of the candidates in {generate.path}; ingest ratings of these")
+    accepted, decision = annotation_qc.accepted_ratings(context.run)
+    ratings = ledger.scores_only(accepted)
+    inputs |= decision
     folder = context.run.step(STEP)
     key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
@@ -61,7 +66,6 @@ def run(context: Context) -> Index:
     work = manifest.from_generate(generate, context.flow.annotate, seed=context.flow.seed)
     sources = {row["source_id"]: row for row in generate.read("sources", ["source_id", "split", "group", "task"]).to_pylist()}
     _refuse_leaks(sources)
-    ratings = annotate.read("ratings")
     groups, quarantine = complete_groups(ratings, work)
     pairs = contracts.table("pairs", [row for group in groups for row in _pairs(group, work, config, sources[group.source_id]["split"])])
     if not pairs.num_rows:

@@ -45,6 +45,7 @@ def cluster() -> Iterator[object]:
 SLOW = (
     "test_reward_training",
     "test_benchmark_step",
+    "test_build_bench",
     "test_units",
     "test_generate",
     "test_next_annotations",

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from stages.ratings.bootstrap import DIGITS, Estimate, estimate, ratio, resampled_sums, share
+from stages.ratings.bootstrap import DIGITS, Estimate, add_up, estimate, ratio, resampled_sums, share
 
 NO_VARIATION = "no variation"
 NO_OVERLAP = "no item was rated twice"
@@ -147,17 +147,23 @@ def rater_tables(panel: Panel, levels: Sequence[float]) -> tuple[np.ndarray, np.
 
     Also the number of such items. In the coincidences an item with m raters weighs m, in the plain counts m (m - 1).
     """
-    items, item = np.unique(panel.item, return_inverse=True)
-    counts = np.zeros((len(items), len(levels)))
-    np.add.at(counts, (item, np.searchsorted(np.asarray(levels), panel.value)), 1)
-    group_of = np.zeros(len(items), dtype=np.int64)
-    group_of[item] = panel.group
+    counts, group_of = item_counts(panel, levels)
     raters = counts.sum(axis=1)
     kept = raters >= 2
     counts, raters = counts[kept], raters[kept]
     pairs = counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(len(levels))
     groups, group = np.unique(group_of[kept], return_inverse=True)
-    return _add_up(pairs / (raters - 1)[:, None, None], group, len(groups)), _add_up(pairs, group, len(groups)), int(kept.sum())
+    return add_up(pairs / (raters - 1)[:, None, None], group, len(groups)), add_up(pairs, group, len(groups)), int(kept.sum())
+
+
+def item_counts(panel: Panel, levels: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """How many raters gave an item each level, [items, levels], and the group of every item, [items]."""
+    items, item = np.unique(panel.item, return_inverse=True)
+    counts = np.zeros((len(items), len(levels)))
+    np.add.at(counts, (item, np.searchsorted(np.asarray(levels), panel.value)), 1)
+    group_of = np.zeros(len(items), dtype=np.int64)
+    group_of[item] = panel.group
+    return counts, group_of
 
 
 def direction_tables(panel: Panel) -> np.ndarray:
@@ -202,12 +208,6 @@ def _overall(panel: Panel, dimensions: int) -> Panel:
 
 def _rows(panel: Panel, rows: np.ndarray) -> Panel:
     return Panel(panel.group[rows], panel.round[rows], panel.item[rows], panel.rater[rows], panel.value[rows])
-
-
-def _add_up(tables: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-    sums = np.zeros((groups, *tables.shape[1:]))
-    np.add.at(sums, group, tables)
-    return sums
 
 
 def _codes(column: pa.ChunkedArray) -> np.ndarray:

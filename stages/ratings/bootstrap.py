@@ -68,6 +68,13 @@ def estimate(tables: np.ndarray, sums: np.ndarray, statistic: Statistic, *, n: i
     return Estimate(round(value, DIGITS), round(float(low), DIGITS), round(float(high), DIGITS), n)
 
 
+def add_up(tables: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+    """Tables of items [items, ...] added up within each of ``groups`` groups (``group``: codes [items]): [groups, ...]."""
+    sums = np.zeros((groups, *tables.shape[1:]))
+    np.add.at(sums, group, tables)
+    return sums
+
+
 def share(parts: np.ndarray) -> np.ndarray:
     """Statistic of tables [..., 2] that hold (hits, trials): their ratio."""
     return ratio(parts[..., 0], parts[..., 1])

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stages import contracts
@@ -21,7 +22,7 @@ from stages.ratings import agreement, own_items
 from stages.ratings.delivery import Delivery, Item
 from stages.ratings.formats import imagenhub
 from stages.ratings.manifest import Manifest
-from stages.ratings.validate import Cell, Checked, Said
+from stages.ratings.validate import RANKING, Cell, Checked, Said
 from stages.rundir import Index, StepFolder
 from stages.units import publish_unit
 
@@ -132,7 +133,7 @@ def append(
         "quarantined": sum(quarantined.values()),
     }
     assert counts["in"] == counts["out"] + counts["duplicates"] + counts["quarantined"], f"the ledger does not balance: {counts}"
-    ledger, levels, seed = _ratings(folder, artifacts), manifest.scale.levels, settings["seed"]
+    ledger, levels, seed = scores_only(_ratings(folder, artifacts)), manifest.scale.levels, settings["seed"]
     results: dict[str, Any] = {
         "batches": [asdict(batch) for batch in all_batches],
         "annotators": len(set(ledger["annotator"].to_pylist())),
@@ -151,6 +152,11 @@ def append(
             results=results,
         )
     )
+
+
+def scores_only(ratings: pa.Table) -> pa.Table:
+    """Ratings without rankings, whose numbers are of another kind (:mod:`stages.ratings.rankings`)."""
+    return ratings.filter(pc.not_equal(ratings["round"], RANKING))
 
 
 def _ratings(folder: StepFolder, artifacts: dict[str, list[Any]]) -> pa.Table:

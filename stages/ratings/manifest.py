@@ -7,7 +7,7 @@ their own items.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -28,10 +28,15 @@ class Scale:
     @property
     def levels(self) -> list[float]:
         """All scores, lowest first."""
-        return [self.minimum + i * self.step for i in range(round((self.maximum - self.minimum) / self.step) + 1)]
+        return [round(self.minimum + i * self.step, 9) for i in range(round((self.maximum - self.minimum) / self.step) + 1)]
 
     def __str__(self) -> str:
         return ", ".join(f"{level:g}" for level in self.levels)
+
+
+def level_width(levels: Sequence[float]) -> float:
+    """What one level is: the step of the scale; of a fine scale a quarter of its range, as if it had five levels."""
+    return max(levels[1] - levels[0], (levels[-1] - levels[0]) / 4)
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ def from_generate(generate: StepFolder, config: AnnotateConfig, *, seed: int) ->
     return Manifest(
         inputs={"generate": generate.require().fingerprint},
         dimensions=DIMENSIONS,
-        scale=Scale(config.scale_min, config.scale_max),
+        scale=Scale(config.scale_min, config.scale_max, config.scale_step),
         rubric_version=config.rubric_version,
         group_of=group_of,
         sampled={

@@ -1,7 +1,7 @@
 """Simulated raters of the embedded world: they rate the sampled candidates of a run and deliver files just as people do.
 
 In: the manifest and the true levels that the world's editors left in the candidates' metadata. Out: one table per rater in the canonical
-long format. Every group is rated as a whole by one rater, and an ``overlap`` share of the groups by a second one, both chosen by a seeded
+long format. Every group is rated as a whole by one rater, and an ``overlap`` share of the groups by further ones, chosen by a seeded
 hash. The clock of a rater starts at a fixed morning and advances by the seconds that each rating took.
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stages import storage
+from stages.config import SimulatedRaters
 from stages.ids import uniform
 from stages.ratings import packet
 from stages.ratings.manifest import Manifest
@@ -26,32 +27,33 @@ Levels = Mapping[str, Any]
 """True level of a candidate by dimension."""
 
 
-def write(target: Path, generate: StepFolder, manifest: Manifest, *, overlap: float, seed: int) -> list[Path]:
+def write(target: Path, generate: StepFolder, manifest: Manifest, *, config: SimulatedRaters, seed: int) -> list[Path]:
     """Write ``<rater>.csv`` for every rater who has a group, replacing what was there; returns the files."""
     levels = _true_levels(generate, manifest)
-    names = [rater for rater in raters.RATERS if any(rater in raters_of(group, overlap, seed) for group in manifest.sampled)]
+    names = [rater for rater in raters.RATERS if any(rater in raters_of(group, config, seed) for group in manifest.sampled)]
     partial = storage.partial_folder(target)
     for rater in names:
-        rows = list(_ratings(rater, manifest, levels, overlap, seed))
+        rows = list(_ratings(rater, manifest, levels, config, seed))
         (partial / f"{rater}.csv").write_bytes(packet.table(rows))
     storage.replace_folder(partial, target)
     return [target / f"{rater}.csv" for rater in names]
 
 
-def raters_of(group: str, overlap: float, seed: int) -> list[str]:
-    """The rater of a group, and with probability ``overlap`` a second one."""
+def raters_of(group: str, config: SimulatedRaters, seed: int) -> list[str]:
+    """The rater of a group, and with probability ``config.overlap`` as many others as make ``config.raters``."""
     count = len(raters.RATERS)
     first = int(uniform("rater", seed, group) * count)
-    if uniform("overlap", seed, group) >= overlap:
+    if uniform("overlap", seed, group) >= config.overlap:
         return [raters.RATERS[first]]
-    second = (first + 1 + int(uniform("second rater", seed, group) * (count - 1))) % count
-    return [raters.RATERS[first], raters.RATERS[second]]
+    second = 1 + int(uniform("second rater", seed, group) * (count - 1))
+    others = [1 + (second - 1 + place) % (count - 1) for place in range(config.raters - 1)]
+    return [raters.RATERS[(first + other) % count] for other in (0, *others)]
 
 
-def _ratings(rater: str, manifest: Manifest, levels: Mapping[str, Levels], overlap: float, seed: int) -> Iterator[dict[str, Any]]:
+def _ratings(rater: str, manifest: Manifest, levels: Mapping[str, Levels], config: SimulatedRaters, seed: int) -> Iterator[dict[str, Any]]:
     clock = START
     for group, candidates in manifest.sampled.items():
-        if rater not in raters_of(group, overlap, seed):
+        if rater not in raters_of(group, config, seed):
             continue
         for candidate in candidates:
             for dimension in manifest.dimensions:

@@ -27,8 +27,10 @@ def wanted(group: str, manifest: Manifest) -> int:
 
 
 def warnings(cells: Iterable[Cell], manifest: Manifest) -> list[str]:
-    """A sentence about incomplete slots, if there are any."""
-    incomplete = sorted((slot, count) for slot, count in slots(cells, manifest).items() if count < wanted(slot[0], manifest))
+    """A sentence about incomplete slots, if there are any; an adjudicator rates single cells."""
+    incomplete = sorted(
+        (slot, count) for slot, count in slots(cells, manifest).items() if count < wanted(slot[0], manifest) and slot[2] != "adjudication"
+    )
     if not incomplete:
         return []
     (group, annotator, round), count = incomplete[0]

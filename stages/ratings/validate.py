@@ -30,7 +30,9 @@ from stages.ratings.delivery import DIMENSION_ALIASES, Delivered, Delivery
 from stages.ratings.manifest import Manifest, Scale
 from stages.units import Quarantined
 
-ROUNDS = ("pilot", "calibration", "production", "reannotation", "adjudication", "benchmark")
+ROUNDS = ("pilot", "calibration", "production", "reannotation", "adjudication", "benchmark", "ranking")
+RANKING = ROUNDS[-1]
+"""Its scores are ranks: 1, the best, to the number of candidates of the group."""
 DEFAULT_ROUND = "production"
 CLOCK_TOLERANCE = timedelta(minutes=5)
 LONGEST_COMMENT = 10_000
@@ -104,10 +106,15 @@ def _problem(row: Delivered, manifest: Manifest, elsewhere: Mapping[str, str], c
     return (
         _dimension_problem(row.dimension, manifest.dimensions)
         or _item_problem(row, manifest, closest)
-        or score_problem(row.score, manifest.scale)
+        or score_problem(row.score, _scale(row, manifest))
         or _time_problem(row.rated_at, now)
         or _rest_problem(row, manifest)
     )
+
+
+def _scale(row: Delivered, manifest: Manifest) -> Scale:
+    """The project's scale, or that of ranks."""
+    return Scale(1, len(manifest.sampled[row.group_id])) if row.round.lower() == RANKING else manifest.scale
 
 
 @lru_cache
@@ -200,6 +207,7 @@ def _rating(row: Delivered, manifest: Manifest, batch: str) -> dict[str, Any]:
     """A sound row by the contract. Its id is that of its content: who said what about which candidate, when, by which rubric."""
     score, round = _float(row.score), row.round.lower() or DEFAULT_ROUND
     dimension, rubric = _dimension(row.dimension), row.rubric_version or manifest.rubric_version
+    scale = _scale(row, manifest)
     content = json.dumps([row.candidate_id, dimension, row.annotator_id, round, score, row.rated_at, rubric])
     return {
         "rating_id": content_id("rating", content),
@@ -208,8 +216,8 @@ def _rating(row: Delivered, manifest: Manifest, batch: str) -> dict[str, Any]:
         "annotator": row.annotator_id,
         "dimension": dimension,
         "score": score,
-        "scale_min": manifest.scale.minimum,
-        "scale_max": manifest.scale.maximum,
+        "scale_min": scale.minimum,
+        "scale_max": scale.maximum,
         "round": round,
         "submission": row.submission or batch,
         "rated_at": row.rated_at,
@@ -229,7 +237,7 @@ def _refuse_other_work(delivery: Delivery, manifest: Manifest) -> None:
             )
         bounds = {"scale_min": (row.scale_min, manifest.scale.minimum), "scale_max": (row.scale_max, manifest.scale.maximum)}
         for name, (text, bound) in bounds.items():
-            if text and number(text) != bound:
+            if text and number(text) != bound and row.round.lower() != RANKING:
                 place = delivery.at(row.number)
                 raise ValueError(f"{place}: {name} is {text}, the project's scale is {manifest.scale}; convert the scores")
 
@@ -239,7 +247,7 @@ def _on_another_scale(delivery: Delivery, scale: Scale) -> dict[str, str]:
     scores: defaultdict[str, Counter[float]] = defaultdict(Counter)
     for row in delivery.rows:
         score = number(row.score)
-        if score is not None:
+        if score is not None and row.round.lower() != RANKING:
             scores[row.annotator_id][score] += 1
     messages = {}
     for annotator, counts in scores.items():

@@ -9,14 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.report import words
-from pipeline.report.blocks import Block, Columns, Figure, Fold, Section, Table
+from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Table
 from pipeline.report.charts.columns import columns
 from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
 from pipeline.report.sections import pair_statistics
 from pipeline.report.steps import missing
-from stages import contracts
+from stages import annotation_qc, contracts
 from stages.ratings.agreement import OVERALL
+from stages.ratings.ledger import scores_only
 from stages.ratings.statistics import severity
 
 FEW_RATERS = 10
@@ -37,8 +38,10 @@ def section(published: Published) -> Section:
     blocks: list[Block] = [*missing(published, "annotate")]
     annotated = published.results("annotate")
     blocks += _agreement(annotated.get("agreement", {})) + _by_task(annotated.get("agreement_by_task", {}))
+    blocks += _decision(published)
     ratings = published.table("annotate", "ratings", contracts.RATINGS.names)
     if ratings is not None:
+        ratings = scores_only(ratings)
         given, strictness = _distribution(ratings), _severity(ratings)
         few = len(strictness.rows) <= FEW_RATERS
         blocks += [Columns([given, strictness])] if few else [given, Fold(f"Severity of the {len(strictness.rows)} raters", [strictness])]
@@ -50,6 +53,20 @@ def section(published: Published) -> Section:
         "What the raters said, how far they agree, and the pairs that came of it. Intervals are 95 %, resampled by group.",
         blocks,
     )
+
+
+def _decision(published: Published) -> list[Block]:
+    """What quality control decided, where it was run."""
+    index = published.index(annotation_qc.STEP)
+    if index is None:
+        return []
+    removed = ", ".join(index.results["removed"])
+    text = (
+        f"Quality control accepted {words.count(index.counts['out'])} of {words.count(index.counts['in'])} ratings"
+        f"{f' (annotators removed: {removed})' if removed else ''}; its targets are {'met' if index.results['met'] else 'not met'}. "
+        f"Its page is {annotation_qc.STEP}/quality.html in the run directory. What follows in this section shows all ratings."
+    )
+    return [Paragraph(text)]
 
 
 def _agreement(agreement: Mapping[str, Any]) -> list[Block]:

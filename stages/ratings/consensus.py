@@ -1,0 +1,131 @@
+"""Consensus: one score per candidate and dimension out of several people's.
+
+``mean``: the mean over the raters who rated the whole group (training data). ``majority``: the level that more than half of at least three
+raters gave, else the adjudicator's, else none yet (the benchmark, paper A.3: three experts, the final label by majority). An adjudicator
+is somebody who has not rated the group; what a rater of the group adjudicates does not count.
+
+In: ratings and the manifest. Out: cells, and those without a majority.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages.ratings.groups import MEAN_DIGITS, cells
+from stages.ratings.manifest import Manifest
+from stages.ratings.reannotation import Disputed, Scores, whole_slots
+from stages.units import Quarantined
+
+LEAST_RATERS = 3
+"""A majority of two is unanimity."""
+ADJUDICATION = "adjudication"
+
+
+@dataclass(frozen=True)
+class Label:
+    """The score of a cell; ``source`` is mean, unanimous, majority or adjudicated."""
+
+    group_id: str
+    candidate_id: str
+    dimension: str
+    score: float
+    raters: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """labels: by group, candidate and dimension; disputed: cells for an adjudicator; left_out: groups that cannot be labelled, and why."""
+
+    labels: list[Label]
+    disputed: list[Disputed]
+    left_out: list[Quarantined]
+
+
+def mean(ratings: pa.Table, manifest: Manifest) -> Consensus:
+    """Means over everybody who rated the whole group."""
+    labels, left_out = [], []
+    by_group = _rated_whole(ratings, manifest)
+    for group in sorted(manifest.sampled):
+        scores = by_group.get(group, {})
+        if not scores:
+            left_out.append(Quarantined(group, f"group {group}", "no-whole-rating", "nobody has rated the whole group"))
+            continue
+        values = np.round(np.mean([scores[name] for name in sorted(scores)], axis=0), MEAN_DIGITS)
+        labels += [
+            Label(group, candidate, dimension, float(values[place, column]), len(scores), "mean")
+            for place, candidate in enumerate(sorted(manifest.sampled[group]))
+            for column, dimension in enumerate(manifest.dimensions)
+        ]
+    return Consensus(labels, [], left_out)
+
+
+def of_experts(ratings: pa.Table, round: str) -> pa.Table:
+    """The ratings that a majority is taken of: those of one round, and the adjudications."""
+    return ratings.filter(pc.is_in(ratings["round"], pa.array([round, ADJUDICATION])))
+
+
+def majority(ratings: pa.Table, manifest: Manifest, *, judged: Sequence[str] | None = None) -> Consensus:
+    """Majority of at least three raters of the whole group, or the adjudicator. judged: groups that should have them; default: all."""
+    by_group, settled = _rated_whole(ratings, manifest), _adjudications(ratings)
+    labels: list[Label] = []
+    disputed: list[Disputed] = []
+    left_out: list[Quarantined] = []
+    for group in sorted(manifest.sampled if judged is None else judged):
+        scores = by_group.get(group, {})
+        if len(scores) < LEAST_RATERS:
+            message = f"{len(scores)} rated the whole group, a majority needs {LEAST_RATERS}"
+            left_out.append(Quarantined(group, f"group {group}", "too-few-raters", message))
+            continue
+        stacked = np.stack([scores[name] for name in sorted(scores)])  # [raters, candidates, dimensions]
+        for place, candidate in enumerate(sorted(manifest.sampled[group])):
+            for column, dimension in enumerate(manifest.dimensions):
+                given = stacked[:, place, column].tolist()
+                score, source = _settle(given, settled.get((candidate, dimension), {}), set(scores))
+                if score is None:
+                    disputed.append(Disputed(group, candidate, dimension, tuple(sorted(given))))
+                else:
+                    labels.append(Label(group, candidate, dimension, score, len(given), source))
+    return Consensus(labels, disputed, left_out)
+
+
+def _settle(given: Sequence[float], adjudicated: Mapping[str, float], raters: set[str]) -> tuple[float | None, str]:
+    level, count = Counter(given).most_common(1)[0]
+    if 2 * count > len(given):
+        return level, "unanimous" if count == len(given) else "majority"
+    scores = {score for name, score in adjudicated.items() if name not in raters}
+    return (scores.pop(), "adjudicated") if len(scores) == 1 else (None, "")
+
+
+def _rated_whole(ratings: pa.Table, manifest: Manifest) -> dict[str, Scores]:
+    return whole_slots({cell: score for cell, score in cells(ratings).items() if cell[3] != ADJUDICATION}, manifest)
+
+
+def _adjudications(ratings: pa.Table) -> dict[tuple[str, str], dict[str, float]]:
+    found: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for (candidate, dimension, annotator, round), score in cells(ratings).items():
+        if round == ADJUDICATION:
+            found[candidate, dimension][annotator] = score
+    return dict(found)
+
+
+def table(labels: Sequence[Label]) -> list[dict[str, Any]]:
+    """Rows of the ``consensus`` contract."""
+    return [
+        {
+            "source_id": label.group_id,
+            "candidate_id": label.candidate_id,
+            "dimension": label.dimension,
+            "score": label.score,
+            "raters": label.raters,
+            "label_source": label.source,
+        }
+        for label in labels
+    ]

@@ -1,0 +1,101 @@
+"""What is rated again: groups for a further rater, and cells for an adjudicator.
+
+In: accepted ratings, who rated what (accepted or not), the manifest, the rules. Out: groups that somebody rated but nobody
+accepted rated whole; groups whose raters differ by more than the limit and have fewer raters than the rules allow; and the cells of groups
+with all their raters on which two of them are two levels apart or more.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from stages.ratings.groups import cells
+from stages.ratings.manifest import Manifest, level_width
+from stages.ratings.quality_config import ReannotationRules
+from stages.ratings.slots import slots, wanted
+from stages.ratings.validate import Cell
+
+Scores = Mapping[str, np.ndarray]
+"""By annotator the scores of a group: [candidate, dimension]."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """A group for a further rater. raters: who must not get it again."""
+
+    group_id: str
+    reason: str
+    message: str
+    raters: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Disputed:
+    """A cell for an adjudicator, who has not rated the group. scores: what was given, lowest first."""
+
+    group_id: str
+    candidate_id: str
+    dimension: str
+    scores: tuple[float, ...]
+
+
+def again(
+    accepted: pa.Table, rated: Mapping[str, Collection[str]], manifest: Manifest, rules: ReannotationRules
+) -> tuple[list[Again], list[Disputed]]:
+    """Groups to rate again and cells to adjudicate, sorted. rated: who rated each group, accepted or not."""
+    by_group = whole_slots(cells(accepted), manifest)
+    adjudicated = _adjudicated(accepted)
+    level = level_width(manifest.scale.levels)
+    groups: list[Again] = []
+    disputed: list[Disputed] = []
+    for group in sorted(rated):
+        scores = by_group.get(group, {})
+        everybody = tuple(sorted(rated[group]))
+        if not scores:
+            message = "nobody whose ratings are accepted has rated the whole group"
+            groups.append(Again(group, "no-accepted-rater", message, everybody))
+            continue
+        stacked = np.stack([scores[name] for name in sorted(scores)])  # [raters, candidates, dimensions]
+        apart = mean_difference(stacked) / level
+        if len(scores) < rules.raters:
+            if apart > rules.difference:
+                message = f"{len(scores)} raters differ by {apart:.2f} levels on average, at most {rules.difference:g} wanted"
+                groups.append(Again(group, "raters-differ", message, everybody))
+            continue
+        for place, column in np.argwhere(np.round(np.ptp(stacked, axis=0), 9) >= 2 * level):
+            candidate, dimension = sorted(manifest.sampled[group])[place], manifest.dimensions[column]
+            if (candidate, dimension) not in adjudicated:
+                disputed.append(Disputed(group, candidate, dimension, tuple(sorted(stacked[:, place, column].tolist()))))
+    return groups, disputed
+
+
+def whole_slots(score: Mapping[Cell, float], manifest: Manifest) -> dict[str, Scores]:
+    """Per group and annotator the scores of a group rated whole, candidates sorted by id; several rounds of one annotator averaged."""
+    counts = slots(score, manifest)
+    found: defaultdict[str, defaultdict[str, list[list[list[float]]]]] = defaultdict(lambda: defaultdict(list))
+    for slot in sorted(counts):
+        group, annotator, round = slot
+        if counts[slot] == wanted(group, manifest):
+            found[group][annotator].append(
+                [
+                    [score[candidate, name, annotator, round] for name in manifest.dimensions]
+                    for candidate in sorted(manifest.sampled[group])
+                ]
+            )
+    return {group: {name: np.mean(values, axis=0) for name, values in by_name.items()} for group, by_name in found.items()}
+
+
+def mean_difference(stacked: np.ndarray) -> float:
+    """Mean absolute difference of two raters over all cells and pairs of raters of [raters, candidates, dimensions]; 0 for one rater."""
+    first, second = np.triu_indices(len(stacked), 1)
+    return float(np.abs(stacked[first] - stacked[second]).mean()) if len(first) else 0.0
+
+
+def _adjudicated(ratings: pa.Table) -> set[tuple[str, str]]:
+    columns = (ratings[name].to_pylist() for name in ("candidate_id", "dimension", "round"))
+    return {(candidate, dimension) for candidate, dimension, round in zip(*columns, strict=True) if round == "adjudication"}
