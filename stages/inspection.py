@@ -7,6 +7,7 @@ scoring. The unit of resume is a slice, named without any threshold: another thr
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from reward.benchmarks.perceptual_hash import perceptual_hash
-from stages import contracts, duplicates, edits, gates
+from stages import contracts, duplicates, edits, gates, storage
 from stages.config import FilterConfig
 from stages.context import Context
 from stages.gates.pair import Pair
@@ -57,8 +58,8 @@ def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Se
     copies, repeated = duplicates.find(inspected)
     single = inspected.filter(pa.array(~repeated))
     decided = gates.decide(single, config.gates)
-    artifacts["quarantine"] += _publish(step, "quarantine", contracts.table("quarantine", [asdict(row) for row in copies]), done)
-    artifacts["gated"] = _publish(step, "gated", decided.table, done)
+    artifacts["quarantine"] += _publish(step, "quarantine", contracts.table("quarantine", [asdict(row) for row in copies]))
+    artifacts["gated"] = _publish(step, "gated", decided.table)
     numbers = edits.numbers_of(single["position"])[~decided.dropped]
     ids = single["sample_id"].filter(pa.array(~decided.dropped)).to_pylist()
     quarantined = Counter(done.quarantined()) + Counter(row.reason for row in copies)
@@ -144,11 +145,14 @@ def _read(step: StepFolder, done: Done) -> pa.Table:
     return pa.concat_tables([pq.read_table(step.path / path, partitioning=None).cast(contracts.INSPECTED) for path in parts])
 
 
-def _publish(step: StepFolder, artifact: str, table: pa.Table, done: Done) -> list[Part]:
-    """A table that the driver decided, beside the units it was decided from; nothing for one without rows."""
+def _publish(step: StepFolder, artifact: str, table: pa.Table) -> list[Part]:
+    """A table that the driver decided, under a name made of its content: what an earlier index lists stays until the next index is there.
+
+    Nothing for a table without rows.
+    """
     if not table.num_rows:
         return []
-    key = settings_hash(artifact, [record.key for record in done.records])
+    key = settings_hash(artifact, hashlib.sha256(storage.table_bytes(table)).hexdigest())
     return [publish_unit(step.path, key, {artifact: table})[artifact]]
 
 

@@ -188,7 +188,9 @@ def test_a_run_alone_uses_its_frozen_configuration(small: Path) -> None:
     run = small / "run"
     shown = pipeline("config", "show", "--run", run).output
     assert f"unit_rows: 4  # {run}/config.yaml, line" in shown
-    assert re.search(r"filter +done +in 12 out 12 quarantined 0 +selected: best 6, full 12", pipeline("status", "--run", run).output)
+    assert re.search(
+        r"filter +done +in 12 out 12 quarantined 0 gated 0 +selected: best 6, full 12", pipeline("status", "--run", run).output
+    )
     assert "was done" in pipeline("run", "filter", "--run", run).output
     assert (run / "report.html").read_text().startswith("<!")
     assert f"report: {run}/report.html" in pipeline("report", "--run", run).output
