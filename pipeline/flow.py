@@ -20,6 +20,8 @@ from stages.config import FlowConfig
 from stages.context import Context
 from stages.rundir import Index
 
+COUNTS = ("in", "out", "quarantined", "gated")
+"""Order in which counts are shown, before others."""
 PACKAGES = ("torch", "transformers", "diffusers", "ray", "pyarrow", "webdataset", "numpy", "pillow")
 
 
@@ -83,10 +85,16 @@ def run_steps(context: Context, steps: Sequence[Step]) -> None:
             state = "done"
         else:
             state = "was done"
-        counts = " ".join(f"{name} {count:,}" for name, count in index.counts.items())
+        counts = counted(index)
         rows.append([step.name, state, f"{seconds:.1f} s", counts, headline(index)])
         print(f"{step.name}: {state} in {seconds:.1f} s  {headline(index)}", flush=True)
     print("\n" + text_table(["step", "state", "time", "rows", "result"], rows), flush=True)
+
+
+def counted(index: Index) -> str:
+    """Rows in and out, and where the others are."""
+    order = sorted(index.counts, key=lambda name: (COUNTS.index(name) if name in COUNTS else len(COUNTS), name))
+    return " ".join(f"{name} {index.counts[name]:,}" for name in order)
 
 
 def headline(index: Index) -> str:

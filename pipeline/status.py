@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.flow import STEPS, headline
+from pipeline.flow import STEPS, counted, headline
 from pipeline.tables import text_table
 from stages import annotation_qc
 from stages.rundir import RunDir, StepFolder
@@ -28,8 +28,7 @@ def status(path: Path) -> str:
         damage = folder.damage(index)
         state = f"damaged: {damage}" if damage else f"stale: {stale[0]} changed" if stale else "done"
         upstream[step.name] = index.fingerprint
-        counts = " ".join(f"{name} {count:,}" for name, count in index.counts.items())
-        rows.append([step.name, state, counts, headline(index)])
+        rows.append([step.name, state, counted(index), headline(index)])
     return f"run directory: {run.path}\n\n" + text_table(["step", "state", "rows", "result"], rows)
 
 

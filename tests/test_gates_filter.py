@@ -14,7 +14,7 @@ import pytest
 from command import save_model
 
 from pipeline import report
-from stages import filter, inspection, shard_sets, units
+from stages import edit_scoring, filter, inspection, shard_sets, units
 from stages.cluster import Cluster
 from stages.config import FlowConfig, RayConfig
 from stages.context import Context
@@ -45,7 +45,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
     model = save_model(tmp_path / "model")
 
     def context(run: str, *, force: bool = False, backwards: bool = False, **gates: Any) -> Context:
-        for module in (inspection, filter, shard_sets):
+        for module in (inspection, edit_scoring, shard_sets):
             monkeypatch.setattr(module, "run_units", partial(in_process, backwards=backwards))
         settings = {
             "input": {"dataset": "sharegpt4o", "path": str(shared_data / "sharegpt4o-mini")},

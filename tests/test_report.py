@@ -349,6 +349,7 @@ def _filter(run: Written, hostile: bool) -> None:
             "task": item.kind,
             "licence": "",
             "position": "noisy[0]",
+            "image_bytes": 1000,
             "metadata": "{}",
         }
         for name, source, item, made in edits

@@ -79,6 +79,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "task": scores["task"],
             "licence": pa.repeat("", ROWS),
             "position": pa.repeat("", ROWS),
+            "image_bytes": pa.repeat(1000, ROWS),
             "metadata": [json.dumps({"editor": ("brush", "pen")[number]}) for number in editor],
         }
     ).cast(contracts.EDITS)
@@ -99,7 +100,11 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
         parts |= {key: [part] for key, part in publish_unit(step.path, name, {name: table}).items()}
     files = stored.publish(step, config, made, parts["scores"], None)
     settings = {"filter": {"input": {"dataset": "large"}, "selections": [config.model_dump(mode="json")]}}
-    gates = {"unchanged": {"action": "drop", "dropped": 120}, "size": {"action": "flag", "dropped": 0}}
+    measured = {"measured": ROWS, "settings": {}, "quantiles": [0.1, 0.5, 0.9]}
+    gates = {
+        "unchanged": {"action": "drop", "caught": 120, "dropped": 120} | measured,
+        "size": {"action": "flag", "caught": 30, "dropped": 0} | measured,
+    }
     counts = {"in": ROWS + 127, "out": ROWS, "quarantined": 7, "gated": 120}
     index = Index("filter", "k", settings, {}, parts, files, counts, {"missing-image": 7}, {"gates": gates, "scorer_revision": "abcdef012"})
     step.publish(index)

@@ -304,7 +304,7 @@ def test_how_the_data_set_was_cut_does_not_change_a_shard(filtered: tuple[Contex
 def test_a_shard_holds_no_more_bytes_of_images_than_it_may(filtered: tuple[Context, Index], tmp_path: Path) -> None:
     step = filtered[0].run.step("filter")
     scored = shard_sets.located(step.read("scores"), step.read("edits"))
-    table = selection.select(scored, SelectionConfig(name="s", rule="all"))
+    table = selection.select(scored, SelectionConfig(name="s", rule="all")).table
     slices = edits.plan(filtered[0].flow.filter.input, seed=0, world=None, unit_rows=16)
     limit = int(np.quantile(scored["image_bytes"], 0.95))
     written = shards_of(scored, table, slices, tmp_path, ShardsConfig(bytes_per_shard=limit))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -84,9 +85,13 @@ class Published:
         return storage.read_json(path) if self.done(step) and path.exists() else {}
 
     def lines(self, step: str, name: str) -> list[dict[str, Any]]:
-        """Objects of a JSON Lines file, also while the step is running; a torn last line does not count."""
+        """Objects of a log in JSON Lines, also while the step is running; a line that is none, as a kill or a full disk leaves it, does not
+        count."""
         path = self.path / step / name
         if not path.exists():
             return []
-        complete = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n") and line.strip()]
-        return [json.loads(line) for line in complete]
+        found = []
+        for line in path.read_text().splitlines(keepends=True):
+            with suppress(ValueError):
+                found += [json.loads(line)] if line.endswith("\n") else []
+        return found

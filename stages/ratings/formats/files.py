@@ -97,7 +97,8 @@ def delimited(text: str, name: str) -> Table:
                 broken.append(Broken(number, "field-count", message))
     except csv.Error as error:
         raise ValueError(f"{name} line {start} is not CSV ({error}); quote fields that contain quotes or line ends") from None
-    assert header is not None, "a text that is not empty has a first line"
+    if header is None:
+        raise ValueError(f"{name} has no column names; give a file whose first line names its columns")
     return Table(header, rows, "line", broken)
 
 
