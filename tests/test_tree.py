@@ -26,7 +26,7 @@ INSTRUCTIONS = ("Make the red circle blue.", "add a yellow square", "remove the 
 KINDS = [("clip", "words"), ("clip", "reference"), ("images", "words"), ("images", "reference"), ("images", "rubric_first")]
 FAMILY_NAMES = tuple(FAMILIES)
 GRADIENT_TOLERANCE = 2e-5
-"""Relative to the largest entry: a float32 sum over all leaves, in another order. Most examples stay below 1e-5, the worst seen was 1.1e-5."""
+"""Relative to the largest entry: float32 sums over all leaves in another order; the worst example seen was 1.1e-5."""
 
 
 def png(seed: int, size: tuple[int, int]) -> bytes:
