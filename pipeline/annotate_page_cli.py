@@ -59,7 +59,7 @@ def serve(run_path: str, config_path: str | None, host: str, expose: bool, overr
     def started(address: str) -> None:
         click.echo(f"rating page: {address} (open it with a personal link; on the roster: {len(people)}; Ctrl-C stops it)")
 
-    server.serve(run, loaded.flow.annotate.serve, host=host, started=started)
+    server.serve(run, loaded.flow.annotate, host=host, started=started)
 
 
 @click.group()

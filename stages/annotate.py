@@ -53,7 +53,7 @@ def export(context: Context, limit: int | None = None, groups: str | Path | None
     if limit is not None and limit < 1:
         raise ValueError(f"--limit {limit}: give the number of groups to export, at least 1")
     generate, work, config = context.run.step("generate"), _generated(context), context.flow.annotate.plan
-    gold = plan.read_gold(config, work)
+    gold = plan.read_gold(context.flow.annotate, work)
     order = list(work.sampled) if groups is None else group_list.read(groups, work)
     wanted = set(order[:limit])
     chosen = [*order[:limit], *(group for group in work.sampled if group in gold and group not in wanted)]

@@ -106,19 +106,9 @@ class PlanConfig(Config):
     overlap_raters: int = Field(2, ge=2, description="People per group of the overlap")
     calibration: int = Field(0, ge=0, description="Groups that everybody rates first")
     gold: str | None = Field(None, description="File of experts' ratings (long or wide): training, exam and hidden gold come from it")
-    gold_raters: int = Field(3, ge=1, description="Experts who must have rated a cell for it to be gold")
     training_groups: int = Field(15, ge=0, description="Gold groups for training, with feedback")
     exam_groups: int = Field(10, ge=1, description="Gold groups in each of the two exam forms")
     hidden_gold: float = Field(0.03, ge=0, lt=1, description="Share of hidden gold groups in everyone's production work")
-
-
-class ExamConfig(Config):
-    """What an exam asks, in every dimension, before somebody may rate."""
-
-    quadratic_weighted_kappa: float = Field(0.65, ge=-1, le=1, description="At least, against the gold scores")
-    exact: float = Field(0.5, ge=0, le=1, description="Share of scores that an expert gave too, at least")
-    within_one: float = Field(0.93, ge=0, le=1, description="Share of scores within one level of an expert's, at least")
-    bias: float = Field(0.3, ge=0, description="Mean difference from the experts' mean, at most, either way")
 
 
 class ServeConfig(Config):
@@ -127,7 +117,6 @@ class ServeConfig(Config):
     port: int = Field(8321, ge=0, le=65535, description="Port to listen on; 0: any free one")
     lease_minutes: float = Field(30, gt=0, description="How long a group is kept for the person who opened it")
     requests_per_minute: int = Field(600, ge=1, description="Requests that one link may make, images included")
-    exam: ExamConfig = Field(ExamConfig(), description="Thresholds of the exam")
 
 
 class AnnotateConfig(Config):

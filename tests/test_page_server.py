@@ -20,11 +20,12 @@ from stages import annotate
 from stages.annotation_server import exam, rubric
 from stages.annotation_server.limits import RateLimit
 from stages.annotation_server.roster import Roster
-from stages.config import ExamConfig, PlanConfig
+from stages.config import AnnotateConfig, PlanConfig
 from stages.context import Context
 from stages.contracts import DIMENSIONS
 from stages.ids import content_id
 from stages.ratings import plan as plans
+from stages.ratings.quality_config import ExamRules
 
 CELLS = 7 * 2
 
@@ -388,7 +389,7 @@ def test_training_shows_gold_an_exam_admits_and_gold_hides_in_production(golden:
         summary = {person["annotator"]: person for person in lead.get("/api/lead/summary")["people"]}
         assert (summary[good.who]["stage"], summary[bad.who]["stage"]) == ("production", "failed")
         assert summary[good.who]["hidden_gold"]["visual_quality"]["exact"] == 1.0
-        assert summary[bad.who]["exams"]["exam-1"]["visual_quality"]["quadratic_weighted_kappa"] == 0.0
+        assert summary[bad.who]["exams"]["exam-1"]["visual_quality"]["kappa"] == 0.0
         assert lead.ask("POST", "/api/lead/decision", {"subject": bad.who, "action": "certify", "reason": "talked"})[0] == 200
         assert bad.get("/api/work")["groups"][0]["group_id"] == drawn.calibration[0]
         assert lead.ask("POST", "/api/lead/decision", {"subject": bad.who, "action": "pause", "reason": ""})[0] == 200
@@ -411,11 +412,11 @@ def test_exam_figures_by_hand() -> None:
     scores = {("g", "a", "q"): 1, ("g", "b", "q"): 3, ("g", "c", "q"): 2, ("g", "d", "q"): 3}
     (figures,) = exam.compare(scores, gold, ["g"], ["q"], [1, 2, 3, 4]).values()
     # gold 1 2 4 3 against 1 3 2 3: squared distances 0 1 4 0; expected over the margins (1,2,3,4) x (1,2,3,3): 32 / 4
-    assert figures == {"n": 4, "quadratic_weighted_kappa": 1 - 5 / 8, "exact": 0.75, "within_one": 0.75, "bias": -0.3333}
-    assert not exam.passed({"q": figures}, ExamConfig())
-    lenient = ExamConfig(quadratic_weighted_kappa=0.3, exact=0.75, within_one=0.75, bias=0.34)
+    assert figures == {"n": 4, "kappa": 1 - 5 / 8, "exact": 0.75, "within_one": 0.75, "severity": -0.3333}
+    assert not exam.passed({"q": figures}, ExamRules())
+    lenient = ExamRules(kappa=0.3, exact=0.75, within_one=0.75, severity=0.34)
     assert exam.passed({"q": figures}, lenient)
-    assert not exam.passed({"q": figures | {"quadratic_weighted_kappa": None}}, lenient)
+    assert not exam.passed({"q": figures | {"kappa": None}}, lenient)
 
 
 # ---- the lead
@@ -446,7 +447,7 @@ def test_the_lead_sees_agreement_disagreement_and_asks_for_a_third_person(tmp_pa
             (apart, 3.0, CELLS)
         ]
         assert figures["visual_quality"]["exact"]["value"] == 0.75 and figures["visual_quality"]["exact"]["low"] < 0.75
-        biases = {person["annotator"]: person["bias"]["visual_quality"] for person in summary["people"]}
+        biases = {person["annotator"]: person["severity"]["visual_quality"] for person in summary["people"]}
         assert biases == {one.who: -0.75, two.who: 0.75, three.who: None}
         confusion = summary["confusion"]["visual_quality"]
         assert sum(map(sum, confusion)) == 2 * 4 * 7 and confusion[0][3] == confusion[3][0] == 7
@@ -495,13 +496,13 @@ def test_gold_that_cannot_work_is_refused(tmp_path: Path) -> None:
     path, _ = gold_file(tmp_path / "gold.csv", context, groups)
     lines = path.read_text().splitlines()
     with pytest.raises(ValueError, match=r"has 5 gold groups, but training_groups and 2 forms of exam_groups ask for 35"):
-        plans.draw(work, groups, PlanConfig(gold=str(path)), plans.read_gold(PlanConfig(gold=str(path)), work), seed=0)
+        plans.draw(work, groups, PlanConfig(gold=str(path)), plans.read_gold(AnnotateConfig(plan=PlanConfig(gold=str(path))), work), seed=0)
     path.write_text("\n".join([lines[0], lines[1].replace("visual_quality", "beauty").replace("instruction_following", "beauty")]) + "\n")
     with pytest.raises(ValueError, match=r"gold\.csv line 2: there is no dimension 'beauty'"):
-        plans.read_gold(PlanConfig(gold=str(path)), work)
+        plans.read_gold(AnnotateConfig(plan=PlanConfig(gold=str(path))), work)
     path.write_text("\n".join([lines[0], *lines[1::3]]) + "\n")  # one expert instead of three
     with pytest.raises(ValueError, match="rated alike by 3 experts"):
-        plans.read_gold(PlanConfig(gold=str(path)), work)
+        plans.read_gold(AnnotateConfig(plan=PlanConfig(gold=str(path))), work)
     alike = {group: {c: {d: plans.GoldCell((3.0,), 3.0, 3.0) for d in DIMENSIONS} for c in work.sampled[group]} for group in groups}
     with pytest.raises(ValueError, match="exam form 1 every gold score of instruction_following is the same"):
         plans.draw(work, groups, PlanConfig(gold="g.csv", training_groups=1, exam_groups=2), alike, seed=0)

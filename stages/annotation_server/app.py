@@ -25,7 +25,7 @@ from stages.annotation_server.limits import RateLimit
 from stages.annotation_server.roster import Person, Role, Roster
 from stages.annotation_server.submissions import Draft, Refused, Submission
 from stages.annotation_server.work import Work
-from stages.config import ServeConfig
+from stages.config import AnnotateConfig
 from stages.ratings.label_studio import WORDS
 
 SCRIPTS = ("page.js", "view.js", "keys.js", "messages.js", "keeping.js", "zoom.js", "clock.js", "dom.js", "lead.js")
@@ -52,7 +52,7 @@ class Page:
     work: Work
     database: Database
     roster: Roster
-    config: ServeConfig
+    config: AnnotateConfig
     limit: RateLimit
     failures: RateLimit
     files: dict[str, bytes]
@@ -63,14 +63,16 @@ class Page:
         return f"annotate-{self.work.project[:8]}"
 
 
-def make(work: Work, database: Database, roster: Roster, config: ServeConfig) -> FastAPI:
+def make(work: Work, database: Database, roster: Roster, config: AnnotateConfig) -> FastAPI:
     """The application."""
     from stages.annotation_server import lead_routes
 
     folder = resources.files("stages.annotation_server") / "static"
     files = {name: (folder / name).read_bytes() for name in [*STATIC, "page.html", "lead.html"]}
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.page = Page(work, database, roster, config, RateLimit(config.requests_per_minute), RateLimit(FAILED_LINKS_PER_MINUTE), files)
+    app.state.page = Page(
+        work, database, roster, config, RateLimit(config.serve.requests_per_minute), RateLimit(FAILED_LINKS_PER_MINUTE), files
+    )
     app.include_router(routes)
     app.include_router(lead_routes.routes)
     app.add_middleware(_Guard)
@@ -228,7 +230,7 @@ def one_group(group_id: str, request: Request, person: Annotated[Person, Depends
 def save_draft(group_id: str, sent: Draft, request: Request, person: Annotated[Person, Depends(annotator)]) -> dict[str, Any]:
     """Keep what is rated so far."""
     page = page_of(request)
-    ends = time.time() + 60 * page.config.lease_minutes
+    ends = time.time() + 60 * page.config.serve.lease_minutes
     return {"version": submissions.save_draft(page.database, person.pseudonym, group_id, sent, lease_ends=ends)}
 
 

@@ -1,8 +1,8 @@
 """What gold says about somebody's scores: the verdict of an exam, the feedback of training, the hidden gold of production.
 
 In: scores by (group, candidate, dimension) and the gold cells of the plan. Out: plain values per dimension. ``exact``: share of the
-scores that one of the experts gave too; ``within_one``: share at most one level from one that an expert gave; ``bias``: mean difference
-from the experts' mean, positive for a lenient person; ``quadratic_weighted_kappa``: against the experts' most frequent score (J. Cohen,
+scores that one of the experts gave too; ``within_one``: share at most one level from one that an expert gave; ``severity``: mean difference
+from the experts' mean, positive for a lenient person; ``kappa``: quadratic weights, against the experts' most frequent score (J. Cohen,
 Weighted kappa, Psychological Bulletin 70, 1968). Cells on which the experts differed are no gold and count nowhere.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from stages.config import ExamConfig
 from stages.ratings.agreement import weighted_kappa
 from stages.ratings.plan import GoldCells
+from stages.ratings.quality_config import ExamRules
 
 Scores = Mapping[tuple[str, str, str], int]
 """Score by group, candidate and dimension."""
@@ -35,7 +35,7 @@ def compare(
             if dimension in of and (group, candidate, dimension) in scores
         ]
         if not cells:
-            found[dimension] = {"n": 0, "quadratic_weighted_kappa": None, "exact": None, "within_one": None, "bias": None}
+            found[dimension] = {"n": 0, "kappa": None, "exact": None, "within_one": None, "severity": None}
             continue
         table = np.zeros((1, len(levels), len(levels)))
         for score, cell in cells:
@@ -45,22 +45,22 @@ def compare(
         away = [min(abs(score - accepted) for accepted in cell.accepted) for score, cell in cells]
         found[dimension] = {
             "n": len(cells),
-            "quadratic_weighted_kappa": None if np.isnan(kappa) else round(kappa, 4),
+            "kappa": None if np.isnan(kappa) else round(kappa, 4),
             "exact": round(sum(distance == 0 for distance in away) / len(cells), 4),
             "within_one": round(sum(distance <= 1 for distance in away) / len(cells), 4),
-            "bias": round(sum(score - cell.mean for score, cell in cells) / len(cells), 4),
+            "severity": round(sum(score - cell.mean for score, cell in cells) / len(cells), 4),
         }
     return found
 
 
-def passed(figures: Mapping[str, Mapping[str, Any]], config: ExamConfig) -> bool:
+def passed(figures: Mapping[str, Mapping[str, Any]], rules: ExamRules) -> bool:
     """Whether every dimension meets the thresholds; without variation there is no kappa, and no pass."""
     return all(
-        entry["quadratic_weighted_kappa"] is not None
-        and entry["quadratic_weighted_kappa"] >= config.quadratic_weighted_kappa
-        and entry["exact"] >= config.exact
-        and entry["within_one"] >= config.within_one
-        and abs(entry["bias"]) <= config.bias
+        entry["kappa"] is not None
+        and entry["kappa"] >= rules.kappa
+        and entry["exact"] >= rules.exact
+        and entry["within_one"] >= rules.within_one
+        and abs(entry["severity"]) <= rules.severity
         for entry in figures.values()
     )
 

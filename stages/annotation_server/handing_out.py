@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 from stages.annotation_server import exam
 from stages.annotation_server.database import COUNTED, Database, now
 from stages.annotation_server.work import Work
-from stages.config import ServeConfig
+from stages.config import AnnotateConfig
 from stages.ids import uniform
 
 Stage = Literal["training", "exam-1", "exam-2", "calibration", "production", "paused", "failed"]
@@ -49,11 +49,11 @@ def fill(database: Database, work: Work) -> None:
         connection.executemany("INSERT INTO groups VALUES (?, ?, ?, ?)", rows)
 
 
-def hand_out(database: Database, work: Work, config: ServeConfig, annotator: str, *, count: int) -> Handed:
+def hand_out(database: Database, work: Work, config: AnnotateConfig, annotator: str, *, count: int) -> Handed:
     """The groups for now, at most ``count``; opens or renews their leases."""
     with database.write() as connection:
         stage = stage_of(connection, work, config, annotator)
-        ends = time.time() + 60 * config.lease_minutes
+        ends = time.time() + 60 * config.serve.lease_minutes
         if stage in ("paused", "failed"):
             return Handed(stage, [], 0, 0)
         listed = _listed(stage, work)
@@ -72,7 +72,7 @@ def hand_out(database: Database, work: Work, config: ServeConfig, annotator: str
         return Handed(stage, groups, len(_done(connection, annotator, stage)), 0)
 
 
-def stage_of(connection: sqlite3.Connection, work: Work, config: ServeConfig, annotator: str) -> Stage:
+def stage_of(connection: sqlite3.Connection, work: Work, config: AnnotateConfig, annotator: str) -> Stage:
     """Where a person is on the way."""
     said = connection.execute(
         "SELECT action FROM decisions WHERE subject = ? AND action IN ('pause', 'resume', 'certify') ORDER BY decision_id", (annotator,)
@@ -87,7 +87,7 @@ def stage_of(connection: sqlite3.Connection, work: Work, config: ServeConfig, an
             name: Stage = "exam-1" if number == 1 else "exam-2"
             if len(_done(connection, annotator, name)) < len(form):
                 return name
-            if exam.passed(exam_figures(connection, work, annotator, number), config.exam):
+            if exam.passed(exam_figures(connection, work, annotator, number), config.quality.exam):
                 break
         else:
             if work.plan.exams:

@@ -20,14 +20,14 @@ from stages.annotation_server import handing_out, people, rated
 from stages.annotation_server.rated import Rated
 from stages.annotation_server.roster import Person
 from stages.annotation_server.work import Work
-from stages.config import ServeConfig
+from stages.config import AnnotateConfig
 from stages.ratings import agreement
 
 DISAGREEMENT = 0.9
 MOST_QUEUED = 200
 
 
-def summary(connection: sqlite3.Connection, work: Work, roster: Sequence[Person], config: ServeConfig) -> dict[str, Any]:
+def summary(connection: sqlite3.Connection, work: Work, roster: Sequence[Person], config: AnnotateConfig) -> dict[str, Any]:
     """Everything that the page shows, but the agreement."""
     groups = rated.read(connection, work)
     shared: defaultdict[str, list[Rated]] = defaultdict(list)

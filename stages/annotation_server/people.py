@@ -1,7 +1,7 @@
 """The figures of each person on the lead's page, and what to look at.
 
-In: what everybody rated. Out: plain values. People are compared with those who rated the same groups: ``bias`` is the mean difference
-(positive: lenient), ``quadratic_weighted_kappa`` the agreement with partners, ``drift`` the bias in the newest 25 shared groups minus
+In: what everybody rated. Out: plain values. People are compared with those who rated the same groups: ``severity`` is the mean difference
+(positive: lenient), ``kappa`` the agreement with partners, ``drift`` the severity in the newest 25 shared groups minus
 that in the first 50. Below 15 shared groups they say nothing (one person's kappa then varies by 0.07 or more by chance), and the page
 greys them.
 """
@@ -20,10 +20,10 @@ from stages.annotation_server import exam, handing_out
 from stages.annotation_server.rated import Rated
 from stages.annotation_server.roster import Person
 from stages.annotation_server.work import Work
-from stages.config import ServeConfig
+from stages.config import AnnotateConfig
 from stages.ratings import agreement
+from stages.ratings.quality_config import QualityConfig
 
-ENOUGH_SHARED = 15
 EARLY, LATE = 50, 25
 
 
@@ -31,7 +31,7 @@ def figures(
     connection: sqlite3.Connection,
     work: Work,
     roster: Sequence[Person],
-    config: ServeConfig,
+    config: AnnotateConfig,
     groups: Sequence[Rated],
     shared: Mapping[str, list[Rated]],
 ) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ def figures(
 def _person(
     connection: sqlite3.Connection,
     work: Work,
-    config: ServeConfig,
+    config: AnnotateConfig,
     person: Person,
     own: Sequence[Rated],
     together: Sequence[tuple[str, np.ndarray, np.ndarray]],
@@ -84,19 +84,17 @@ def _person(
         "seconds": None if seconds is None else round(seconds, 1),
         "shared": len(together),
         "all_equal": round(sum(len(np.unique(entry.scores)) == 1 for entry in own) / len(own), 3) if own else None,
-        "bias": {d: round(float(differences[:, i].mean()), 3) if len(differences) else None for i, d in enumerate(work.dimensions)},
+        "severity": {d: round(float(differences[:, i].mean()), 3) if len(differences) else None for i, d in enumerate(work.dimensions)},
         "drift": {
             d: round(float(differences[-LATE:, i].mean() - differences[:EARLY, i].mean()), 3) if len(differences) >= EARLY + LATE else None
             for i, d in enumerate(work.dimensions)
         },
-        "quadratic_weighted_kappa": {
-            d: _kappa([(m[:, i], o[:, i]) for _, m, o in together], work.levels) for i, d in enumerate(work.dimensions)
-        },
+        "kappa": {d: _kappa([(m[:, i], o[:, i]) for _, m, o in together], work.levels) for i, d in enumerate(work.dimensions)},
         "position_slope": _slope(own),
         "hidden_gold": exam.compare(hidden, work.plan.gold, {key[0] for key in hidden}, work.dimensions, work.levels),
         "exams": exams,
     }
-    return result | {"remarks": _remarks(result, middle)}
+    return result | {"remarks": _remarks(result, middle, config.quality)}
 
 
 def _kappa(pairs: Sequence[tuple[np.ndarray, np.ndarray]], levels: Sequence[int]) -> float | None:
@@ -119,23 +117,24 @@ def _slope(own: Sequence[Rated]) -> float | None:
     return round(float((place * score).sum()) / spread, 4) if spread else None
 
 
-def _remarks(person: Mapping[str, Any], middle: float) -> list[str]:
-    """What the lead should look at, in words; nothing about agreement below 15 shared groups."""
+def _remarks(person: Mapping[str, Any], middle: float, rules: QualityConfig) -> list[str]:
+    """What the lead should look at, in words; nothing about agreement with few shared groups."""
     found = []
-    if person["seconds"] is not None and middle and person["seconds"] < middle / 3:
-        found.append("takes less than a third of the usual time")
-    if person["groups"] >= ENOUGH_SHARED and person["all_equal"] > 0.2:
+    attention = rules.attention
+    if person["seconds"] is not None and middle and person["seconds"] < attention.pace * middle:
+        found.append(f"takes less than {attention.pace:.0%} of the usual time")
+    if person["groups"] >= rules.least_groups and person["all_equal"] > 0.2:
         found.append("often gives every edit the same score")
-    if person["shared"] >= ENOUGH_SHARED:
-        for d, kappa in person["quadratic_weighted_kappa"].items():
+    if person["shared"] >= rules.least_groups:
+        for d, kappa in person["kappa"].items():
             words = d.replace("_", " ")
-            if kappa is None or kappa < 0.55:
+            if kappa is None or kappa < attention.kappa:
                 found.append(f"agrees little with the others ({words})")
-            if abs(person["bias"][d]) > 0.25:
-                found.append(f"{'more lenient' if person['bias'][d] > 0 else 'more severe'} than the others ({words})")
-            if person["drift"][d] is not None and abs(person["drift"][d]) > 0.25:
+            if abs(person["severity"][d]) > attention.severity:
+                found.append(f"{'more lenient' if person['severity'][d] > 0 else 'more severe'} than the others ({words})")
+            if person["drift"][d] is not None and abs(person["drift"][d]) > attention.drift:
                 found.append(f"has changed since the beginning ({words})")
     for d, figures in person["hidden_gold"].items():
-        if figures["n"] >= 7 and figures["within_one"] < 0.8:
+        if figures["n"] >= 7 and figures["within_one"] < rules.remove.gold_within_one:
             found.append(f"is often far from gold ({d.replace('_', ' ')})")
     return found

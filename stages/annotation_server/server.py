@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from stages.annotation_server import app, handing_out, work
 from stages.annotation_server.database import Database
 from stages.annotation_server.roster import Roster
-from stages.config import ServeConfig
+from stages.config import AnnotateConfig
 from stages.rundir import RunDir
 
 STEP = "annotate"
@@ -36,7 +36,7 @@ def roster_of(run: RunDir) -> Roster:
 
 
 @contextmanager
-def application(run: RunDir, config: ServeConfig) -> Generator[FastAPI]:
+def application(run: RunDir, config: AnnotateConfig) -> Generator[FastAPI]:
     """The application of a run; raises ``ValueError`` where there is no work, or another server has it."""
     loaded = work.load(run.step(STEP).path)
     folder = folder_of(run)
@@ -55,9 +55,9 @@ def application(run: RunDir, config: ServeConfig) -> Generator[FastAPI]:
             database.close()
 
 
-def serve(run: RunDir, config: ServeConfig, *, host: str, started: Callable[[str], None]) -> None:
+def serve(run: RunDir, config: AnnotateConfig, *, host: str, started: Callable[[str], None]) -> None:
     """Listen on ``host`` and the configured port until interrupted; ``started`` is called with the address once requests are answered."""
-    with application(run, config) as made, listening(host, config.port) as listener:
+    with application(run, config) as made, listening(host, config.serve.port) as listener:
         name, port = listener.getsockname()[:2]
         shown = f"[{name}]" if ":" in name else name
         started(f"http://{shown}:{port}")

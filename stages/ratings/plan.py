@@ -4,8 +4,8 @@ In: the manifest, the settings in ``annotate.plan``, and a file of experts' rati
 ``annotate/plan.json`` beside the packet. It names the gold groups and their scores, so it stays with the lead; the packet has none of it.
 
 Everything is drawn from hashes of the group ids before anybody has rated, so a larger export never changes the role of a group. A cell
-(candidate, dimension) is gold if ``gold_raters`` experts rated it and their scores lie at most one level apart; every score that an expert
-gave is accepted, and a cell on which experts differ by more is not counted for or against anyone.
+(candidate, dimension) is gold if ``annotate.quality.gold_raters`` experts rated it and their scores lie at most one level apart; every
+score that an expert gave is accepted, and a cell on which experts differ by more is not counted for or against anyone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from stages import storage
-from stages.config import PlanConfig
+from stages.config import AnnotateConfig, PlanConfig
 from stages.ids import uniform
 from stages.ratings.manifest import Manifest
 
@@ -92,15 +92,16 @@ def draw(manifest: Manifest, groups: Sequence[str], config: PlanConfig, gold: Ma
     )
 
 
-def read_gold(config: PlanConfig, manifest: Manifest) -> dict[str, GoldCells]:
+def read_gold(config: AnnotateConfig, manifest: Manifest) -> dict[str, GoldCells]:
     """Gold cells of every group that experts rated, from the file in the settings; empty without one. Raises ``ValueError`` for a file
     with a rating that ingest would not accept."""
-    if config.gold is None:
+    path, least = config.plan.gold, config.quality.gold_raters
+    if path is None:
         return {}
     from stages.ratings import readers  # brings Ray, which the rating page need not wait for
     from stages.ratings.validate import validate
 
-    delivery = readers.read(config.gold)
+    delivery = readers.read(path)
     checked = validate(delivery, manifest, {}, batch="gold", now=datetime.now(UTC))
     if checked.quarantine:
         first = checked.quarantine[0]
@@ -111,10 +112,10 @@ def read_gold(config: PlanConfig, manifest: Manifest) -> dict[str, GoldCells]:
     gold: defaultdict[str, defaultdict[str, dict[str, GoldCell]]] = defaultdict(lambda: defaultdict(dict))
     for (group, candidate, dimension), rows in sorted(ratings.items()):
         scores = sorted(row["score"] for row in rows)
-        if len({row["annotator"] for row in rows}) >= config.gold_raters and scores[-1] - scores[0] <= 1:
+        if len({row["annotator"] for row in rows}) >= least and scores[-1] - scores[0] <= 1:
             gold[group][candidate][dimension] = _cell(scores, rows)
     if not gold:
-        raise ValueError(f"annotate.plan.gold: no cell of {config.gold} was rated alike by {config.gold_raters} experts; see gold_raters")
+        raise ValueError(f"annotate.plan.gold: no cell of {path} was rated alike by {least} experts; see annotate.quality.gold_raters")
     return {group: {candidate: dict(cells) for candidate, cells in candidates.items()} for group, candidates in gold.items()}
 
 

@@ -40,11 +40,11 @@ function people(rows) {
   const per = (person, name) => ({ text: dimensions.map((d) => number(person[name][d])).join(" / "), class: person.shared < 15 ? "number grey" : "number" });
   const sorted = [...rows].sort((a, b) => b.remarks.length - a.remarks.length || a.annotator.localeCompare(b.annotator));
   const gold = (person) => dimensions.map((d) => number(person.hidden_gold[d].within_one)).join(" / ");
-  const exams = (person) => Object.entries(person.exams).map(([name, by]) => `${name}: ${dimensions.map((d) => `kappa ${number(by[d].quadratic_weighted_kappa)}, exact ${number(by[d].exact)}, bias ${number(by[d].bias)}`).join("; ")}`).join("\n");
+  const exams = (person) => Object.entries(person.exams).map(([name, by]) => `${name}: ${dimensions.map((d) => `kappa ${number(by[d].kappa)}, exact ${number(by[d].exact)}, severity ${number(by[d].severity)}`).join("; ")}`).join("\n");
   $("order").textContent = dimensions.map(words).join(" / ");
   fill($("people"), table(
-    ["person", "stage", "", "groups", "seconds per group", "shared", "kappa with others", "bias", "drift", "slope over places", "gold within 1", "all equal", "remarks", "exams"],
-    sorted.map((p) => [{ text: p.annotator + (p.revoked ? " (revoked)" : ""), class: "name" }, p.stage, actions(p), p.groups, number(p.seconds, 0), p.shared, per(p, "quadratic_weighted_kappa"), per(p, "bias"), per(p, "drift"),
+    ["person", "stage", "", "groups", "seconds per group", "shared", "kappa with others", "severity", "drift", "slope over places", "gold within 1", "all equal", "remarks", "exams"],
+    sorted.map((p) => [{ text: p.annotator + (p.revoked ? " (revoked)" : ""), class: "name" }, p.stage, actions(p), p.groups, number(p.seconds, 0), p.shared, per(p, "kappa"), per(p, "severity"), per(p, "drift"),
       number(p.position_slope, 3), { text: gold(p), class: "number" }, number(p.all_equal), { text: p.remarks.join("\n") || "–", class: "remarks" }, { text: exams(p) || "–", class: "remarks" }])));
 }
 
