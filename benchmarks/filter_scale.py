@@ -32,10 +32,11 @@ import pyarrow.compute as pc
 
 from stages import contracts, edits, selection, shard_sets, units
 from stages.cluster import Cluster
-from stages.config import RayConfig, SelectionConfig, ShardsConfig, WorldConfig, WorldEdits
-from stages.edits_config import TripletEdits
+from stages.config import RayConfig, ShardsConfig, WorldConfig
+from stages.edits_config import TripletEdits, WorldEdits
 from stages.ids import ID_DIGITS, settings_hash
 from stages.rundir import StepFolder
+from stages.selection_config import SelectionConfig
 
 UNIT_ROWS = 500
 SLEEP_SECONDS = 0.25

@@ -26,8 +26,9 @@ from simulated_project import Rater, project  # noqa: E402  # ty: ignore[import-
 
 from pipeline.report import quality_page  # noqa: E402
 from stages import annotation_qc, contracts  # noqa: E402
+from stages.annotate_config import AnnotateConfig  # noqa: E402
 from stages.cluster import Cluster  # noqa: E402
-from stages.config import AnnotateConfig, FlowConfig, RayConfig  # noqa: E402
+from stages.config import FlowConfig, RayConfig  # noqa: E402
 from stages.context import Context  # noqa: E402
 from stages.rundir import Index, RunDir  # noqa: E402
 from stages.units import publish_unit  # noqa: E402

@@ -26,8 +26,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from stages import annotate, contracts, preferences
+from stages.annotate_config import AnnotateConfig
 from stages.cluster import Cluster
-from stages.config import AnnotateConfig, FlowConfig, RayConfig
+from stages.config import FlowConfig, RayConfig
 from stages.context import Context
 from stages.ids import content_id, uniform
 from stages.ratings import agreement, manifest

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages import contracts, selection
-from stages.config import SelectionConfig
+from stages.selection_config import SelectionConfig
 
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 BEGIN, END = "<!-- selection-speed: begin -->", "<!-- selection-speed: end -->"

@@ -14,10 +14,11 @@ import webdataset
 
 from stages import filter, shards
 from stages.cluster import Cluster
-from stages.config import FilterConfig, FlowConfig, RayConfig, SelectionConfig, ShardsConfig
+from stages.config import FilterConfig, FlowConfig, RayConfig, ShardsConfig
 from stages.context import Context
 from stages.edits_config import TripletEdits
 from stages.rundir import RunDir
+from stages.selection_config import SelectionConfig
 
 edits, model, run_directory = sys.argv[1:4]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.tables import text_table
-from stages.config import SelectionConfig
+from stages.selection_config import SelectionConfig
 
 PAIRS = (46_539, 1_000_000, 100_000_000)
 """ShareGPT-4o-Image's edit split, and larger sets."""

@@ -12,10 +12,10 @@ from pipeline.report import words
 from pipeline.report.estimates import Estimate
 from pipeline.tables import text_table
 from stages import filter
-from stages.config import SelectionConfig
 from stages.context import Context
 from stages.selection import difference, stored
 from stages.selection.difference import Difference, Interval
+from stages.selection_config import SelectionConfig
 
 SHARES = ("proportional", "equal", "like")
 FLAGS = {("quotas", "by"): "--quota-by", ("at_most", "count"): "--at-most", ("at_most", "bits"): "--bits"}

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from stages.config import AnnotateConfig
+from stages.annotate_config import AnnotateConfig
 from stages.context import Context
 from stages.ratings import group_list, ledger, manifest, own_items, packet, plan, pseudonyms, readers, simulated, slots
 from stages.ratings.delivery import Delivery, Item

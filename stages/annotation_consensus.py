@@ -16,7 +16,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from stages import annotation_qc, contracts, storage
-from stages.config import AnnotateConfig
+from stages.annotate_config import AnnotateConfig
 from stages.context import Context
 from stages.ratings import adjudication, consensus, ledger, rankings
 from stages.ratings.consensus import Consensus, Label

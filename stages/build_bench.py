@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages import annotation_qc, storage
-from stages.config import BenchConfig
+from stages.annotate_config import BenchConfig
 from stages.context import Context
 from stages.ratings import adjudication, bench_files, bench_tuples, consensus
 from stages.ratings.bench_tuples import ExpertGroup, Tuple

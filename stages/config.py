@@ -5,17 +5,18 @@ Nothing heavier than pydantic is imported here, so that the command line's help 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
 from finetune.config import BASE_TRAINING, EditorConfig, EditorTrainingConfig
 from reward.config import TOKEN_BUDGET, RewardConfig
+from stages.annotate_config import AnnotateConfig
 from stages.config_base import BenchmarkName, Config
 from stages.contamination_config import ContaminationConfig
 from stages.edits_config import EditsInput, WorldEdits
 from stages.gate_config import GatesConfig
-from stages.ratings.quality_config import QualityConfig, Round
+from stages.selection_config import SelectionConfig
 
 EditKind = Literal["recolour", "remove", "background", "add", "replace", "resize", "move", "style"]
 ALL_KINDS: tuple[EditKind, ...] = ("recolour", "remove", "background", "add", "replace", "resize", "move", "style")
@@ -81,58 +82,6 @@ class GenerateConfig(Config):
     workers: int = Field(2, ge=1, description="Ray actors")
 
 
-class SimulatedRaters(Config):
-    """Simulated raters of the embedded world: biased and noisy, one per group unless overlapped."""
-
-    overlap: float = Field(0.2, ge=0, le=1, description="Share of groups that more than one rater rates")
-    raters: int = Field(2, ge=2, le=6, description="Raters of such a group")
-
-
-class BenchConfig(Config):
-    """A benchmark built from ratings of experts (`pipeline annotate build-bench`), by default as large as the paper's first release."""
-
-    round: Round = Field("benchmark", description="Round of the experts' ratings")
-    split: Literal["validation", "train", "all"] = Field("validation", description="Sources that become items")
-    pairs: int = Field(186, ge=0, description="Comparisons of 2 edits")
-    triples: int = Field(150, ge=0, description="Strict orders of 3 edits")
-    quadruples: int = Field(148, ge=0, description="Strict orders of 4 edits")
-    tie_share: float = Field(0.25, ge=0, le=1, description="Share of the comparisons of 2 that are ties")
-
-
-class PlanConfig(Config):
-    """Who rates what: drawn at export from hashes of the groups, before anybody has rated."""
-
-    overlap: float = Field(0.2, ge=0, le=1, description="Share of groups that overlap_raters people rate; the others are rated by one")
-    overlap_raters: int = Field(2, ge=2, description="People per group of the overlap")
-    calibration: int = Field(0, ge=0, description="Groups that everybody rates first")
-    gold: str | None = Field(None, description="File of experts' ratings (long or wide): training, exam and hidden gold come from it")
-    training_groups: int = Field(15, ge=0, description="Gold groups for training, with feedback")
-    exam_groups: int = Field(10, ge=1, description="Gold groups in each of the two exam forms")
-    hidden_gold: float = Field(0.03, ge=0, lt=1, description="Share of hidden gold groups in everyone's production work")
-
-
-class ServeConfig(Config):
-    """The rating page (`pipeline annotate serve`)."""
-
-    port: int = Field(8321, ge=0, le=65535, description="Port to listen on; 0: any free one")
-    lease_minutes: float = Field(30, gt=0, description="How long a group is kept for the person who opened it")
-    requests_per_minute: int = Field(600, ge=1, description="Requests that one link may make, images included")
-
-
-class AnnotateConfig(Config):
-    """Ratings: where they come from and how they are checked."""
-
-    scale_min: int = Field(1, description="Lowest score (paper A.2: 1, very poor)")
-    scale_max: int = Field(4, description="Highest score (paper A.2: 4, very good)")
-    scale_step: float = Field(1.0, gt=0, description="Step of the scores; 0.1 for a slider from 1 to 5")
-    rubric_version: str = Field("v1", description="Rubric that the raters saw")
-    simulate: SimulatedRaters | None = Field(None, description="Simulated raters; leave out when people rate")
-    plan: PlanConfig = Field(PlanConfig(), description="Overlap, calibration and gold groups")
-    serve: ServeConfig = Field(ServeConfig(), description="The rating page")
-    quality: QualityConfig = Field(QualityConfig(), description="Quality control (docs/annotation-quality.md)")
-    benchmark: BenchConfig = Field(BenchConfig(), description="Benchmark from ratings of experts")
-
-
 class PreferencesConfig(Config):
     """Preference pairs from ratings."""
 
@@ -175,77 +124,6 @@ class EvaluateRewardConfig(Config):
             raise ValueError(f"a benchmark is there twice: {', '.join(sorted(names))}")
         if self.compare_with is not None and not names:
             raise ValueError("compare_with compares two models on benchmarks: list benchmarks, or leave it out")
-        return self
-
-
-class QuotasConfig(Config):
-    """How many samples of each stratum a selection keeps."""
-
-    by: str = Field(min_length=1, description="Column whose values are the strata: task, language, dataset, source, metadata.KEY ...")
-    shares: Literal["proportional", "equal", "like"] | None = Field(
-        None, description="proportional to the scored edits, equal, or as many per stratum as the selection named by `like` has"
-    )
-    numbers: dict[str, Annotated[int, Field(ge=0)]] | None = Field(None, description="Samples per stratum, instead of shares")
-    short: Literal["refuse", "refill"] = Field("refuse", description="A stratum with too few: refuse, or take the next best of the others")
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> QuotasConfig:
-        if (self.shares is None) == (self.numbers is None):
-            raise ValueError("quotas need exactly one of shares (proportional, equal, like) and numbers (samples per stratum)")
-        if self.numbers is not None and not sum(self.numbers.values()):
-            raise ValueError("the numbers of the quotas keep nothing; give at least one stratum a number above 0")
-        return self
-
-
-class AtMostConfig(Config):
-    """A bound on samples that resemble each other: of each cluster only the first ones in the rule's order."""
-
-    per: str = Field(min_length=1, description="Column whose equal values are a cluster: source, instruction, metadata.KEY ...")
-    count: int = Field(1, ge=1, description="How many of each cluster")
-    bits: int = Field(0, ge=0, le=8, description="Of a perceptual hash: hashes that differ in so few bits are one cluster")
-
-
-class SelectionConfig(Config):
-    """One selection: an order, a bound, and constraints. It reads scores, and the columns that quotas and clusters name."""
-
-    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$", description="Name of the selection and of its shards")
-    rule: Literal["top", "bottom", "random", "closest-to-source", "all"] = Field(description="The order: top is the best value first")
-    value: Literal["overall", "lower-bound", "likert", "product", "minimum"] = Field(
-        "overall", description="What top, bottom and all order by: overall is the mean of the dimensions' raw means"
-    )
-    sigmas: float = Field(1.0, gt=0, description="k of the value lower-bound: overall mean - k sigma")
-    scale: Literal["likert", "percentile"] = Field("likert", description="Scale of the dimensions in the values product and minimum")
-    count: int | None = Field(None, ge=1, description="How many to keep")
-    fraction: float | None = Field(None, gt=0, le=1, description="Share of the scored edits to keep, instead of count")
-    like: str | None = Field(None, description="Keep as many as the selection of this name, instead of count")
-    threshold: float | None = Field(None, description="Keep only values at least this; for bottom and closest-to-source at most this")
-    quantile: float | None = Field(None, ge=0, le=1, description="A threshold given as a quantile of the scored edits' values")
-    quotas: QuotasConfig | None = Field(None, description="How many of each stratum")
-    at_most: AtMostConfig | None = Field(None, description="How many of each cluster")
-    seed: int = Field(0, description="Seed of the random rule")
-
-    @model_validator(mode="after")
-    def _rule_and_bounds_fit(self) -> SelectionConfig:
-        numbers = None if self.quotas is None else self.quotas.numbers
-        sizes = {"count": self.count, "fraction": self.fraction, "like": self.like, "quotas.numbers": numbers}
-        sizes = [name for name, value in sizes.items() if value is not None]
-        bounds = [name for name in ("threshold", "quantile") if getattr(self, name) is not None]
-        if len(sizes) > 1 or len(bounds) > 1:
-            raise ValueError(f"rule {self.rule} was given {' and '.join(sizes if len(sizes) > 1 else bounds)}: give one of them")
-        if self.rule == "all" and (sizes or bounds or self.quotas):
-            raise ValueError("rule all keeps everything: leave out count, fraction, like, threshold, quantile and quotas")
-        if self.rule != "all" and not sizes and not bounds:
-            raise ValueError(f"rule {self.rule} needs a size or a bound: one of count, fraction, like, threshold and quantile")
-        if self.rule == "random" and bounds:
-            raise ValueError(f"rule random has no values to compare with a {bounds[0]}: leave it out")
-        if self.rule in ("random", "closest-to-source") and self.value != "overall":
-            raise ValueError(f"rule {self.rule} does not order by a score: leave value out")
-        if self.quotas is not None and not sizes:
-            raise ValueError(f"quotas by shares divide a number of samples: give count, fraction or like beside the {bounds[0]}")
-        if self.quotas is not None and self.quotas.shares == "like" and self.like is None:
-            raise ValueError("quotas.shares like takes the strata of another selection: name it with like")
-        if self.like == self.name:
-            raise ValueError(f"selection {self.name} cannot be like itself")
         return self
 
 

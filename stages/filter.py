@@ -20,12 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from stages import contracts, edit_scoring, edits, gates, guard, inspection, selection, shard_sets, shards, storage, train_reward
-from stages.config import FilterConfig, SelectionConfig
+from stages.config import FilterConfig
 from stages.context import Context
 from stages.ids import settings_hash
 from stages.rundir import Index, Part, StepFolder
 from stages.scoring import DECIMALS, scorer_revision
 from stages.selection import stored
+from stages.selection_config import SelectionConfig
 from stages.units import publish_unit
 
 STEP = "filter"

@@ -16,9 +16,9 @@ import numpy as np
 from rated_run import make_run, manifest_of, source, write_csv
 
 from stages import annotate, contracts, images
+from stages.annotate_config import AnnotateConfig, PlanConfig, ServeConfig
 from stages.annotation_server import server
 from stages.annotation_server.roster import Roster
-from stages.config import AnnotateConfig, PlanConfig, ServeConfig
 from stages.context import Context
 from stages.ids import content_id, uniform
 from stages.rundir import Index

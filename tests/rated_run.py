@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from stages import contracts
+from stages.annotate_config import AnnotateConfig, SimulatedRaters
 from stages.cluster import Cluster
-from stages.config import AnnotateConfig, FlowConfig, RayConfig, SimulatedRaters
+from stages.config import FlowConfig, RayConfig
 from stages.context import Context
 from stages.ids import content_id, uniform
 from stages.ratings import manifest

@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 from pipeline import config, filter_cost, plan
 from stages import storage
-from stages.config import SelectionConfig
+from stages.selection_config import SelectionConfig
 
 
 def test_gpu_hours_wall_time_and_storage_by_hand() -> None:

@@ -11,7 +11,7 @@ import pytest
 from browser import CHROMIUM, Browser, Tab, browsing
 from page_run import HOSTILE, exported, gold_file, page_run, plan, roster, serving
 
-from stages.config import PlanConfig
+from stages.annotate_config import PlanConfig
 from stages.context import Context
 from stages.ids import content_id
 

@@ -17,10 +17,10 @@ from page_run import HOSTILE, Client, exported, gold_file, page_run, plan, roste
 from rated_run import manifest_of
 
 from stages import annotate
+from stages.annotate_config import AnnotateConfig, PlanConfig
 from stages.annotation_server import exam, rubric
 from stages.annotation_server.limits import RateLimit
 from stages.annotation_server.roster import Roster
-from stages.config import AnnotateConfig, PlanConfig
 from stages.context import Context
 from stages.contracts import DIMENSIONS
 from stages.ids import content_id

@@ -21,9 +21,9 @@ from pipeline.report.edited_images import EditedImages
 from pipeline.report.sections.filter_league import clustered_mean
 from pipeline.report.triptychs import difference, triptych
 from stages import contracts, images, selection
-from stages.config import SelectionConfig
 from stages.rundir import Index, RunDir
 from stages.selection import stored
+from stages.selection_config import SelectionConfig
 from stages.units import publish_unit
 
 ROWS = 46_000

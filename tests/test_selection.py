@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages import selection
-from stages.config import SelectionConfig
 from stages.contracts import SCORES, SELECTION
+from stages.selection_config import SelectionConfig
 
 steady = settings(deadline=None, derandomize=True)
 

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from scored_run import score_row
 
 from stages import contracts, selection
-from stages.config import SelectionConfig
 from stages.selection import near_hashes, quotas
+from stages.selection_config import SelectionConfig
 
 steady = settings(deadline=None, derandomize=True, max_examples=40)
 Row = dict[str, Any]

@@ -26,12 +26,13 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from stages import edit_scoring, edits, filter, inspection, selection, shard_sets, shards, storage, units
-from stages.config import FlowConfig, SelectionConfig, ShardsConfig
+from stages.config import FlowConfig, ShardsConfig
 from stages.context import Context
 from stages.contracts import EDITS, SCORES
 from stages.edits_config import ShareGPT4oEdits
 from stages.rundir import Index, RunDir, StepFolder
 from stages.scoring import scorer_revision
+from stages.selection_config import SelectionConfig
 from stages.units import Done, Unit, UnitRecord, Work
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"

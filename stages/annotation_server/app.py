@@ -19,13 +19,13 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
+from stages.annotate_config import AnnotateConfig
 from stages.annotation_server import exam, handing_out, rubric, submissions
 from stages.annotation_server.database import COUNTED, FLAGS, Database
 from stages.annotation_server.limits import RateLimit
 from stages.annotation_server.roster import Person, Role, Roster
 from stages.annotation_server.submissions import Draft, Refused, Submission
 from stages.annotation_server.work import Work
-from stages.config import AnnotateConfig
 from stages.ratings.label_studio import WORDS
 
 SCRIPTS = ("page.js", "view.js", "keys.js", "messages.js", "keeping.js", "zoom.js", "clock.js", "dom.js", "lead.js")

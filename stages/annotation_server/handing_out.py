@@ -17,10 +17,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from stages.annotate_config import AnnotateConfig
 from stages.annotation_server import exam
 from stages.annotation_server.database import COUNTED, Database, now
 from stages.annotation_server.work import Work
-from stages.config import AnnotateConfig
 from stages.ids import uniform
 
 Stage = Literal["training", "exam-1", "exam-2", "calibration", "production", "paused", "failed"]

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from stages.annotate_config import AnnotateConfig
 from stages.annotation_server import exam, handing_out
 from stages.annotation_server.rated import Rated
 from stages.annotation_server.roster import Person
 from stages.annotation_server.work import Work
-from stages.config import AnnotateConfig
 from stages.ratings import agreement
 from stages.ratings.quality_config import QualityConfig
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from stages.annotate_config import AnnotateConfig
 from stages.annotation_server import app, handing_out, work
 from stages.annotation_server.database import Database
 from stages.annotation_server.roster import Roster
-from stages.config import AnnotateConfig
 from stages.rundir import RunDir
 
 STEP = "annotate"

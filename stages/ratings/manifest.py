@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from stages.config import AnnotateConfig
+from stages.annotate_config import AnnotateConfig
 from stages.contracts import DIMENSIONS
 from stages.ids import settings_hash, uniform
 from stages.rundir import StepFolder

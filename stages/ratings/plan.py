@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from stages import storage
-from stages.config import AnnotateConfig, PlanConfig
+from stages.annotate_config import AnnotateConfig, PlanConfig
 from stages.ids import uniform
 from stages.ratings.manifest import Manifest
 

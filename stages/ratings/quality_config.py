@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from stages.config_base import Config
 
 Statistic = Literal[
     "alpha_ordinal",
@@ -25,11 +27,7 @@ Statistic = Literal[
 Round = Literal["pilot", "calibration", "production", "reannotation", "adjudication", "benchmark"]
 
 
-class _Config(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Target(_Config):
+class Target(Config):
     """An agreement that ratings of a round must reach; a round without ratings is not judged."""
 
     round: Round = Field(description="Round that is judged")
@@ -48,7 +46,7 @@ def _targets() -> tuple[Target, ...]:
     )
 
 
-class ExamRules(_Config):
+class ExamRules(Config):
     """What an annotator's ratings of round calibration must reach on gold, in every dimension."""
 
     groups: int = Field(10, ge=1, description="Gold groups that an exam takes at least; with fewer there is no verdict")
@@ -58,7 +56,7 @@ class ExamRules(_Config):
     severity: float = Field(0.30, gt=0, description="Mean difference from gold, at most")
 
 
-class AttentionRules(_Config):
+class AttentionRules(Config):
     """When an annotator needs the lead's attention."""
 
     kappa: float = Field(0.55, le=1, description="Quadratic weighted kappa with the others below this")
@@ -67,7 +65,7 @@ class AttentionRules(_Config):
     pace: float = Field(0.33, ge=0, lt=1, description="Median seconds per group below this share of the annotators' median")
 
 
-class RemovalRules(_Config):
+class RemovalRules(Config):
     """When the ratings of an annotator are not accepted."""
 
     kappa: float = Field(0.40, le=1, description="Upper end of the 95 % interval of kappa with the others below this")
@@ -79,7 +77,7 @@ class RemovalRules(_Config):
     outlier_share: float = Field(0.05, gt=0, lt=1, description="Share of outliers above which an annotator goes")
 
 
-class ReannotationRules(_Config):
+class ReannotationRules(Config):
     """Which groups go to a further rater, or to adjudication."""
 
     difference: float = Field(0.9, gt=0, description="Mean difference between the raters of a group above this")
@@ -89,7 +87,7 @@ class ReannotationRules(_Config):
     most: float = Field(0.10, gt=0, le=1, description="Share of the rated groups above which the page asks for a better rubric instead")
 
 
-class QualityConfig(_Config):
+class QualityConfig(Config):
     """Quality control of ratings: what is judged, when annotators are removed, what is rated again."""
 
     experts: tuple[str, ...] = Field((), description="Annotators whose agreeing ratings are gold for all others")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stages import storage
-from stages.config import SimulatedRaters
+from stages.annotate_config import SimulatedRaters
 from stages.ids import uniform
 from stages.ratings import packet
 from stages.ratings.manifest import Manifest

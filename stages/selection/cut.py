@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.config import SelectionConfig
 from stages.selection.order import first, fixed_width
 from stages.selection.values import value_of
+from stages.selection_config import SelectionConfig
 
 MAIN = "selected"
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stages.config import SelectionConfig
 from stages.selection.order import rank_within
+from stages.selection_config import SelectionConfig
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.config import SelectionConfig
 from stages.contracts import SELECTION
 from stages.selection import near_hashes, order, quotas
 from stages.selection.companions import Companions
 from stages.selection.quotas import Stratum
 from stages.selection.values import value_of
+from stages.selection_config import SelectionConfig
 
 WHOLE = "all"
 """The stratum of a selection without quotas: every sample competes with every other."""

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages import storage
-from stages.config import SelectionConfig
 from stages.ids import settings_hash
 from stages.rundir import Part, StepFolder
 from stages.selection.rule import Selection
+from stages.selection_config import SelectionConfig
 
 FOLDER = "selections"
 

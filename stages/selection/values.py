@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.config import SelectionConfig
 from stages.selection.order import hashed
+from stages.selection_config import SelectionConfig
 
 
 def columns(config: SelectionConfig) -> list[str]:

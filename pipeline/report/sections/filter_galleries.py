@@ -16,7 +16,7 @@ from pipeline.report.published import Published
 from pipeline.report.scored_edits import ScoredEdits
 from pipeline.report.triptychs import triptych
 from stages import selection
-from stages.config import SelectionConfig
+from stages.selection_config import SelectionConfig
 
 GALLERY = 12
 SHOWN_OPEN = 4
