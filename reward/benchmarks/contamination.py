@@ -8,15 +8,13 @@ instructions are counted apart.
 
 from __future__ import annotations
 
-import hashlib
-import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from reward.benchmarks.instruction_words import words
 from reward.benchmarks.items import Edit, Item
 from reward.benchmarks.perceptual_hash import NEAR, distances, perceptual_hash
 from reward.benchmarks.pictures import Picture, content_of, read
@@ -78,7 +76,7 @@ class TrainingIndex:
         hashed: list[int] = []
         for number, source in enumerate(sources):
             self.names.append((source.source_id, source.split))
-            self.instructions.setdefault(_instruction_key(source.instruction), []).append(number)
+            self.instructions.setdefault(words(source.instruction), []).append(number)
             if source.image is None:
                 continue
             self.contents.setdefault(content_of(source.image), []).append(number)
@@ -114,7 +112,7 @@ def find(items: Sequence[Item], training: TrainingIndex, *, distance: int = NEAR
             matches.append(_match("near image", content, numbers, int(bits[nearest[0]]), training, image_items[content]))
     texts = _count(edit.instruction for edit in edits)
     for instruction, count in texts.items():
-        same = training.instructions.get(_instruction_key(instruction), [])
+        same = training.instructions.get(words(instruction), [])
         if same:
             matches.append(_match("instruction", instruction, same, 0, training, count))
     return matches
@@ -133,12 +131,6 @@ def effect(
     everything = evaluate(items)
     without = everything if len(kept) == len(items) else evaluate(kept) if kept else None
     return Effect(len(items) - len(kept), everything, without)
-
-
-def _instruction_key(text: str) -> str:
-    """Hash of the words: case, punctuation and spacing do not count, in any script."""
-    words = re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())
-    return hashlib.sha256(" ".join(words).encode()).hexdigest()
 
 
 def _images(pictures: Sequence[Picture]) -> Iterator[tuple[str, bytes]]:

@@ -12,6 +12,7 @@ import unicodedata
 import numpy as np
 import pyarrow as pa
 
+from reward.benchmarks.instruction_words import words
 from stages.edits.language import CHINESE_CHARACTER
 from stages.gate_config import LanguageGate, NothingAskedGate
 from stages.gates.finding import Finding, above, below
@@ -40,11 +41,6 @@ _WHOLE_PICTURE = re.compile(
     r"|\b(?:change|convert|turn|transform) (?:the )?(?:image|picture|photo)\b"
     r"|风格|季节|天气|背景|色调|亮度|对比度|滤镜|黑白|漫画|动漫|卡通|素描|油画|水彩|夜晚|白天|整张|整个图"
 )
-
-
-def words(instruction: str) -> str:
-    """The words alone: NFKC, lower case, without punctuation, one space between."""
-    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", instruction).casefold()))
 
 
 def asks_for_the_whole_picture(instruction: str) -> bool:
