@@ -65,14 +65,17 @@ class Cluster:
     @property
     def gpus(self) -> int:
         """GPUs of the connected cluster."""
-        self.connect()
-        return int(ray.cluster_resources().get("GPU", 0))
+        return self._total("GPU")
 
     @property
     def cpus(self) -> int:
         """Logical CPUs of the connected cluster."""
+        return self._total("CPU")
+
+    def _total(self, resource: str) -> int:
+        """What the living nodes registered with; Ray's own sum can for a moment be too small after workers have died."""
         self.connect()
-        return int(ray.cluster_resources().get("CPU", 0))
+        return int(sum(node["Resources"].get(resource, 0) for node in ray.nodes() if node["Alive"]))
 
     def share_of_a_gpu(self, actors: int) -> float:
         """GPUs for each of some actors: a whole one while there are enough, else an even share of one; 0 where there are none."""
