@@ -66,7 +66,7 @@ def test_a_row_that_ends_its_process_costs_no_other(cluster: Cluster, monkeypatc
     ]
 
 
-def test_bytes_depend_neither_on_actors_nor_on_preparing_tasks(small: Path, tmp_path: Path) -> None:
+def test_bytes_do_not_depend_on_preparing_tasks(small: Path, tmp_path: Path) -> None:
     """And what the actors report reaches the machine's metrics endpoint; meters of this process stand in for those of actors."""
     meter = Meter("test-of-metrics", None)
     figures: dict[str, float] = {}
