@@ -1,7 +1,7 @@
 """The figures of the lead's page: progress, agreement, confusion, and the groups that want a decision (people: :mod:`.people`).
 
-In: the database and the work. Out: plain values. A group in which two people differ by more than 0.9 levels on average over its cells is in
-the queue of disagreements.
+In: the database and the work. Out: plain values. A group in which two people differ by more levels on average over its cells than
+``annotate.quality.reannotate.difference`` is in the queue of disagreements.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from stages.annotation_server.roster import Person
 from stages.annotation_server.work import Work
 from stages.ratings import agreement
 
-DISAGREEMENT = 0.9
 MOST_QUEUED = 200
 
 
@@ -38,7 +37,7 @@ def summary(connection: sqlite3.Connection, work: Work, roster: Sequence[Person]
         "progress": _progress(connection, work, groups, shared),
         "people": people.figures(connection, work, roster, config, groups, shared),
         "confusion": _confusion(work, shared),
-        "disagreements": _disagreements(work, shared),
+        "disagreements": _disagreements(shared, config.quality.reannotate.difference),
         "flagged": [dict(row) for row in connection.execute("SELECT group_id, annotator, flag, comment, submitted_at FROM unrateable")],
         "comments": [
             dict(row)
@@ -146,12 +145,12 @@ def _confusion(work: Work, shared: Mapping[str, list[Rated]]) -> dict[str, list[
     return {dimension: tables[d].reshape(count, count).tolist() for d, dimension in enumerate(work.dimensions)}
 
 
-def _disagreements(work: Work, shared: Mapping[str, list[Rated]]) -> list[dict[str, Any]]:
+def _disagreements(shared: Mapping[str, list[Rated]], difference: float) -> list[dict[str, Any]]:
     found = []
     for group, entries in shared.items():
         gaps = [np.abs(a.scores.astype(int) - b.scores) for a, b in combinations(entries, 2)]
         mean, far = max(float(gap.mean()) for gap in gaps), max(int((gap >= 2).sum()) for gap in gaps)
-        if mean > DISAGREEMENT:
+        if mean > difference:
             found.append({"group_id": group, "people": len(entries), "mean_difference": round(mean, 3), "cells_two_apart": far})
     found.sort(key=lambda row: (-float(row["mean_difference"]), row["group_id"]))
     return found[:MOST_QUEUED]

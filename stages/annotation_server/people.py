@@ -83,6 +83,7 @@ def _person(
         "groups": len(own),
         "seconds": None if seconds is None else round(seconds, 1),
         "shared": len(together),
+        "enough_shared": len(together) >= config.quality.least_groups,
         "all_equal": round(sum(len(np.unique(entry.scores)) == 1 for entry in own) / len(own), 3) if own else None,
         "severity": {d: round(float(differences[:, i].mean()), 3) if len(differences) else None for i, d in enumerate(work.dimensions)},
         "drift": {
@@ -125,7 +126,7 @@ def _remarks(person: Mapping[str, Any], middle: float, rules: QualityConfig) -> 
         found.append(f"takes less than {attention.pace:.0%} of the usual time")
     if person["groups"] >= rules.least_groups and person["all_equal"] > 0.2:
         found.append("often gives every edit the same score")
-    if person["shared"] >= rules.least_groups:
+    if person["enough_shared"]:
         for d, kappa in person["kappa"].items():
             words = d.replace("_", " ")
             if kappa is None or kappa < attention.kappa:

@@ -37,7 +37,7 @@ function progress(p) {
 
 function people(rows) {
   const dimensions = session.dimensions.map((d) => d.name);
-  const per = (person, name) => ({ text: dimensions.map((d) => number(person[name][d])).join(" / "), class: person.shared < 15 ? "number grey" : "number" });
+  const per = (person, name) => ({ text: dimensions.map((d) => number(person[name][d])).join(" / "), class: person.enough_shared ? "number" : "number grey" });
   const sorted = [...rows].sort((a, b) => b.remarks.length - a.remarks.length || a.annotator.localeCompare(b.annotator));
   const gold = (person) => dimensions.map((d) => number(person.hidden_gold[d].within_one)).join(" / ");
   const exams = (person) => Object.entries(person.exams).map(([name, by]) => `${name}: ${dimensions.map((d) => `kappa ${number(by[d].kappa)}, exact ${number(by[d].exact)}, severity ${number(by[d].severity)}`).join("; ")}`).join("\n");
