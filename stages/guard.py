@@ -48,6 +48,7 @@ def check(
     settings = config.contamination
     units = [unit for there in known.values() for unit in there]
     done = run_units(step, units, references.make_work, cluster=context.cluster, workers=config.inspect_workers, rows_are="reference items")
+    _require_readable(step, known, done)
     training = references.of_training(model) if settings.training else None
     tables = [_read(step, record.parts["references"], contracts.REFERENCES) for record in done.records]
     items = pa.concat_tables([contracts.REFERENCES.empty_table(), *([training] if training is not None else []), *tables])
@@ -110,6 +111,20 @@ def _by_reference(hits: pa.Table, items: pa.Table, unreadable: Mapping[str, int]
 def _unreadable(known: Mapping[str, Sequence[Unit]], done: Done) -> dict[str, int]:
     records = iter(done.records)
     return {name: sum(sum(next(records).quarantined.values()) for _ in units) for name, units in known.items()}
+
+
+def _require_readable(step: StepFolder, known: Mapping[str, Sequence[Unit]], done: Done) -> None:
+    """Raises ``ValueError`` for a reference of which nothing can be read: comparing with it would find nothing and say so."""
+    records = iter(done.records)
+    for name, units in known.items():
+        there = [next(records) for _ in units]
+        if there and not any(record.rows_out for record in there):
+            said = pq.read_table(step.path / there[0].parts["quarantine"].path, partitioning=None)["message"]
+            first = f" (the first: {said[0]})" if len(said) else ""
+            count = sum(record.rows_in for record in there)
+            raise ValueError(
+                f"filter.contamination.references: none of the {count:,} items of {name} can be read{first}; correct its input"
+            )
 
 
 def _without(slices: Sequence[edits.Slice], dropped: set[int]) -> list[edits.Slice]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import webdataset
-from command import hashes, pipeline, save_model
+from command import hashes, pipeline, refusal, save_model
 from PIL import Image
 
 from stages import filter, references, storage
@@ -201,6 +201,11 @@ def test_what_a_benchmark_and_the_training_know_is_listed_and_dropped(
         "action": "keep", "training": "named by the model", "items": {"training": 1, "bench": 10}, "samples": 11,
     }  # fmt: skip
     assert step.read("unreadable_references")["reason"].to_pylist() == ["undecodable-image"]
+    (tmp_path / "broken").mkdir()
+    shutil.copy(tmp_path / "bench" / "cut.png", tmp_path / "broken")
+    broken = f"filter.contamination.references=[{{name: broken, input: {{dataset: images, path: {tmp_path}/broken}}}}]"
+    said = refusal("run", "filter", "--config", config, "--run", tmp_path / "no", broken)
+    assert "none of the 1 items of broken can be read (the first: " in said
     dropping = ["filter.contamination.action=drop", "filter.contamination.training=false", "--force"]
     pipeline("report", "--run", tmp_path / "kept")
     page = re.sub(r"<[^>]+>", " ", (tmp_path / "kept" / "report.html").read_text(encoding="utf-8"))
