@@ -144,7 +144,7 @@ def table(options: argparse.Namespace, measured: dict[str, dict[str, float]]) ->
     count = int(measured["ratings"]["count"])
     lines = [
         f"Command: `python benchmarks/ratings_speed.py --groups {options.groups} --overlap {options.overlap:g}`",
-        f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, Python {platform.python_version()}, a busy machine; "
+        f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, Python {platform.python_version()}; "
         f"CPU seconds are what it costs. {count:,} ratings of {options.groups:,} groups; at most "
         f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GiB of memory.",
         "",
