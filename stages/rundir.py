@@ -24,9 +24,6 @@ from stages import storage
 from stages.contracts import SCHEMAS
 from stages.ids import settings_hash
 
-UNTRACKED = ("manifest.json", "units.jsonl", ".lock", "errors.log", "report.html")
-"""Names of files that hold times or machine facts and are therefore not part of what must repeat byte for byte."""
-
 
 @dataclass(frozen=True)
 class Part:

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from scipy import integrate, special, stats
+from tiny_model import BACKBONE
 from torch import Tensor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
@@ -59,16 +60,6 @@ torch.set_num_threads(1)
 
 DIMENSIONS = ("instruction_following", "visual_quality")
 INSTRUCTIONS = ("Make the red circle blue.", "add a yellow square", "remove the cross at the top")
-SMALL = BackboneConfig(
-    text_hidden=32,
-    text_intermediate=32,
-    text_heads=2,
-    text_kv_heads=1,
-    vision_hidden=16,
-    vision_intermediate=16,
-    vision_heads=2,
-    patch_size=8,
-)
 LAYOUTS = ("clip", "images")
 CLIP = FAMILIES["qwen2_5_vl"].statistics
 
@@ -82,7 +73,7 @@ def png(seed: int, size: tuple[int, int] = (20, 16)) -> bytes:
 
 def config(layout: str = "clip", merge_size: int = 1, dropout: float = 0.0, area: int = 256) -> RewardModelConfig:
     return RewardModelConfig(
-        backbone=SMALL.model_copy(update={"merge_size": merge_size}),
+        backbone=BACKBONE.model_copy(update={"merge_size": merge_size}),
         presentation=PresentationConfig.model_validate({"layout": layout, "image_area": area}),
         heads=HeadConfig(hidden=(8,), dropout=dropout),
     )

@@ -16,11 +16,12 @@ import torch
 import torch.distributed as dist
 from conftest import ROOT
 from PIL import Image
+from tiny_model import BACKBONE
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from reward import RatedGroup, RewardModel, build_preferences, train
-from reward.config import BackboneConfig, HeadConfig, LoraConfig, LossConfig, PresentationConfig, RewardModelConfig, TrainingConfig
+from reward.config import HeadConfig, LoraConfig, LossConfig, PresentationConfig, RewardModelConfig, TrainingConfig
 from reward.curves import draw_curves
 from reward.loop import Metrics, Share, accumulate
 from reward.lora import adapt, merge
@@ -32,16 +33,7 @@ torch.set_num_threads(1)
 DIMENSIONS = ("instruction_following", "visual_quality")
 WORDS = ("make the red circle blue", "add a yellow square", "remove the cross at the top")
 CONFIG = RewardModelConfig(
-    backbone=BackboneConfig(
-        text_hidden=32,
-        text_intermediate=32,
-        text_heads=2,
-        text_kv_heads=1,
-        vision_hidden=16,
-        vision_intermediate=16,
-        vision_heads=2,
-        patch_size=8,
-    ),
+    backbone=BACKBONE,
     presentation=PresentationConfig(image_area=256),
     heads=HeadConfig(hidden=(8,)),
 )

@@ -35,7 +35,6 @@ COLOURS: dict[str, tuple[int, int, int]] = {
 }
 SHAPES = ("circle", "square", "triangle", "diamond", "cross")
 TEXTURES = ("stripes", "checks", "gradient", "waves")
-STYLES = ("plain", "gray", "sepia")
 QUADRANTS = ("top left", "top right", "bottom left", "bottom right")
 
 TEXTURE_AMPLITUDE = 9.0
