@@ -220,7 +220,9 @@ class TrainingConfig(OptimizerConfig):
         "ddp", description="what several workers do with the weights: ddp: each holds all of them; fsdp: each holds a share (FSDP2)"
     )
     validate_every: int = Field(100, gt=0, description="steps between validations; the last step is always validated")
-    cache_mebibytes: int = Field(1024, ge=0, description="memory for decoded training images; the rest is decoded anew")
+    cache_mebibytes: int = Field(
+        1024, ge=0, description="memory for decoded training images, and as much for held-out ones; the rest is decoded anew"
+    )
 
     @model_validator(mode="after")
     def _one_length(self) -> TrainingConfig:

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import chain
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,7 @@ from stages.context import Context
 from stages.ids import settings_hash
 from stages.rundir import Index, Part, StepFolder
 from stages.scoring import load_model, score_rows, scorer_revision
-from stages.units import Done, Quarantined, Unit, UnitOutput, Work, run_units
+from stages.units import Done, Unit, UnitOutput, Work, run_units
 
 if TYPE_CHECKING:
     from reward.benchmarks.figures import Bootstrap
@@ -123,15 +122,7 @@ def _make_work(model: Path, revision: str) -> Work:
     def work(edits: list[Edit]) -> UnitOutput:
         shown = [(edit.edit_id, sample, "") for edit, sample in zip(edits, samples(edits), strict=True)]
         scored = score_rows(loaded, shown, revision=revision, token_budget=TOKEN_BUDGET)
-        rows = [row for row in scored.rows if isfinite(row["overall_mean"] + row["overall_sigma"])]
-        kept = {row["sample_id"] for row in rows}
-        message = "the model's score is not a finite number"
-        wild = [
-            Quarantined(row["sample_id"], row["sample_id"], "score-not-finite", message)
-            for row in scored.rows
-            if row["sample_id"] not in kept
-        ]
-        return UnitOutput({"scores": contracts.table("scores", rows)}, len(edits), len(rows), [*scored.quarantine, *wild])
+        return UnitOutput({"scores": contracts.table("scores", scored.rows)}, len(edits), len(scored.rows), scored.quarantine)
 
     return work
 
@@ -185,8 +176,10 @@ def _bootstrap(context: Context) -> Bootstrap:
 
 def _headline(result: BenchmarkResult) -> dict[str, Any]:
     """The first figure of each convention, under its name."""
+    from reward.benchmarks.result import plain
+
     rows = {convention: next(iter(getattr(result.model, convention).items()), None) for convention in ("published", "sound")}
-    return {convention: {"figure": row[0], "value": round(row[1].value, 6)} for convention, row in rows.items() if row is not None}
+    return {convention: {"figure": row[0], "value": plain(row[1])["value"]} for convention, row in rows.items() if row is not None}
 
 
 def _lines(items: Sequence[Item], scores: Mapping[str, Judged], result: BenchmarkResult) -> bytes:

@@ -122,7 +122,7 @@ def _make_work(model: Path) -> Work:
 def _table(folder: StepFolder, artifacts: dict[str, Any]) -> dict[str, dict[str, Any]]:
     import pyarrow.parquet as pq
 
-    tables = [pq.read_table(folder.path / part.path) for part in artifacts["scores"]]
+    tables = [pq.read_table(folder.path / part.path, partitioning=None) for part in artifacts["scores"]]
     return {row["sample_id"]: row for row in pa.concat_tables(tables).to_pylist()}
 
 

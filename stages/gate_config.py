@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from stages.config_base import Config
 
 Action = Literal["off", "flag", "drop"]
 
 
-class Gate(BaseModel):
+class Gate(Config):
     """What all gates have."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     action: Action = Field("flag", description="off: not looked at; flag: counted, shown and kept; drop: counted, shown and not scored")
 
@@ -102,10 +102,8 @@ class NothingAskedGate(Gate):
     words: int = Field(1, ge=0, description="Caught with fewer words that ask for something")
 
 
-class GatesConfig(BaseModel):
+class GatesConfig(Config):
     """All gates, in the order in which a dropped edit is attributed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     nothing_asked: NothingAskedGate = Field(NothingAskedGate(), description="Instructions that ask for nothing")
     language: LanguageGate = Field(LanguageGate(), description="Instructions in other languages")

@@ -23,9 +23,9 @@ from stages.config import FilterConfig
 from stages.contamination_config import ContaminationConfig
 from stages.context import Context
 from stages.ids import settings_hash
-from stages.inspection import Inspection
+from stages.inspection import Inspection, publish, rows_of
 from stages.rundir import Part, StepFolder
-from stages.units import Done, Unit, publish_unit, run_units
+from stages.units import Done, Unit, run_units
 
 NAME = "contamination"
 MATCHES = (contamination.EXACT, contamination.NEAR, contamination.INSTRUCTION)
@@ -56,7 +56,6 @@ def check(
     hits = contamination.find(left, items, distance=settings.distance, counts=settings.counts)
     ids = contamination.counted(hits)
     dropped = left.filter(pc.is_in(left["sample_id"], value_set=ids.combine_chunks())) if settings.action == "drop" else left[:0]
-    key = settings_hash(NAME, settings, [unit.key for unit in units], [part.sha256 for part in inspected.artifacts["inspected"]])
     summary = {
         "action": settings.action,
         "distance": settings.distance,
@@ -68,10 +67,10 @@ def check(
     }
     merged = {"references": done.artifacts().get("references", [])}
     merged["unreadable_references"] = [record.parts["quarantine"] for record in done.records if record.quarantined]
-    merged[NAME] = [publish_unit(step.path, key, {NAME: hits})[NAME]] if hits.num_rows else []
+    merged[NAME] = publish(step, NAME, hits)
     left_over = replace(
         inspected,
-        kept=_without(inspected.kept, set(edits.numbers_of(dropped["position"]).tolist())),
+        kept=rows_of(inspected.kept, inspected.sample_ids.keys() - set(edits.numbers_of(dropped["position"]).tolist())),
         artifacts=inspected.artifacts | merged,
         gated=inspected.gated + dropped.num_rows,
     )
@@ -125,13 +124,6 @@ def _require_readable(step: StepFolder, known: Mapping[str, Sequence[Unit]], don
             raise ValueError(
                 f"filter.contamination.references: none of the {count:,} items of {name} can be read{first}; correct its input"
             )
-
-
-def _without(slices: Sequence[edits.Slice], dropped: set[int]) -> list[edits.Slice]:
-    if not dropped:
-        return list(slices)
-    kept = [[row for row in piece.rows if row[0] not in dropped] for piece in slices]
-    return [piece if len(rows) == len(piece.rows) else replace(piece, rows=rows) for piece, rows in zip(slices, kept, strict=True) if rows]
 
 
 def _read(step: StepFolder, part: Part, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -58,13 +58,13 @@ def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Se
     copies, repeated = duplicates.find(inspected)
     single = inspected.filter(pa.array(~repeated))
     decided = gates.decide(single, config.gates)
-    artifacts["quarantine"] += _publish(step, "quarantine", contracts.table("quarantine", [asdict(row) for row in copies]))
-    artifacts["gated"] = _publish(step, "gated", decided.table)
+    artifacts["quarantine"] += publish(step, "quarantine", contracts.table("quarantine", [asdict(row) for row in copies]))
+    artifacts["gated"] = publish(step, "gated", decided.table)
     numbers = edits.numbers_of(single["position"])[~decided.dropped]
     ids = single["sample_id"].filter(pa.array(~decided.dropped)).to_pylist()
     quarantined = Counter(done.quarantined()) + Counter(row.reason for row in copies)
     return Inspection(
-        kept=_kept(slices, numbers),
+        kept=rows_of(slices, set(numbers.tolist())),
         sample_ids=dict(zip(numbers.tolist(), ids, strict=True)),
         artifacts=artifacts,
         rows_in=done.counts()["in"],
@@ -145,7 +145,7 @@ def _read(step: StepFolder, done: Done) -> pa.Table:
     return pa.concat_tables([pq.read_table(step.path / path, partitioning=None).cast(contracts.INSPECTED) for path in parts])
 
 
-def _publish(step: StepFolder, artifact: str, table: pa.Table) -> list[Part]:
+def publish(step: StepFolder, artifact: str, table: pa.Table) -> list[Part]:
     """A table that the driver decided, under a name made of its content: what an earlier index lists stays until the next index is there.
 
     Nothing for a table without rows.
@@ -156,8 +156,7 @@ def _publish(step: StepFolder, artifact: str, table: pa.Table) -> list[Part]:
     return [publish_unit(step.path, key, {artifact: table})[artifact]]
 
 
-def _kept(slices: Sequence[edits.Slice], numbers: np.ndarray) -> list[edits.Slice]:
+def rows_of(slices: Sequence[edits.Slice], wanted: Collection[int]) -> list[edits.Slice]:
     """The slices with the rows of these numbers; those that have none left are left out."""
-    wanted = set(numbers.tolist())
     kept = [[row for row in piece.rows if row[0] in wanted] for piece in slices]
     return [piece if len(rows) == len(piece.rows) else replace(piece, rows=rows) for piece, rows in zip(slices, kept, strict=True) if rows]

@@ -92,7 +92,7 @@ def _score(context: Context, folder: StepFolder, source: StepFolder, model: Path
                 Unit(key, (str(source.path / sources.path), str(source.path / candidates.path), there), sum(wanted[name] for name in there))
             )
     config = context.flow.evaluate_reward
-    gpus = min(1, context.cluster.gpus) / config.workers
+    gpus = context.cluster.share_of_a_gpu(config.workers)
     work = partial(_make_work, model)
     return run_units(folder, units, work, cluster=context.cluster, workers=config.workers, num_gpus=gpus, rows_are="edits")
 

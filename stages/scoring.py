@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,10 @@ def score_rows(
     for number, ((sample_id, sample, task), result) in enumerate(zip(samples, results, strict=True)):
         if isinstance(result, SampleError):
             quarantine.append(Quarantined(sample_id, sample_id, "unscorable", str(result)))
+            continue
+        if not math.isfinite(result.overall_mean + result.overall_sigma):
+            message = f"the model's score is {result.overall_mean} with sigma {result.overall_sigma}"
+            quarantine.append(Quarantined(sample_id, sample_id, "score-not-finite", message))
             continue
         change = change_from_source(decode(sample.source), decode(sample.edited))
         language = languages[number] if languages else "en"

@@ -112,7 +112,8 @@ def find(items: Sequence[Item], training: TrainingIndex, *, distance: int = NEAR
             matches.append(_match("near image", content, numbers, int(bits[nearest[0]]), training, image_items[content]))
     texts = _count(edit.instruction for edit in edits)
     for instruction, count in texts.items():
-        same = training.instructions.get(words(instruction), [])
+        asked = words(instruction)
+        same = training.instructions.get(asked, []) if asked else []
         if same:
             matches.append(_match("instruction", instruction, same, 0, training, count))
     return matches

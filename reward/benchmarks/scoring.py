@@ -1,4 +1,7 @@
-"""Score the edits of a benchmark in one process. The pipeline does the same on Ray, unit by unit (``stages/benchmarks.py``)."""
+"""Score the edits of a benchmark in one process. The pipeline does so on Ray, unit by unit (``stages/benchmarks.py``).
+
+Closeness to the source is measured at full size here, at 64 pixels there, where it is a column of the scores.
+"""
 
 from __future__ import annotations
 

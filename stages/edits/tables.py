@@ -100,7 +100,7 @@ def _edit(piece: Slice, columns: Mapping[str, str], number: int, file: str, row:
 
 def _rows(files: OneOpen, name: str, start: int, first: int, wanted: set[str]) -> Iterator[pa.RecordBatch | Row]:
     """Rows of a block: batches of one row of a row group, records of a text file."""
-    if not name.endswith(parquet_files.SUFFIX):
+    if not name.lower().endswith(parquet_files.SUFFIX):
         return islice((record for _, record in text_tables.records(files.get(name), f"{files.folder}/{name}", start)), first, None)
     table = pq.ParquetFile(files.get(name), buffer_size=READ_AHEAD)
     return parquet_files.rows(table, start, first, [column for column in table.schema_arrow.names if column in wanted])
@@ -108,7 +108,7 @@ def _rows(files: OneOpen, name: str, start: int, first: int, wanted: set[str]) -
 
 def _blocks(folder: str, name: str, needed: list[str]) -> Iterator[Block]:
     """Blocks of a file, in order. Raises ``ValueError`` for a file that cannot be read or lacks a column."""
-    if name.endswith(parquet_files.SUFFIX):
+    if name.lower().endswith(parquet_files.SUFFIX):
         with parquet_files.opened(folder, name, needed=needed, what=WHAT) as table:
             for group in range(table.num_row_groups):
                 yield Block(name, group, table.metadata.row_group(group).num_rows, parquet_files.mark(table, group))

@@ -34,7 +34,7 @@ def records(file: BinaryIO, name: str, start: int = 0) -> Iterator[tuple[int, Re
     ``name`` ends with one of ``SUFFIXES`` and is named in errors. Raises ``ValueError`` for a JSON file that cannot be read further; in the
     other formats a bad record costs only itself.
     """
-    match name[name.rindex(".") :]:
+    match name[name.rindex(".") :].lower():
         case ".jsonl":
             return _lines(file, start)
         case ".json":
@@ -162,6 +162,10 @@ def _json(file: BinaryIO, name: str, start: int) -> Iterator[tuple[int, Record]]
         following = text.skip(_BETWEEN)
         begin, key = text.start, None
         if following in ("]", "}"):
+            text.take()
+            if following != {"[": "]", "{": "}"}[opening] or text.skip(_SPACE):
+                message = "something follows its list of records; correct it or download it again"
+                raise ValueError(f"{name} is not valid JSON after byte {begin:,} ({message})")
             return
         try:
             if opening == "{":

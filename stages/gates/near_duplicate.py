@@ -49,6 +49,8 @@ def near_duplicate(inspected: pa.Table, config: NearDuplicateGate) -> Finding:
 def near_embedding(inspected: pa.Table, config: NearEmbeddingGate) -> Finding:
     """Near vectors. Raises ``ValueError`` naming the file when it has not one vector of one length per edit."""
     assert config.embeddings is not None, "the configuration checks that there is a file"
+    if not inspected.num_rows:
+        return above(np.empty(0), config.similarity)
     vectors = _vectors(config.embeddings, inspected["sample_id"].to_pylist())
     largest = np.full(len(vectors), np.nan)
     for first in range(0, len(vectors), BLOCK):
