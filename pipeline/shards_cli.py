@@ -31,7 +31,7 @@ def shards_verify(folder: str) -> None:
         click.echo(problem, err=True)
     if problems:
         found = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise ValueError(f"{folder}: {found}; run the filter step again or copy the damaged shards anew")
+        raise ValueError(f"{folder}: {found}; delete what is damaged and run the filter step again, or copy it anew")
     print(f"{folder}: all shards are sound")
 
 

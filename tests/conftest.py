@@ -35,6 +35,31 @@ def shared_data() -> Path:
     return SHARED
 
 
+@pytest.fixture(params=["memory", "s3"])
+def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """URL of an empty place that is not on the disk: fsspec's memory, and a bucket of an S3 server on loopback."""
+    import fsspec
+
+    if request.param == "memory":
+        yield "memory://bucket"
+        fsspec.filesystem("memory").store.clear()
+        return
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    given = {"ENDPOINT_URL": f"http://{host}:{port}", "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x", "DEFAULT_REGION": "us-east-1"}
+    for name, value in given.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    s3 = fsspec.filesystem("s3")
+    s3.mkdir("bucket")
+    yield "s3://bucket"
+    s3.rm("bucket", recursive=True)  # what servers of this process hold outlives them
+    type(s3).clear_instance_cache()
+    server.stop()
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[object]:
     """A local Ray cluster without dashboard, one for the test process."""

@@ -9,7 +9,6 @@ import tarfile
 from collections import Counter
 from pathlib import Path
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -115,11 +114,10 @@ def test_a_plan_carries_no_images_and_names_content_rather_than_place(tmp_path: 
     assert len(json.dumps([piece.rows for piece in plans[0]])) < 63 * 400
 
 
-def test_reads_through_a_url(tiny: Path) -> None:
-    memory = fsspec.filesystem("memory")
+def test_reads_through_a_url(tiny: Path, bucket: str) -> None:
     for file in tiny.iterdir():
-        memory.pipe_file(f"/bucket/tiny/{file.name}", file.read_bytes())
-    remote, local = everything(sharegpt("memory://bucket/tiny")), everything(sharegpt(tiny))
+        storage.publish_bytes(f"{bucket}/tiny/{file.name}", file.read_bytes())
+    remote, local = everything(sharegpt(f"{bucket}/tiny")), everything(sharegpt(tiny))
     assert remote == local and len(local) == 2
 
 

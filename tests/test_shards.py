@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from stages import edit_scoring, edits, filter, inspection, selection, shard_sets, shards, storage, units
+from stages import bridges, edit_scoring, edits, filter, inspection, selection, shard_sets, shards, storage, units
 from stages.config import FlowConfig, ShardsConfig
 from stages.context import Context
 from stages.contracts import EDITS, SCORES
@@ -456,8 +455,8 @@ def test_a_damaged_shard_alone_is_written_again(filtered: tuple[Context, Index],
     assert again.run.artifact_hashes() == made.run.artifact_hashes()
 
 
-def test_shards_go_to_a_url(filtered: tuple[Context, Index], model: Path, tmp_path: Path, work_log: list[str]) -> None:
-    target = f"memory://bucket/{tmp_path.name}"
+def test_shards_go_to_a_url(filtered: tuple[Context, Index], model: Path, tmp_path: Path, work_log: list[str], bucket: str) -> None:
+    target = f"{bucket}/shards"
     made = context(tmp_path / "run", model, shards={"samples_per_shard": 8, "target": target})
     index = filter.run(made)
     assert [name for name in index.files if name.startswith("shards/selected")] == ["shards/selected/index.json"]
@@ -467,9 +466,14 @@ def test_shards_go_to_a_url(filtered: tuple[Context, Index], model: Path, tmp_pa
     assert filter.shard_urls(made, "selected")[0] == f"{target}/selected/shard-000000.tar"
     done = len(work_log)
     assert filter.run(made) == index and len(work_log) == done
-    memory = fsspec.filesystem("memory")
-    memory.rm(f"/bucket/{tmp_path.name}/selected/shard-000002.tar")
+    filesystem, path = storage.locate(f"{target}/selected/shard-000002.tar")
+    filesystem.rm(path)
     assert filter.run(made) == index and shards.verify(f"{target}/selected") == []
+    broken = bytearray(local["shard-000001.tar"])
+    broken[700] ^= 1
+    storage.publish_bytes(f"{target}/selected/shard-000001.tar", bytes(broken))
+    assert any(problem.startswith("shard-000001.tar: ") for problem in shards.verify(f"{target}/selected"))
+    assert bridges.export(f"{target}/random", str(tmp_path / "files"), "imagefolder")[0] == index.results["selections"]["random"]["count"]
 
 
 def test_finished_shards_of_other_content_are_not_replaced_unasked(
