@@ -25,10 +25,10 @@ from typing import Any
 import yaml
 from scipy.stats import t
 
+from benchmarks import results
+
 ROOT = Path(__file__).resolve().parent.parent
 CELLS = ROOT / "configs" / "ablations"
-RESULTS = ROOT / "benchmarks" / "RESULTS.md"
-BEGIN, END = "<!-- ablations: begin -->", "<!-- ablations: end -->"
 FOLLOW, QUALITY = "instruction_following", "visual_quality"
 
 
@@ -88,9 +88,7 @@ def main() -> int:
     text = report(measured, command, len(options.seeds))
     print(text)
     if options.write:
-        before, rest = RESULTS.read_text().split(BEGIN)
-        _, after = rest.split(END)
-        RESULTS.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+        results.write("ablations", text)
     return 0
 
 

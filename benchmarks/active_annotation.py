@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks import results
 from pipeline import config as configurations
 from reward import RatedGroup, RewardModel, pretrain, train
 from reward.evaluation import overall_accuracy, predict_groups
@@ -37,8 +38,6 @@ from stages.train_reward import _captioned
 from stages.training_group import seeded
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "RESULTS.md"
-BEGIN, END = "<!-- active-annotation: begin -->", "<!-- active-annotation: end -->"
 STRATEGIES = ("random", "information")
 
 
@@ -66,7 +65,7 @@ def main() -> int:
     text = table(options, measured)
     print(text)
     if options.write:
-        write(text)
+        results.write("active-annotation", text)
     return 0
 
 
@@ -193,13 +192,6 @@ def table(options: argparse.Namespace, measured: list[dict[str, Any]]) -> str:
                 f"| {entry['seed']} | {strategy} | " + " | ".join(str(entry["kinds"][strategy].get(kind, 0)) for kind in kinds) + " |"
             )
     return "\n".join(lines)
-
-
-def write(text: str) -> None:
-    """Replace the part between the markers."""
-    before, rest = RESULTS.read_text().split(BEGIN)
-    _, after = rest.split(END)
-    RESULTS.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from benchmarks import results
 from stages import annotate, contracts, images, storage
 from stages.annotation_server import server
 from stages.cluster import Cluster
@@ -43,8 +44,6 @@ from stages.units import publish_unit
 
 GROUPS, EDITS, PEOPLE = 9557, 7, 10
 TARGET = 2.0
-RESULTS = Path(__file__).with_name("RESULTS.md")
-BEGIN, END = "<!-- annotation page: begin -->", "<!-- annotation page: end -->"
 
 
 class Person:
@@ -196,9 +195,7 @@ def main() -> int:
         "| --- | --- | --- |",
         *(f"| {row} |" for row in rows),
     ]
-    text = RESULTS.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    RESULTS.write_text(before + "\n".join([BEGIN, *lines, END]) + rest.split(END)[1], encoding="utf-8")
+    results.write("annotation page", "\n".join(lines))
     print("\n".join(lines))
     if statistics.median(groups) >= TARGET:
         print(f"the first group takes {statistics.median(groups):.2f} s, the target is below {TARGET:g} s")

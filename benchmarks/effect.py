@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks import results
+
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "RESULTS.md"
-BEGIN, END = "<!-- effect: begin -->", "<!-- effect: end -->"
 
 
 def main() -> int:
@@ -40,7 +40,7 @@ def main() -> int:
     text, missed = table(measured, command)
     print(text)
     if options.write:
-        write(text)
+        results.write("effect", text)
     for line in missed:
         print(f"missed: {line}", file=sys.stderr)
     return 1 if missed else 0
@@ -148,13 +148,6 @@ def table(measured: list[dict[str, Any]], command: str) -> tuple[str, list[str]]
 
 def interval(value: dict[str, Any], form: str = ".3f") -> str:
     return f"{value['value']:{form}} [{value['low']:{form}}, {value['high']:{form}}]"
-
-
-def write(text: str) -> None:
-    """Replace the part between the markers."""
-    before, rest = RESULTS.read_text().split(BEGIN)
-    _, after = rest.split(END)
-    RESULTS.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
 
 
 if __name__ == "__main__":

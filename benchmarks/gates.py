@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks import results
 from benchmarks.planted_defects import PLANTED, drawn_edits, nameless, real_triplets
 from stages import contracts, gates, inspection
 from stages.edits import Edit
@@ -29,8 +30,6 @@ from stages.gate_config import GatesConfig, LanguageGate, SizeGate, SourceReuseG
 from stages.units import Quarantined
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "RESULTS.md"
-BEGIN, END = "<!-- gates: begin -->", "<!-- gates: end -->"
 DRAWN, DRAWN_SIDE = 300, 128
 
 
@@ -54,9 +53,7 @@ def main() -> int:
     text = "\n\n".join(parts)
     print(text)
     if options.write:
-        before, rest = RESULTS.read_text().split(BEGIN)
-        after = rest.split(END)[1]
-        RESULTS.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+        results.write("gates", text)
     return 0
 
 

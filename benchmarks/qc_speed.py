@@ -24,6 +24,7 @@ sys.path.append(str(ROOT / "tests"))
 
 from simulated_project import Rater, project  # noqa: E402  # ty: ignore[import-not-found]
 
+from benchmarks import results  # noqa: E402
 from pipeline.report import quality_page  # noqa: E402
 from stages import annotation_qc, contracts  # noqa: E402
 from stages.annotate_config import AnnotateConfig  # noqa: E402
@@ -32,8 +33,6 @@ from stages.config import FlowConfig, RayConfig  # noqa: E402
 from stages.context import Context  # noqa: E402
 from stages.rundir import Index, RunDir  # noqa: E402
 from stages.units import publish_unit  # noqa: E402
-
-BEGIN, END = "<!-- qc-speed: begin -->", "<!-- qc-speed: end -->"
 
 
 def main() -> None:
@@ -60,9 +59,7 @@ def main() -> None:
     ]
     print("\n".join(lines))
     if options.write:
-        results = ROOT / "benchmarks" / "RESULTS.md"
-        before, _, rest = results.read_text(encoding="utf-8").partition(BEGIN)
-        results.write_text(f"{before}{BEGIN}\n{chr(10).join(lines)}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+        results.write("qc-speed", "\n".join(lines))
 
 
 def run_of(path: Path, ratings: pa.Table) -> Context:

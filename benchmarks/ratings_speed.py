@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from benchmarks import results
 from stages import annotate, contracts, preferences
 from stages.annotate_config import AnnotateConfig
 from stages.cluster import Cluster
@@ -36,8 +37,6 @@ from stages.rundir import Index, RunDir
 from stages.units import publish_unit
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "RESULTS.md"
-BEGIN, END = "<!-- ratings-speed: begin -->", "<!-- ratings-speed: end -->"
 TARGET = 30.0
 EDITORS = tuple(f"editor-{number}" for number in range(12))
 TASKS = ("add", "colour", "style", "remove", "background")
@@ -54,7 +53,7 @@ def main() -> int:
     text = table(options, measured)
     print(text)
     if options.write:
-        write(text)
+        results.write("ratings-speed", text)
     slow = [what for what, entry in measured.items() if what.startswith("ingest") and entry["cpu"] > TARGET]
     for what in slow:
         print(f"missed: {what} takes more than {TARGET:g} CPU seconds", file=sys.stderr)
@@ -152,13 +151,6 @@ def table(options: argparse.Namespace, measured: dict[str, dict[str, float]]) ->
         "| --- | --- | --- |",
     ]
     return "\n".join(lines + [f"| {what} | {e['wall']:.1f} | {e['cpu']:.1f} |" for what, e in measured.items() if "wall" in e])
-
-
-def write(text: str) -> None:
-    """Replace the part between the markers."""
-    before, rest = RESULTS.read_text().split(BEGIN)
-    _, after = rest.split(END)
-    RESULTS.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
 
 
 if __name__ == "__main__":

@@ -25,11 +25,10 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks import results
 from stages import contracts, selection
 from stages.selection_config import SelectionConfig
 
-RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
-BEGIN, END = "<!-- selection-speed: begin -->", "<!-- selection-speed: end -->"
 PART = 500_000
 """Rows per Parquet file: a part of the scores artifact."""
 TASKS = 16
@@ -82,9 +81,7 @@ def main() -> None:
         + "\n".join(lines)
     )
     if options.write:
-        before, rest = RESULTS.read_text().split(BEGIN)
-        _, after = rest.split(END)
-        RESULTS.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+        results.write("selection-speed", text)
 
 
 def draw(folder: Path, first: int, rows: int) -> Path:
