@@ -36,7 +36,6 @@ from stages.ratings import agreement, manifest
 from stages.rundir import Index, RunDir
 from stages.units import publish_unit
 
-ROOT = Path(__file__).resolve().parent.parent
 TARGET = 30.0
 EDITORS = tuple(f"editor-{number}" for number in range(12))
 TASKS = ("add", "colour", "style", "remove", "background")
