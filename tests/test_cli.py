@@ -248,7 +248,7 @@ def test_shards_verify(small: Path, tmp_path: Path) -> None:
     tar = folder / "shard-000001.tar"
     sound = tar.read_bytes()
     tar.write_bytes(sound[:2000] + bytes([sound[2000] ^ 1]) + sound[2001:])
-    assert f"{folder}: 1 problem; run the filter step again" in refusal("shards", "verify", folder)
+    assert f"{folder}: 1 problem; delete what is damaged and run the filter step again" in refusal("shards", "verify", folder)
     tar.write_bytes(sound[: len(sound) // 2])
     assert "1 problem" in refusal("shards", "verify", folder)
     tar.unlink()
