@@ -148,7 +148,7 @@ def _divided(ratings: pa.Table, found: Screening) -> tuple[pa.Table, list[dict[s
     for row in rows:
         gone = row["annotator"] in found.removed
         row["reason"] = "annotator-removed" if gone else "exam"
-        row["message"] = "; ".join(found.verdicts[row["annotator"]].reasons) if gone else "ratings of round calibration are an exam"
+        row["message"] = "; ".join(found.verdicts[row["annotator"]].reasons) if gone else "ratings of round exam are no training data"
     return ratings.filter(pc.invert(out)), rows
 
 

@@ -144,17 +144,24 @@ def test_the_list_of_groups_to_rate_again_is_exported(tmp_path: Path) -> None:
     assert context.run.step("annotate").index() is not None
 
 
-def test_exam_ratings_are_no_training_data(tmp_path: Path) -> None:
+def test_exam_ratings_are_no_training_data_and_those_of_calibration_are(tmp_path: Path) -> None:
     context = make_run(tmp_path / "run", groups=4, simulate=None)
     work = manifest_of(context)
-    rows = ratings_of(work, "ann") + [row | {"round": "calibration"} for row in ratings_of(work, "bob", [next(iter(work.sampled))])]
-    annotate.ingest(context, [write_csv(tmp_path / "a.csv", [row | {"round": row.get("round", "production")} for row in rows])])
+    examined, calibrating, *others = work.sampled
+    rows = ratings_of(work, "ann", others, round="production") + ratings_of(work, "bob", [examined], round="exam")
+    rows += [row for name in ("ann", "bob") for row in ratings_of(work, name, [calibrating], round="calibration", score=3)]
+    annotate.ingest(context, [write_csv(tmp_path / "a.csv", rows)])
     index = annotation_qc.run(context)
+    folder = context.run.step("annotation-qc")
     assert index.counts["excluded"] == 8
-    assert set(context.run.step("annotation-qc").read("exclusions")["reason"].to_pylist()) == {"exam"}
+    assert set(folder.read("exclusions")["reason"].to_pylist()) == {"exam"}
+    accepted = {(row["source_id"], row["annotator"]) for row in folder.read("ratings").to_pylist()}
+    assert accepted == {(calibrating, "ann"), (calibrating, "bob"), *((group, "ann") for group in others)}
+    rounds = json.loads((folder.path / "quality.json").read_text())["rounds"]
+    assert rounds["calibration"]["visual_quality"]["exact"]["value"] == 1.0 and "exam" not in rounds
 
 
-@pytest.mark.parametrize("round", ["calibration", "adjudication", "ranking"])
+@pytest.mark.parametrize("round", ["exam", "adjudication", "ranking"])
 def test_a_ledger_without_anything_to_judge(tmp_path: Path, round: str) -> None:
     context = make_run(tmp_path / "run", groups=2, simulate=None)
     rows = [row | {"round": round} for name in ("ann", "bob") for row in ratings_of(manifest_of(context), name)]

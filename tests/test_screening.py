@@ -68,7 +68,7 @@ def test_gold_and_exam_remove() -> None:
     assert found.removed == ["clicker"] and "on gold at most one level off, below 0.8" in found.verdicts["clicker"].reasons[0]
     assert found.verdicts["e0"].status == "expert" and len(found.gold_cells) > 300
     taken = hidden.filter(pc.is_in(hidden["annotator"], pa.array(list(people))))
-    exam = taken.set_column(taken.schema.get_field_index("round"), "round", [["calibration"] * len(taken)])
+    exam = taken.set_column(taken.schema.get_field_index("round"), "round", [["exam"] * len(taken)])
     table = pa.concat_tables([hidden.filter(pc.is_in(hidden["annotator"], pa.array(list(experts)))), exam])
     examined = screen(table, LEVELS, config, seed=0)
     assert examined.removed == ["clicker"] and "failed the exam (kappa" in examined.verdicts["clicker"].reasons[0]

@@ -24,7 +24,7 @@ Statistic = Literal[
     "within_one_level",
     "direction",
 ]
-Round = Literal["pilot", "calibration", "production", "reannotation", "adjudication", "benchmark"]
+Round = Literal["pilot", "exam", "calibration", "production", "reannotation", "adjudication", "benchmark"]
 
 
 class Target(Config):
@@ -47,7 +47,7 @@ def _targets() -> tuple[Target, ...]:
 
 
 class ExamRules(Config):
-    """What an annotator's ratings of round calibration must reach on gold, in every dimension."""
+    """What an annotator's ratings of round exam must reach on gold, in every dimension."""
 
     groups: int = Field(10, ge=1, description="Gold groups that an exam takes at least; with fewer there is no verdict")
     kappa: float = Field(0.65, le=1, description="Quadratic weighted kappa with gold, at least")

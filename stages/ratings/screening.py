@@ -5,7 +5,7 @@ In: ratings, the scale, the rules of the configuration. Out: a verdict with reas
 Removal goes one annotator at a time, the lowest kappa first, and everybody else is judged anew after each: one random clicker must not
 take the honest partners along. Nobody is judged on fewer groups than ``least_groups`` rated by others too. A strict or lenient
 annotator needs attention but stays: a group is rated whole by one person, so severity cancels inside every pair. Ratings of the rounds
-calibration (an exam) and adjudication (given knowing the others' scores) are no evidence of agreement.
+exam and adjudication (given knowing the others' scores) are no evidence of agreement.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stages.ratings.outliers import outlying_raters
 from stages.ratings.profiles import Profile, profiles
 from stages.ratings.quality_config import QualityConfig
 
-EXAM, ADJUDICATION = "calibration", "adjudication"
+EXAM, ADJUDICATION = "exam", "adjudication"
 Status = Literal["good", "attention", "removed", "too few groups", "expert"]
 OnGoldByKey = Mapping[tuple[str, str], OnGold]
 
@@ -39,7 +39,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Screening:
-    """profiles: of a removed annotator as of the removal. gold, exam: results on gold outside and inside round calibration."""
+    """profiles: of a removed annotator as of the removal. gold, exam: results on gold outside and inside round exam."""
 
     verdicts: dict[str, Verdict]
     profiles: dict[str, list[Profile]]

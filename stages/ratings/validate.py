@@ -30,7 +30,7 @@ from stages.ratings.delivery import DIMENSION_ALIASES, Delivered, Delivery
 from stages.ratings.manifest import Manifest, Scale
 from stages.units import Quarantined
 
-ROUNDS = ("pilot", "calibration", "production", "reannotation", "adjudication", "benchmark", "ranking")
+ROUNDS = ("pilot", "exam", "calibration", "production", "reannotation", "adjudication", "benchmark", "ranking")
 RANKING = ROUNDS[-1]
 """Its scores are ranks: 1, the best, to the number of candidates of the group."""
 DEFAULT_ROUND = "production"
