@@ -45,7 +45,8 @@ class Seen(NamedTuple):
 
 def export(context: Context, limit: int | None = None, groups: str | Path | None = None) -> Path:
     """Write ``annotate/export/`` for the first ``limit`` groups of the seeded order (all without it), or for those that the file ``groups``
-    lists; returns the folder. ``annotate/plan.json``, written beside it, says which groups overlap, calibrate and are gold.
+    lists; returns the folder. ``annotate/plan.json``, written beside it, says which groups overlap, calibrate and are gold. A listed group
+    that the ledger has ratings of is rated again, by one further person.
 
     A smaller export is the beginning of a larger one; gold groups are always in it. Raises ``ValueError`` when generate is not done, for
     a list with unknown groups, and for a gold file that does not suffice.
@@ -59,7 +60,9 @@ def export(context: Context, limit: int | None = None, groups: str | Path | None
     chosen = [*order[:limit], *(group for group in work.sampled if group in gold and group not in wanted)]
     folder = context.run.step(STEP).path
     packet.write(folder / "export", generate, work, chosen)
-    plan.write(folder / "plan.json", plan.draw(work, chosen, config, gold, seed=context.flow.seed))
+    again = groups is not None and context.run.step(STEP).index() is not None
+    rated = slots.raters_of(context.run.step(STEP).read("ratings")) if again else {}
+    plan.write(folder / "plan.json", plan.draw(work, chosen, config, gold, seed=context.flow.seed, rated=rated))
     return folder / "export"
 
 

@@ -10,7 +10,7 @@ From then on preferences reads the accepted ratings, and refuses a decision that
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,7 +22,9 @@ from stages.context import Context
 from stages.ratings import adjudication, ledger, manifest, own_items, quality
 from stages.ratings.manifest import Manifest
 from stages.ratings.reannotation import Again, again
-from stages.ratings.screening import EXAM, Screening, screen
+from stages.ratings.screening import Screening, screen
+from stages.ratings.slots import raters_of
+from stages.ratings.validate import EXAM
 from stages.rundir import Index, RunDir, StepFolder
 from stages.units import publish_unit
 
@@ -60,7 +62,7 @@ def run(context: Context) -> Index:
     still_scores = ledger.scores_only(accepted)
     rounds = quality.by_round(still_scores, levels, seed=seed)
     targets = quality.judged(rounds, config.targets)
-    rated, still = _raters(scores), _raters(still_scores)
+    rated, still = raters_of(scores), raters_of(still_scores)
     groups, disputed = again(still_scores, rated, work, config.reannotate)
     removed_reasons = Counter(row["reason"] for row in exclusions)
     figures = {
@@ -150,15 +152,6 @@ def _divided(ratings: pa.Table, found: Screening) -> tuple[pa.Table, list[dict[s
         row["reason"] = "annotator-removed" if gone else "exam"
         row["message"] = "; ".join(found.verdicts[row["annotator"]].reasons) if gone else "ratings of round exam are no training data"
     return ratings.filter(pc.invert(out)), rows
-
-
-def _raters(ratings: pa.Table) -> dict[str, set[str]]:
-    """Who rated each group, exams and adjudications apart."""
-    raters: defaultdict[str, set[str]] = defaultdict(set)
-    for group, name, round in zip(*(ratings[column].to_pylist() for column in ("source_id", "annotator", "round")), strict=True):
-        if round not in (EXAM, "adjudication"):
-            raters[group].add(name)
-    return dict(raters)
 
 
 def _annotators(found: Screening) -> list[dict[str, Any]]:

@@ -371,6 +371,13 @@ def test_training_shows_gold_an_exam_admits_and_gold_hides_in_production(golden:
         for _ in drawn.exams[0]:
             (group, *_) = good.get("/api/work")["groups"]
             assert group["mode"] == "exam" and group["group_id"] in drawn.exams[0]
+            lead.ask("POST", "/api/lead/decision", {"subject": good.who, "action": "pause", "reason": ""})
+            path, body = f"/api/draft/{group['group_id']}", {"scores": {}, "comment": "half"}
+            assert good.ask("PUT", path, {"version": 0, "revision": 0, "body": body})[0] == 200
+            status, value = good.ask("POST", "/api/submit", good.submission(group, knows(group)))
+            assert status == 403 and value["message"].startswith("the lead of the project has paused your work; what you rated of this")
+            lead.ask("POST", "/api/lead/decision", {"subject": good.who, "action": "resume", "reason": ""})
+            assert good.get("/api/work")["groups"][0]["draft"]["body"] == body
             verdicts.append(good.submit(group, knows(group)))
         assert verdicts == [{"revision": 1}, {"revision": 1, "exam": "passed"}]
         seen = []
@@ -391,9 +398,14 @@ def test_training_shows_gold_an_exam_admits_and_gold_hides_in_production(golden:
         assert summary[good.who]["hidden_gold"]["visual_quality"]["exact"] == 1.0
         assert summary[bad.who]["exams"]["exam-1"]["visual_quality"]["kappa"] == 0.0
         assert lead.ask("POST", "/api/lead/decision", {"subject": bad.who, "action": "certify", "reason": "talked"})[0] == 200
-        assert bad.get("/api/work")["groups"][0]["group_id"] == drawn.calibration[0]
+        open_group = bad.get("/api/work")["groups"][0]
+        assert open_group["group_id"] == drawn.calibration[0]
         assert lead.ask("POST", "/api/lead/decision", {"subject": bad.who, "action": "pause", "reason": ""})[0] == 200
         assert bad.get("/api/work")["stage"] == "paused"
+        assert bad.ask("POST", "/api/submit", bad.submission(open_group))[0] == 403
+        assert rows(context, "SELECT count(*) FROM submissions WHERE group_id = ? AND annotator = ?", open_group["group_id"], bad.who) == [
+            (0,)
+        ]
         assert lead.ask("POST", "/api/lead/decision", {"subject": "x", "action": "pause", "reason": ""})[0] == 422
     counted = {row[0] for row in rows(context, "SELECT DISTINCT round FROM ratings")}
     assert counted == {"calibration", "production"}  # neither training nor exams are ratings

@@ -35,6 +35,9 @@ FAILED_LINKS_PER_MINUTE = 30
 AHEAD = 2
 """Groups that are handed out at once: the one to rate, and the next one so that its pictures are there in time."""
 
+VERDICTS = {"exam-2": "next-form", "failed": "failed", "calibration": "passed", "production": "passed"}
+"""What an exam has led to, by the stage after it."""
+
 HEADERS = {
     "content-security-policy": "default-src 'none'; img-src 'self'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -239,7 +242,7 @@ def submit(sent: Submission, request: Request, person: Annotated[Person, Depends
     """Store a group. The answer to a training group is what the experts gave; that to the last group of an exam is the verdict."""
     page = page_of(request)
     work, who = page.work, person.pseudonym
-    revision = submissions.store(page.database, work, who, sent)
+    revision = submissions.store(page.database, work, page.config, who, sent)
     answer: dict[str, Any] = {"revision": revision}
     with page.database.read() as connection:
         stage = connection.execute("SELECT round FROM assignments WHERE annotator = ? AND group_id = ?", (who, sent.group_id)).fetchone()[
@@ -247,11 +250,11 @@ def submit(sent: Submission, request: Request, person: Annotated[Person, Depends
         ]
         if stage == "training":
             scores = {(sent.group_id, score.candidate_id, score.dimension): score.score for score in sent.scores}
-            answer["feedback"] = exam.feedback(scores, work.plan.gold[sent.group_id], sent.group_id, work.dimensions)
+            answer["feedback"] = exam.feedback(scores, work.plan.gold.get(sent.group_id, {}), sent.group_id, work.dimensions)
         elif stage.startswith("exam"):
             after = handing_out.stage_of(connection, work, page.config, who)
-            if after != stage:
-                answer["exam"] = "next-form" if after.startswith("exam") else "failed" if after == "failed" else "passed"
+            if after != stage and after in VERDICTS:
+                answer["exam"] = VERDICTS[after]
     return answer
 
 

@@ -4,14 +4,15 @@ Tables (times are ISO 8601 in UTC, scores are whole numbers of the scale, people
 
 ``submissions``: what somebody said about a group, never changed. A changed mind is a further row with the next ``revision``.
     submission_id (made by the page, so that one sent twice is stored once), annotator, group_id, revision (from 1), round (``training``,
-    ``exam-1``, ``exam-2``, ``calibration``, ``production``), flag (null, or why the group cannot be rated: ``source-broken``,
+    ``exam-1``, ``exam-2``, ``calibration``, ``production``, ``reannotation``), flag (null, or why the group cannot be rated: ``source-broken``,
     ``instruction-impossible``, ``unsafe``, ``image-missing``; it then has no scores), comment, seconds (active, of the whole group),
     wall_seconds, changes (how often a score was replaced before it was sent), submitted_at, rubric_version, scale_min, scale_max, project,
     content (hash of what was said)
 ``scores``: the scores of a submission: submission_id, candidate_id, dimension, score, position (place on the page, from 1)
 ``assignments``: annotator, group_id, round, opened_at, lease_ends (seconds since 1970), done (0 or 1)
 ``drafts``: annotator, group_id, version, body (JSON text), saved_at
-``groups``: group_id, place (order of handing out), wanted (people), round
+``groups``: group_id, place (order of handing out), wanted (people on this page), round
+``elsewhere``: group_id, annotator: who has rated a group that is rated again, and must not get it
 ``decisions``: decision_id, made_at, author, subject (a pseudonym or a group), action, reason
 ``meta``: key, value; ``project`` names the work that the database belongs to
 
@@ -21,8 +22,7 @@ Views, which are what to read:
     submission_id, annotator, group_id, candidate_id, dimension, score, round, revision, position, submitted_at, seconds (of the submission,
     divided by its scores), comment, rubric_version, scale_min, scale_max, project
 ``unrateable``: the same for groups whose latest revision says that they cannot be rated: submission_id, annotator, group_id, round,
-revision,
-    flag, comment, submitted_at, seconds, project
+    revision, flag, comment, submitted_at, seconds, project
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ from pathlib import Path
 FLAGS = ("source-broken", "instruction-impossible", "unsafe", "image-missing")
 """Reasons why a group cannot be rated."""
 
-COUNTED = ("calibration", "production")
+COUNTED = ("calibration", "production", "reannotation")
 """Rounds whose scores are ratings; the others train and examine."""
 
-_SCHEMA = """
+_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS groups (
   group_id TEXT PRIMARY KEY, place INTEGER NOT NULL, wanted INTEGER NOT NULL, round TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS elsewhere (
+  group_id TEXT NOT NULL, annotator TEXT NOT NULL, PRIMARY KEY (group_id, annotator)) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS assignments (
   annotator TEXT NOT NULL, group_id TEXT NOT NULL, round TEXT NOT NULL, opened_at TEXT NOT NULL, lease_ends REAL NOT NULL,
   done INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (annotator, group_id)) STRICT;
@@ -62,16 +64,15 @@ CREATE TABLE IF NOT EXISTS scores (
 CREATE TABLE IF NOT EXISTS decisions (
   decision_id INTEGER PRIMARY KEY, made_at TEXT NOT NULL, author TEXT NOT NULL, subject TEXT NOT NULL, action TEXT NOT NULL,
   reason TEXT NOT NULL) STRICT;
-CREATE VIEW IF NOT EXISTS latest AS
-  SELECT *, max(revision) FROM submissions WHERE round IN ('calibration', 'production') GROUP BY annotator, group_id;
+DROP VIEW IF EXISTS latest;
+CREATE VIEW latest AS SELECT *, max(revision) FROM submissions WHERE round IN {COUNTED} GROUP BY annotator, group_id;
 CREATE VIEW IF NOT EXISTS ratings AS
   SELECT l.submission_id, l.annotator, l.group_id, s.candidate_id, s.dimension, s.score, l.round, l.revision, s.position, l.submitted_at,
     round(l.seconds / (SELECT count(*) FROM scores c WHERE c.submission_id = l.submission_id), 3) AS seconds, l.comment, l.rubric_version,
     l.scale_min, l.scale_max, l.project
   FROM latest l JOIN scores s USING (submission_id) WHERE l.flag IS NULL;
 CREATE VIEW IF NOT EXISTS unrateable AS
-  SELECT submission_id, annotator, group_id, round, revision, flag, comment, submitted_at, seconds, project FROM latest WHERE flag IS NOT
-  NULL;
+  SELECT submission_id, annotator, group_id, round, revision, flag, comment, submitted_at, seconds, project FROM latest WHERE flag IS NOT NULL;
 """
 
 

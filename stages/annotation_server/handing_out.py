@@ -1,9 +1,11 @@
 """Which group somebody rates next.
 
 In: the plan, what the person has done, what others hold. Out: assignments. The way of a person: training with feedback, an exam (a second
-form for who fails the first), the calibration groups, then production. Without gold there is neither training nor exam.
+form for who fails the first), the calibration groups, then production. Without gold there is neither training nor exam. A group may get
+another role with a later export; what somebody has rated stays rated, in whatever role, and is not given to the same person again.
 
-In production a group has as many places as people are wanted for it. A place is taken by a submission, or by a lease while somebody has
+In production a group has as many places as people are wanted for it; one that is rated again has a place for who rated it here and one
+more. A place is taken by a submission, or by a lease while somebody has
 the group open. Groups that another person has rated and that want one more come first, those of the partner with whom this person shares
 fewest groups first of all; so the overlap is filled as the work goes on and everybody meets everybody. Gold groups hidden in production
 are drawn by a hash of the person and of how many groups the person had.
@@ -25,8 +27,14 @@ from stages.ids import uniform
 
 Stage = Literal["training", "exam-1", "exam-2", "calibration", "production", "paused", "failed"]
 
+PRODUCTION = ("production", "reannotation")
+"""Rounds of the last stage."""
+
 _TAKEN = "SELECT count(*) FROM assignments a WHERE a.group_id = g.group_id AND a.annotator != :who AND (a.done = 1 OR a.lease_ends > :time)"
-_MINE = "EXISTS (SELECT 1 FROM assignments a WHERE a.group_id = g.group_id AND a.annotator = :who)"
+_MINE = (
+    "(EXISTS (SELECT 1 FROM assignments a WHERE a.group_id = g.group_id AND a.annotator = :who) "
+    "OR EXISTS (SELECT 1 FROM elsewhere e WHERE e.group_id = g.group_id AND e.annotator = :who))"
+)
 
 
 class Handed(NamedTuple):
@@ -39,13 +47,18 @@ class Handed(NamedTuple):
 
 
 def fill(database: Database, work: Work) -> None:
-    """Bring the groups of the plan into the database; places that the lead added stay."""
+    """Bring the groups of the plan into the database; places that the lead added stay. The same plan again changes nothing."""
     with database.write() as connection:
         more = {row["group_id"]: row["wanted"] for row in connection.execute("SELECT group_id, wanted FROM groups")}
+        here = {(row["group_id"], row["annotator"]) for row in connection.execute("SELECT * FROM assignments WHERE done = 1")}
         connection.execute("DELETE FROM groups")
-        rows = [
-            (group, place, max(wanted, more.get(group, 0)), "production") for place, (group, wanted) in enumerate(work.plan.wanted.items())
-        ]
+        connection.execute("DELETE FROM elsewhere")
+        connection.executemany("INSERT INTO elsewhere VALUES (?, ?)", [(g, name) for g, names in work.plan.rated.items() for name in names])
+        rows = []
+        for place, (group, wanted) in enumerate(work.plan.wanted.items()):
+            before = work.plan.rated.get(group, ())
+            people = wanted + sum((group, name) in here for name in before)
+            rows.append((group, place, max(people, more.get(group, 0)), "reannotation" if before else "production"))
         connection.executemany("INSERT INTO groups VALUES (?, ?, ?, ?)", rows)
 
 
@@ -58,18 +71,21 @@ def hand_out(database: Database, work: Work, config: AnnotateConfig, annotator: 
             return Handed(stage, [], 0, 0)
         listed = _listed(stage, work)
         if listed:
-            done = _done(connection, annotator, stage)
+            done = _done(connection, annotator)
             groups = [group for group in listed if group not in done][:count]
             for group in groups:
                 _assign(connection, annotator, group, stage, ends)
-            return Handed(stage, groups, len(done), len(listed))
-        groups = _still_open(connection, annotator)[:count]
-        while len(groups) < count and (group := _pick(connection, work, annotator)) is not None:
-            _assign(connection, annotator, group, stage, ends)
-            groups.append(group)
+            return Handed(stage, groups, sum(group in done for group in listed), len(listed))
+        groups = _still_open(connection, work, annotator)[:count]
         for group in groups:
-            _assign(connection, annotator, group, stage, ends)
-        return Handed(stage, groups, len(_done(connection, annotator, stage)), 0)
+            _assign(connection, annotator, group, _round(connection, group), ends)
+        while len(groups) < count and (group := _pick(connection, work, annotator)) is not None:
+            _assign(connection, annotator, group, _round(connection, group), ends)
+            groups.append(group)
+        (rated,) = connection.execute(
+            f"SELECT count(*) FROM assignments WHERE annotator = ? AND done = 1 AND round IN {PRODUCTION}", (annotator,)
+        ).fetchone()
+        return Handed(stage, groups, rated, 0)
 
 
 def stage_of(connection: sqlite3.Connection, work: Work, config: AnnotateConfig, annotator: str) -> Stage:
@@ -80,30 +96,31 @@ def stage_of(connection: sqlite3.Connection, work: Work, config: AnnotateConfig,
     actions = [row["action"] for row in said]
     if next((action for action in reversed(actions) if action in ("pause", "resume")), "resume") == "pause":
         return "paused"
+    done = _done(connection, annotator)
     if "certify" not in actions:
-        if len(_done(connection, annotator, "training")) < len(work.plan.training):
+        if not done.issuperset(work.plan.training):
             return "training"
         for number, form in enumerate(work.plan.exams, 1):
-            name: Stage = "exam-1" if number == 1 else "exam-2"
-            if len(_done(connection, annotator, name)) < len(form):
-                return name
+            if not done.issuperset(form):
+                return "exam-1" if number == 1 else "exam-2"
             if exam.passed(exam_figures(connection, work, annotator, number), config.quality.exam):
                 break
         else:
             if work.plan.exams:
                 return "failed"
-    return "calibration" if len(_done(connection, annotator, "calibration")) < len(work.plan.calibration) else "production"
+    return "production" if done.issuperset(work.plan.calibration) else "calibration"
 
 
 def exam_figures(connection: sqlite3.Connection, work: Work, annotator: str, number: int) -> dict[str, dict]:
     """The figures of an exam form (from 1), as far as it was filled in."""
+    form = work.plan.exams[number - 1]
     rows = connection.execute(
-        "SELECT group_id, candidate_id, dimension, score FROM submissions JOIN scores USING (submission_id) "
-        "WHERE annotator = ? AND round = ?",
-        (annotator, f"exam-{number}"),
+        "SELECT * FROM (SELECT submission_id, group_id, max(revision) FROM submissions WHERE annotator = ? "
+        f"AND group_id IN ({', '.join('?' for _ in form)}) GROUP BY group_id) JOIN scores USING (submission_id)",
+        (annotator, *form),
     )
     scores = {(row["group_id"], row["candidate_id"], row["dimension"]): row["score"] for row in rows}
-    return exam.compare(scores, work.plan.gold, work.plan.exams[number - 1], work.dimensions, work.levels)
+    return exam.compare(scores, work.plan.gold, form, work.dimensions, work.levels)
 
 
 def _listed(stage: Stage, work: Work) -> Sequence[str]:
@@ -113,27 +130,34 @@ def _listed(stage: Stage, work: Work) -> Sequence[str]:
     return {"training": work.plan.training, "calibration": work.plan.calibration}.get(stage, ())
 
 
-def _done(connection: sqlite3.Connection, annotator: str, stage: str) -> set[str]:
-    rows = connection.execute("SELECT group_id FROM assignments WHERE annotator = ? AND round = ? AND done = 1", (annotator, stage))
+def _done(connection: sqlite3.Connection, annotator: str) -> set[str]:
+    """What a person has rated, in whatever role the group had then."""
+    rows = connection.execute("SELECT group_id FROM assignments WHERE annotator = ? AND done = 1", (annotator,))
     return {row["group_id"] for row in rows}
+
+
+def _round(connection: sqlite3.Connection, group: str) -> str:
+    """Round of a group in production; hidden gold is in no list of the plan's normal work."""
+    row = connection.execute("SELECT round FROM groups WHERE group_id = ?", (group,)).fetchone()
+    return "production" if row is None else row["round"]
 
 
 def _assign(connection: sqlite3.Connection, annotator: str, group: str, stage: str, ends: float) -> None:
     connection.execute(
-        "INSERT INTO assignments (annotator, group_id, round, opened_at, lease_ends) VALUES (?, ?, ?, ?, ?) "
-        "ON CONFLICT (annotator, group_id) DO UPDATE SET lease_ends = excluded.lease_ends",
+        "INSERT INTO assignments (annotator, group_id, round, opened_at, lease_ends) VALUES (?, ?, ?, ?, ?) ON CONFLICT (annotator, group_id) "
+        "DO UPDATE SET lease_ends = excluded.lease_ends, round = CASE done WHEN 0 THEN excluded.round ELSE round END",
         (annotator, group, stage, now(), ends),
     )
 
 
-def _still_open(connection: sqlite3.Connection, annotator: str) -> list[str]:
-    """Groups that this person has open and nobody else has filled in the meantime, the first opened first."""
+def _still_open(connection: sqlite3.Connection, work: Work, annotator: str) -> list[str]:
+    """Groups of production that this person has open and nobody else has filled in the meantime, the first opened first."""
     rows = connection.execute(
-        f"SELECT m.group_id FROM assignments m LEFT JOIN groups g USING (group_id) WHERE m.annotator = :who AND m.round = 'production' "
-        f"AND m.done = 0 AND (g.group_id IS NULL OR g.wanted > ({_TAKEN})) ORDER BY m.rowid",
+        "SELECT m.group_id FROM assignments m LEFT JOIN groups g USING (group_id) WHERE m.annotator = :who AND m.done = 0 "
+        f"AND (g.group_id IS NULL OR g.wanted > ({_TAKEN})) ORDER BY m.rowid",
         {"who": annotator, "time": time.time()},
     )
-    return [row["group_id"] for row in rows]
+    return [row["group_id"] for row in rows if row["group_id"] in work.plan.wanted or row["group_id"] in work.plan.hidden]
 
 
 def _pick(connection: sqlite3.Connection, work: Work, annotator: str) -> str | None:
@@ -142,8 +166,9 @@ def _pick(connection: sqlite3.Connection, work: Work, annotator: str) -> str | N
 
 
 def _hidden_gold(connection: sqlite3.Connection, work: Work, annotator: str) -> str | None:
-    rows = connection.execute("SELECT group_id FROM assignments WHERE annotator = ? AND round = 'production'", (annotator,)).fetchall()
-    if uniform("hidden gold now", work.plan.seed, annotator, len(rows)) >= work.plan.hidden_share:
+    rows = connection.execute("SELECT group_id, round FROM assignments WHERE annotator = ?", (annotator,)).fetchall()
+    had = sum(row["round"] in PRODUCTION for row in rows)
+    if uniform("hidden gold now", work.plan.seed, annotator, had) >= work.plan.hidden_share:
         return None
     mine = {row["group_id"] for row in rows}
     left = [group for group in work.plan.hidden if group not in mine]

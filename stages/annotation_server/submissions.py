@@ -15,12 +15,16 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from stages.annotate_config import AnnotateConfig
+from stages.annotation_server import handing_out
 from stages.annotation_server.database import COUNTED, Database, now
 from stages.annotation_server.work import Work
 from stages.ids import settings_hash
 
 LONGEST_COMMENT = 4_000
 LONGEST_DRAFT = 32_000
+STOPPED = {"paused": "the lead of the project has paused your work", "failed": "you have not passed the exam"}
+"""Why nothing is taken from somebody, by the stage."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
@@ -69,8 +73,8 @@ class Draft(Sent):
     body: dict[str, Any]
 
 
-def store(database: Database, work: Work, annotator: str, sent: Submission) -> int:
-    """Store a submission and return its revision."""
+def store(database: Database, work: Work, config: AnnotateConfig, annotator: str, sent: Submission) -> int:
+    """Store a submission and return its revision. From who is paused or has failed the exams nothing is taken; the draft stays."""
     content = settings_hash(annotator, sent.model_dump(mode="json"))
     with database.write() as connection:
         there = connection.execute("SELECT revision, content FROM submissions WHERE submission_id = ?", (sent.submission_id,)).fetchone()
@@ -80,6 +84,9 @@ def store(database: Database, work: Work, annotator: str, sent: Submission) -> i
             return there["revision"]
         assigned = _assigned(connection, annotator, sent.group_id)
         order = _check(work, annotator, sent)
+        stopped = STOPPED.get(handing_out.stage_of(connection, work, config, annotator))
+        if stopped is not None:
+            raise Refused(403, f"{stopped}; what you rated of this group is kept as a draft and can be submitted once you go on")
         before = revision(connection, annotator, sent.group_id)
         if before and assigned["round"] not in COUNTED:
             raise Refused(409, "a group of the training or the exam is answered once", revision=before)

@@ -43,11 +43,13 @@ GoldCells = Mapping[str, Mapping[str, GoldCell]]
 
 @dataclass(frozen=True)
 class Plan:
-    """wanted: how many people rate each group of the normal work, in the order it is handed out in; the rest are lists of groups."""
+    """wanted: how many people rate each group of the normal work, in the order it is handed out in. rated: of groups that are rated again,
+    who had rated them when the plan was drawn; their ``wanted`` counts further people. The rest are lists of groups."""
 
     project: str
     seed: int
     wanted: Mapping[str, int]
+    rated: Mapping[str, Sequence[str]] = field(default_factory=dict)
     calibration: Sequence[str] = ()
     training: Sequence[str] = ()
     exams: Sequence[Sequence[str]] = ()
@@ -61,8 +63,17 @@ class Plan:
         return [*self.wanted, *self.calibration, *self.training, *(group for form in self.exams for group in form), *self.hidden]
 
 
-def draw(manifest: Manifest, groups: Sequence[str], config: PlanConfig, gold: Mapping[str, GoldCells], *, seed: int) -> Plan:
-    """Give every group its role. ``groups`` are those of the packet in their seeded order; the groups of ``gold`` are among them.
+def draw(
+    manifest: Manifest,
+    groups: Sequence[str],
+    config: PlanConfig,
+    gold: Mapping[str, GoldCells],
+    *,
+    seed: int,
+    rated: Mapping[str, Sequence[str]] | None = None,
+) -> Plan:
+    """Give every group its role. ``groups`` are those of the packet in their order; the groups of ``gold`` are among them. ``rated``: who
+    has rated the groups that are to be rated again; each of them wants one further person.
 
     Raises ``ValueError`` where the gold groups do not suffice for the training and the exams.
     """
@@ -77,12 +88,15 @@ def draw(manifest: Manifest, groups: Sequence[str], config: PlanConfig, gold: Ma
     exams = [golden[begin:end] for begin, end in pairwise(ends)] if gold else []
     for number, form in enumerate(exams, 1):
         _require_variation(number, form, gold, manifest, config)
-    normal = [group for group in groups if group not in gold]
-    calibration, work = normal[: config.calibration], normal[config.calibration :]
+    rated = {group: tuple(sorted(rated[group])) for group in groups if group not in gold and group in rated} if rated else {}
+    first = [group for group in groups if group not in gold and group not in rated]
+    calibration, fresh = first[: config.calibration], set(first[config.calibration :])
+    people = {group: config.overlap_raters if uniform("overlap", seed, group) < config.overlap else 1 for group in fresh}
     return Plan(
         project=manifest.project,
         seed=seed,
-        wanted={group: config.overlap_raters if uniform("overlap", seed, group) < config.overlap else 1 for group in work},
+        wanted={group: people.get(group, 1) for group in groups if group in fresh or group in rated},
+        rated=rated,
         calibration=calibration,
         training=golden[: config.training_groups],
         exams=exams,

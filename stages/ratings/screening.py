@@ -23,8 +23,8 @@ from stages.ratings.gold import Gold, OnGold, gold_cells, on_gold
 from stages.ratings.outliers import outlying_raters
 from stages.ratings.profiles import Profile, profiles
 from stages.ratings.quality_config import QualityConfig
+from stages.ratings.validate import ADJUDICATION, EXAM
 
-EXAM, ADJUDICATION = "exam", "adjudication"
 Status = Literal["good", "attention", "removed", "too few groups", "expert"]
 OnGoldByKey = Mapping[tuple[str, str], OnGold]
 

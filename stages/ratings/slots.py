@@ -6,11 +6,13 @@ pairs.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+import pyarrow as pa
+
 from stages.ratings.manifest import Manifest
-from stages.ratings.validate import Cell
+from stages.ratings.validate import ADJUDICATION, EXAM, RANKING, Cell
 
 Slot = tuple[str, str, str]
 """group, annotator, round."""
@@ -26,10 +28,19 @@ def wanted(group: str, manifest: Manifest) -> int:
     return len(manifest.sampled[group]) * len(manifest.dimensions)
 
 
+def raters_of(ratings: pa.Table) -> dict[str, set[str]]:
+    """Who scored each group; exams and rankings are no scores of a group, and an adjudicator rates single cells."""
+    raters: defaultdict[str, set[str]] = defaultdict(set)
+    for group, name, round in zip(*(ratings[column].to_pylist() for column in ("source_id", "annotator", "round")), strict=True):
+        if round not in (EXAM, ADJUDICATION, RANKING):
+            raters[group].add(name)
+    return dict(raters)
+
+
 def warnings(cells: Iterable[Cell], manifest: Manifest) -> list[str]:
     """A sentence about incomplete slots, if there are any; an adjudicator rates single cells."""
     incomplete = sorted(
-        (slot, count) for slot, count in slots(cells, manifest).items() if count < wanted(slot[0], manifest) and slot[2] != "adjudication"
+        (slot, count) for slot, count in slots(cells, manifest).items() if count < wanted(slot[0], manifest) and slot[2] != ADJUDICATION
     )
     if not incomplete:
         return []

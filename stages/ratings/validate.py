@@ -31,6 +31,7 @@ from stages.ratings.manifest import Manifest, Scale
 from stages.units import Quarantined
 
 ROUNDS = ("pilot", "exam", "calibration", "production", "reannotation", "adjudication", "benchmark", "ranking")
+EXAM, ADJUDICATION, REANNOTATION = "exam", "adjudication", "reannotation"
 RANKING = ROUNDS[-1]
 """Its scores are ranks: 1, the best, to the number of candidates of the group."""
 DEFAULT_ROUND = "production"
