@@ -121,13 +121,13 @@ def roster_renew(who: str, run_path: str, home: str) -> None:
 
 
 def _roster(run_path: str) -> Any:
-    from stages.annotation_server.roster import Roster
+    from stages.annotation_server.roster import roster_of
     from stages.rundir import RunDir
 
     run = RunDir(run_path)
     if not run.path.is_dir():
         raise ValueError(f"--run {run_path}: there is no run directory; `pipeline annotate export` makes one with the work in it")
-    return Roster(run.step("annotate").path / "page" / "roster.json")
+    return roster_of(run)
 
 
 def _loopback(host: str) -> bool:

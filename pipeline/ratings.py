@@ -19,7 +19,7 @@ def ingested(result: IngestResult) -> str:
     rows = [[batch.file, "new", *_balance(batch)] for batch in result.new] + [
         [batch.file, "was there", *_balance(batch)] for batch in result.known
     ]
-    parts = [text_table(["file", "state", "ratings", "accepted", "duplicates", "quarantined"], rows)]
+    parts = [text_table(["file", "state", "ratings", "accepted", "duplicates", "quarantined", "superseded"], rows)]
     parts += [f"warning: {warning}" for warning in result.warnings]
     agreement = result.index.results.get("agreement", {})
     by_task = result.index.results.get("agreement_by_task", {})
@@ -41,7 +41,7 @@ def chosen(path: Path, index: Index) -> str:
 
 def _balance(batch: Any) -> list[str]:
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in batch.quarantined.items())
-    return [f"{batch.ratings:,}", f"{batch.accepted:,}", f"{batch.duplicates:,}", reasons or "0"]
+    return [f"{batch.ratings:,}", f"{batch.accepted:,}", f"{batch.duplicates:,}", reasons or "0", f"{batch.superseded:,}"]
 
 
 def _agreement(title: str, agreement: dict[str, Any]) -> str:

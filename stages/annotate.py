@@ -17,9 +17,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from stages.annotate_config import AnnotateConfig
+from stages.annotation_server.roster import roster_of
 from stages.context import Context
 from stages.ratings import group_list, ledger, manifest, own_items, packet, plan, pseudonyms, readers, simulated, slots
 from stages.ratings.delivery import Delivery, Item
+from stages.ratings.formats import page_database
 from stages.ratings.ledger import STEP, Addition, Batch
 from stages.ratings.manifest import Manifest
 from stages.ratings.validate import Checked, validate
@@ -61,7 +63,7 @@ def export(context: Context, limit: int | None = None, groups: str | Path | None
     folder = context.run.step(STEP).path
     packet.write(folder / "export", generate, work, chosen)
     again = groups is not None and context.run.step(STEP).index() is not None
-    rated = slots.raters_of(context.run.step(STEP).read("ratings")) if again else {}
+    rated = slots.raters_of(ledger.current(context.run.step(STEP))) if again else {}
     plan.write(folder / "plan.json", plan.draw(work, chosen, config, gold, seed=context.flow.seed, rated=rated))
     return folder / "export"
 
@@ -102,7 +104,7 @@ def ingest(
         tasks = {item.source_id: item.task for item in [*old_items, *brought]}
     else:
         tasks = _tasks(context)
-    said = ledger.said(folder, index)
+    said, history = ledger.said(folder, index), ledger.history(folder, index)
     held = {batch.key: batch for batch in ledger.batches(index)}
     seen = Seen({item.candidate_id for item in old_items}, {item.source_id for item in old_items})
     known: list[Batch] = []
@@ -112,12 +114,16 @@ def ingest(
         if key in held:
             known.append(held[key])
             continue
-        checked = validate(delivery, work, said, batch=key, now=datetime.now(UTC))
-        held[key] = _batch(key, delivery, checked)
-        additions.append(Addition(held[key], checked, _item_tables(delivery, seen)))
+        new = history.add(delivery.revisions)
+        superseded = history.withdraw(said)
+        checked = validate(delivery, work, said, batch=key, now=datetime.now(UTC), revisions=history)
+        held[key] = _batch(key, delivery, checked, superseded)
+        additions.append(Addition(held[key], checked, _item_tables(delivery, seen), new))
     if index is None or additions:
         index = ledger.append(folder, index, work, additions, settings=settings, tasks=tasks)
+    fresh = {addition.batch.key for addition in additions}
     warnings = [warning for addition in additions for warning in addition.checked.warnings] + slots.warnings(said, work)
+    warnings += [text for delivery in deliveries if ledger.batch_key(delivery, work) in fresh for text in _off_roster(delivery, context)]
     return IngestResult(index, [addition.batch for addition in additions], known, warnings)
 
 
@@ -131,7 +137,26 @@ def _tasks(context: Context) -> dict[str, str]:
     return dict(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
-def _batch(key: str, delivery: Delivery, checked: Checked) -> Batch:
+def _off_roster(delivery: Delivery, context: Context) -> list[str]:
+    """Sentences about ratings of the page's database by people whose link is revoked, or who are not on this run's roster if it has one."""
+    known = {person.pseudonym: person for person in roster_of(context.run).people}
+    if delivery.format != page_database.FORMAT or not known:
+        return []
+    rated = Counter(row.annotator_id for row in delivery.rows)
+    revoked = sorted(name for name in rated if name in known and known[name].revoked)
+    unknown = sorted(rated.keys() - known.keys())
+    found = []
+    for names, why in ((revoked, "whose link the roster has revoked"), (unknown, "who is not on the roster of this run")):
+        if names:
+            ratings = sum(rated[name] for name in names)
+            found.append(
+                f"{delivery.file}: {ratings} ratings are of {', '.join(names)}, {why}; they count like all others, and "
+                "`pipeline annotate qc` leaves out whom annotate.quality.exclude names"
+            )
+    return found
+
+
+def _batch(key: str, delivery: Delivery, checked: Checked, superseded: int) -> Batch:
     reasons = Counter(row.reason for row in checked.quarantine)
     return Batch(
         key=key,
@@ -142,6 +167,7 @@ def _batch(key: str, delivery: Delivery, checked: Checked) -> Batch:
         accepted=len(checked.accepted),
         duplicates=checked.duplicates,
         quarantined=dict(sorted(reasons.items())),
+        superseded=superseded,
     )
 
 

@@ -55,7 +55,7 @@ def run(context: Context) -> Index:
         return folder.require()
     work = manifest_of(context)
     levels = work.scale.levels
-    ratings = annotate.read("ratings")
+    ratings = ledger.current(annotate)
     scores = ledger.scores_only(ratings)
     found = screen(scores, levels, config, seed=seed)
     accepted, exclusions = _divided(ratings, found)
@@ -109,14 +109,15 @@ def run(context: Context) -> Index:
 
 
 def accepted_ratings(run: RunDir) -> tuple[pa.Table, dict[str, str]]:
-    """The ratings that count, and the fingerprint of the decision: all of the ledger and none while there was no quality control.
+    """The ratings that count, and the fingerprint of the decision: all that stand in the ledger, and none while there was no
+    quality control.
 
     Raises ``ValueError`` when the decision is older than the ledger.
     """
     annotate, folder = run.step(ledger.STEP), run.step(STEP)
     decision = folder.index()
     if decision is None:
-        return annotate.read("ratings"), {}
+        return ledger.current(annotate), {}
     if decision.inputs[ledger.STEP] != annotate.require().fingerprint:
         raise ValueError(
             f"the quality decision in {folder.path} is older than the ratings in {annotate.path}; run `pipeline annotate qc` again, "

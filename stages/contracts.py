@@ -206,6 +206,13 @@ QUARANTINE = _schema(
     ("reason", pa.string()),  # one short code, counted in the report
     ("message", pa.string()),
 )  # fmt: skip
+REVISIONS = _schema(
+    "revisions", 1,
+    ("submission", pa.string()),
+    ("group_id", pa.string()),
+    ("annotator_id", pa.string()),
+    ("revision", pa.int64()),  # from 1; of one person and group the highest counts
+)  # fmt: skip
 EXCLUSIONS = _schema(
     "exclusions", 1,
     ("rating_id", pa.string()),
@@ -243,6 +250,7 @@ SCHEMAS = {
     "verdicts": VERDICTS,
     "samples": SAMPLES,
     "quarantine": QUARANTINE,
+    "revisions": REVISIONS,
     "exclusions": EXCLUSIONS,
     "consensus": CONSENSUS,
 }

@@ -27,6 +27,7 @@ from stages.ids import settings_hash, uniform
 from stages.ratings import manifest
 from stages.ratings.groups import CompleteGroup, complete_groups
 from stages.ratings.information import Choice, Group, choose
+from stages.ratings.ledger import current
 from stages.rundir import Index, StepFolder
 from stages.scoring import load_model, score_rows, scorer_revision
 from stages.units import Done, Unit, UnitOutput, Work, run_units
@@ -49,7 +50,7 @@ def run(context: Context, *, count: int, strategy: Strategy, model: str | Path |
     inputs = {generate.STEP: source_folder.require().fingerprint}
     inputs |= {annotate.STEP: ledger.require().fingerprint} if ledger.index() is not None else {}
     work = manifest.from_generate(source_folder, context.flow.annotate, seed=context.flow.seed)
-    complete = {group.source_id: group for group in complete_groups(ledger.read("ratings"), work)[0]} if ledger.index() is not None else {}
+    complete = {group.source_id: group for group in complete_groups(current(ledger), work)[0]} if ledger.index() is not None else {}
     columns = source_folder.read("sources", ["source_id", "split", "task"]).columns
     split, task = ({name: row[place] for name, *row in zip(*(c.to_pylist() for c in columns), strict=True)} for place in (0, 1))
     pool = [group for group in work.sampled if split[group] == "train" and group not in complete]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from stages.annotate_config import PlanConfig
 from stages.context import Context
 from stages.ids import content_id
 from stages.ratings import plan as plans
+from stages.ratings.quality_config import QualityConfig
 
 
 def configured(context: Context, **settings: Any) -> Context:
@@ -113,3 +115,24 @@ def test_what_quality_control_sends_back_is_rated_by_somebody_else_and_settled(t
     exported(context)
     with serving(context) as address:
         assert [rated_by(address, token) for token in people] == [[], [], [], []]
+
+    # somebody leaves, and the lead decides not to use what they gave
+    roster(context).revoke("Two")
+    with sqlite3.connect(database(context)) as connection:
+        name, _, *rest = connection.execute("SELECT * FROM submissions LIMIT 1").fetchone()
+        connection.execute(f"INSERT INTO submissions VALUES ('x', 'annotator-99', {', '.join('?' for _ in rest)})", rest)
+        connection.execute(
+            "INSERT INTO scores SELECT 'x', candidate_id, dimension, score, position FROM scores WHERE submission_id = ?", (name,)
+        )
+    revoked, unknown = annotate.ingest(context, [database(context)]).warnings
+    assert "submissions.sqlite: 42 ratings are of annotator-02, whose link the roster has revoked; they count like all others" in revoked
+    assert "submissions.sqlite: 14 ratings are of annotator-99, who is not on the roster of this run; they count" in unknown
+    without = configured(context, quality=QualityConfig(exclude=("annotator-02", "annotator-99")))
+    decided = annotation_qc.run(without)
+    assert (sorted(decided.results["removed"]), decided.counts["excluded"]) == (["annotator-02", "annotator-99"], 56)
+    assert [row["group_id"] for row in listed(context)] == [disputed], "of its two accepted raters one gave 1 and the other 2"
+    annotate.export(context, groups=context.run.path / "annotation-qc" / "reannotate.csv")
+    with serving(context) as address:
+        assert [rated_by(address, token) for token in (people[0], people[2], people[3])] == [[], [], [disputed]]
+    with pytest.raises(ValueError, match=r"annotate\.quality\.exclude names 'nobody', who rated nothing"):
+        annotation_qc.run(configured(context, quality=QualityConfig(exclude=("nobody",))))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from rated_run import make_run, manifest_of, ratings_of, write_csv
 
-from stages import annotate, storage
+from pipeline.ratings import ingested
+from pipeline.report.published import Published
+from stages import annotate, annotation_qc, preferences, storage
 from stages.context import Context
 from stages.ratings import readers
 from stages.ratings.formats import editreward_data
@@ -370,6 +374,61 @@ def test_the_page_database_gives_latest_revisions_and_flags(context: Context, wo
     submit(database, work, groups[3], "annotator-01", 1, 1)
     later = annotate.ingest(context, [database])
     assert (later.new[0].accepted, later.new[0].duplicates) == (8, 8)
+
+
+def test_a_revision_after_its_ingest_replaces_what_was_said_and_keeps_it_in_the_ledger(
+    context: Context, work: Manifest, tmp_path: Path
+) -> None:
+    database, old, (first, second, third, *_) = tmp_path / "submissions.sqlite", tmp_path / "copy.sqlite", work.sampled
+    cells = 4 * 2
+    submit(database, work, first, "annotator-01", 1, 2)
+    submit(database, work, second, "annotator-01", 1, 1)
+    annotate.ingest(context, [database])
+    copy = sqlite3.connect(old)
+    with sqlite3.connect(database) as connection:
+        connection.backup(copy)
+    copy.close()
+
+    submit(database, work, first, "annotator-01", 2, 2)  # one score of eight is another
+    with sqlite3.connect(database) as connection:
+        connection.execute("UPDATE scores SET score = 4 WHERE rowid = (SELECT max(rowid) FROM scores)")
+    submit(database, work, second, "annotator-01", 2, None, flag="unsafe")
+    revised = annotate.ingest(context, [database])
+    (batch,) = revised.new
+    assert (batch.accepted, batch.duplicates, batch.quarantined, batch.superseded) == (cells, 0, {"unrateable": 1}, 2 * cells)
+    assert revised.index.counts == {"in": 3 * cells + 1, "out": 3 * cells, "duplicates": 0, "quarantined": 1}
+    assert re.search(r" superseded\n.*\nsubmissions.sqlite +new .* 16 *\n", ingested(revised))
+
+    def counting(of: Context) -> dict[str, list[float]]:
+        groups: dict[str, list[float]] = {}
+        for row in annotation_qc.accepted_ratings(of.run)[0].to_pylist():
+            groups.setdefault(row["source_id"], []).append(row["score"])
+        return {group: sorted(scores) for group, scores in groups.items()}
+
+    latest = {first: [2.0] * (cells - 1) + [4.0]}
+    assert counting(context) == latest, "the flagged group has no scores any more"
+    assert len(context.run.step("annotate").read("ratings")) == 3 * cells, "and nothing has left the ledger"
+    assert Published(context.run).ratings().num_rows == cells  # ty: ignore[unresolved-attribute]
+    decided = annotation_qc.run(context)
+    assert decided.counts["in"] == cells and counting(context) == latest
+    assert preferences.run(context).counts["out"] == 1
+    assert annotate.ingest(context, [database, old]).new == [], "both are in the ledger"
+
+    submit(old, work, third, "annotator-02", 1, 3)  # an old copy that went on elsewhere
+    (batch,) = annotate.ingest(context, [old]).new
+    assert (batch.accepted, batch.quarantined, batch.superseded) == (cells, {"older-revision": 2 * cells}, 0)
+    shutil.rmtree(context.run.step("annotation-qc").path)
+    assert counting(context) == latest | {third: [3.0] * cells}
+    submit(database, work, second, "annotator-01", 3, 4)  # the flag was a mistake
+    (batch,) = annotate.ingest(context, [database]).new
+    assert (batch.accepted, batch.duplicates, batch.superseded) == (cells, cells, 0)
+    assert counting(context) == latest | {second: [4.0] * cells, third: [3.0] * cells}
+    other = make_run(tmp_path / "other")
+    annotate.ingest(other, [database, old])
+    assert counting(other) == counting(context), "in whatever order they come"
+    by_table = ratings_of(work, "annotator-02", [third], score=1)
+    (batch,) = annotate.ingest(context, [write_csv(tmp_path / "table.csv", by_table)]).new
+    assert (batch.accepted, batch.quarantined) == (0, {"conflict": cells}), "a table knows no revisions"
 
 
 def test_databases_that_are_not_the_pages(context: Context, tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from stages import storage
+from stages import contracts, storage
+from stages.ratings.revisions import standing
 from stages.rundir import Index, RunDir
 
 SECTIONS = {
@@ -78,6 +79,12 @@ class Published:
         folder = self.path / step
         tables = [pq.read_table(folder / part.path, columns=columns, filters=filters, partitioning=None) for part in parts]
         return pa.concat_tables(tables)
+
+    def ratings(self, where: tuple[str, Iterable[Any]] | None = None) -> pa.Table | None:
+        """The ratings of the ledger that count: those that a later revision has replaced are left out."""
+        ratings = self.table("annotate", "ratings", contracts.RATINGS.names, where)
+        replaced = self.table("annotate", "revisions", contracts.REVISIONS.names)
+        return ratings if ratings is None or replaced is None else standing(ratings, replaced)
 
     def json(self, step: str, name: str) -> dict[str, Any]:
         """A JSON file of a done step; empty when there is none."""

@@ -4,10 +4,10 @@ Tables (times are ISO 8601 in UTC, scores are whole numbers of the scale, people
 
 ``submissions``: what somebody said about a group, never changed. A changed mind is a further row with the next ``revision``.
     submission_id (made by the page, so that one sent twice is stored once), annotator, group_id, revision (from 1), round (``training``,
-    ``exam-1``, ``exam-2``, ``calibration``, ``production``, ``reannotation``), flag (null, or why the group cannot be rated: ``source-broken``,
-    ``instruction-impossible``, ``unsafe``, ``image-missing``; it then has no scores), comment, seconds (active, of the whole group),
-    wall_seconds, changes (how often a score was replaced before it was sent), submitted_at, rubric_version, scale_min, scale_max, project,
-    content (hash of what was said)
+    ``exam-1``, ``exam-2``, ``calibration``, ``production``, ``reannotation``), flag (null, or why the group cannot be rated:
+    ``source-broken``, ``instruction-impossible``, ``unsafe``, ``image-missing``; it then has no scores), comment, seconds (active, of the
+    whole group), wall_seconds, changes (how often a score was replaced before it was sent), submitted_at, rubric_version, scale_min,
+    scale_max, project, content (hash of what was said)
 ``scores``: the scores of a submission: submission_id, candidate_id, dimension, score, position (place on the page, from 1)
 ``assignments``: annotator, group_id, round, opened_at, lease_ends (seconds since 1970), done (0 or 1)
 ``drafts``: annotator, group_id, version, body (JSON text), saved_at
@@ -72,7 +72,8 @@ CREATE VIEW IF NOT EXISTS ratings AS
     l.scale_min, l.scale_max, l.project
   FROM latest l JOIN scores s USING (submission_id) WHERE l.flag IS NULL;
 CREATE VIEW IF NOT EXISTS unrateable AS
-  SELECT submission_id, annotator, group_id, round, revision, flag, comment, submitted_at, seconds, project FROM latest WHERE flag IS NOT NULL;
+  SELECT submission_id, annotator, group_id, round, revision, flag, comment, submitted_at, seconds, project
+  FROM latest WHERE flag IS NOT NULL;
 """
 
 

@@ -144,8 +144,9 @@ def _round(connection: sqlite3.Connection, group: str) -> str:
 
 def _assign(connection: sqlite3.Connection, annotator: str, group: str, stage: str, ends: float) -> None:
     connection.execute(
-        "INSERT INTO assignments (annotator, group_id, round, opened_at, lease_ends) VALUES (?, ?, ?, ?, ?) ON CONFLICT (annotator, group_id) "
-        "DO UPDATE SET lease_ends = excluded.lease_ends, round = CASE done WHEN 0 THEN excluded.round ELSE round END",
+        "INSERT INTO assignments (annotator, group_id, round, opened_at, lease_ends) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (annotator, group_id) DO UPDATE SET lease_ends = excluded.lease_ends, "
+        "round = CASE done WHEN 0 THEN excluded.round ELSE round END",
         (annotator, group, stage, now(), ends),
     )
 

@@ -17,6 +17,10 @@ from pathlib import Path
 from typing import Literal
 
 from stages import storage
+from stages.rundir import RunDir
+
+STEP = "annotate"
+"""The step whose folder this is; importing it from the ledger would bring Ray, for which the page need not wait."""
 
 Role = Literal["annotator", "lead"]
 
@@ -107,6 +111,16 @@ class Roster:
             yield people
             storage.publish_json(self.path, [asdict(person) for person in people])
             self.path.chmod(0o600)
+
+
+def folder_of(run: RunDir) -> Path:
+    """Where the page keeps its files."""
+    return run.step(STEP).path / "page"
+
+
+def roster_of(run: RunDir) -> Roster:
+    """The roster of a run."""
+    return Roster(folder_of(run) / "roster.json")
 
 
 def _digest(token: str) -> str:

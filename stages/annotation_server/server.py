@@ -10,7 +10,6 @@ import fcntl
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
@@ -18,21 +17,8 @@ from fastapi import FastAPI
 from stages.annotate_config import AnnotateConfig
 from stages.annotation_server import app, handing_out, work
 from stages.annotation_server.database import Database
-from stages.annotation_server.roster import Roster
+from stages.annotation_server.roster import STEP, folder_of, roster_of
 from stages.rundir import RunDir
-
-STEP = "annotate"
-"""The step whose folder this is; importing it from the ledger would bring Ray, for which the page need not wait."""
-
-
-def folder_of(run: RunDir) -> Path:
-    """Where the page keeps its files."""
-    return run.step(STEP).path / "page"
-
-
-def roster_of(run: RunDir) -> Roster:
-    """The roster of a run."""
-    return Roster(folder_of(run) / "roster.json")
 
 
 @contextmanager

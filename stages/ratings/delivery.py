@@ -42,6 +42,15 @@ class Broken(NamedTuple):
     message: str
 
 
+class Revision(NamedTuple):
+    """One of the things that somebody said about a group; of one person and group the highest ``revision`` counts."""
+
+    submission: str
+    group_id: str
+    annotator_id: str
+    revision: int
+
+
 def separated(found: Iterable[Delivered | Broken]) -> tuple[list[Delivered], list[Broken]]:
     """The ratings and what is none, each in its order."""
     rows: list[Delivered] = []
@@ -67,7 +76,8 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True)
 class Delivery:
-    """A parsed file. ``counts_in`` says what its numbers count: lines of text, records of a list, or rows of a table."""
+    """A parsed file. ``counts_in`` says what its numbers count: lines of text, records of a list, or rows of a table. ``revisions``: all
+    that was ever said about the groups of the file, where it knows."""
 
     file: str
     sha256: str
@@ -77,6 +87,7 @@ class Delivery:
     broken: Sequence[Broken] = ()
     warnings: Sequence[str] = ()
     items: Sequence[Item] = ()
+    revisions: Sequence[Revision] = ()
 
     @property
     def ratings(self) -> int:

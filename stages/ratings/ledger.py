@@ -1,8 +1,9 @@
 """The ledger: all ratings that a run has accepted, in batches in the order of their ingest; nothing in it is ever changed.
 
-A batch is one delivered file: its ratings and its quarantine, published as one folder under ``annotate/units``. The step's index lists the
-batches in order and is published last, so a crash in between leaves the ledger as it was. A file whose content is in the ledger
-already adds nothing.
+A batch is one delivered file: its ratings, its quarantine and, from the rating page, the history of what was revised, published as one
+folder under ``annotate/units``. :func:`current` gives the ratings that count: all but those that a later revision has replaced. The step's
+index lists the batches in order and is published last, so a crash in between leaves the ledger as it was. A file whose content is in the
+ledger already adds nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import pyarrow.parquet as pq
 
 from stages import contracts
 from stages.ids import settings_hash
-from stages.ratings import agreement, own_items
-from stages.ratings.delivery import Delivery, Item
+from stages.ratings import agreement, own_items, revisions
+from stages.ratings.delivery import Delivery, Item, Revision
 from stages.ratings.formats import imagenhub
 from stages.ratings.manifest import Manifest
 from stages.ratings.validate import RANKING, Cell, Checked, Said
@@ -31,7 +32,8 @@ STEP = "annotate"
 
 @dataclass(frozen=True)
 class Batch:
-    """One file of the ledger. ``ratings`` = ``accepted`` + ``duplicates`` + what is quarantined, by reason."""
+    """One file of the ledger. ``ratings`` = ``accepted`` + ``duplicates`` + what is quarantined, by reason. superseded: ratings accepted
+    before that no longer count since."""
 
     key: str
     file: str
@@ -41,15 +43,17 @@ class Batch:
     accepted: int
     duplicates: int
     quarantined: dict[str, int] = field(default_factory=dict)
+    superseded: int = 0
 
 
 @dataclass(frozen=True)
 class Addition:
-    """A new batch: what became of its rows, and tables of the items that it brings."""
+    """A new batch: what became of its rows, tables of the items that it brings, and what of its history is new."""
 
     batch: Batch
     checked: Checked
     items: Mapping[str, pa.Table]
+    revisions: Sequence[Revision] = ()
 
 
 def batch_key(delivery: Delivery, manifest: Manifest) -> str:
@@ -91,13 +95,23 @@ def batches(index: Index | None) -> list[Batch]:
     return [Batch(**value) for value in index.results["batches"]] if index else []
 
 
+def current(folder: StepFolder) -> pa.Table:
+    """The ratings that count, in the order of the ledger. Raises ``ValueError`` while nothing was ingested."""
+    return revisions.standing(folder.read("ratings"), folder.read("revisions"))
+
+
+def history(folder: StepFolder, index: Index | None) -> revisions.Revisions:
+    """What is known of revisions so far."""
+    return revisions.read(folder.read("revisions")) if index else revisions.Revisions()
+
+
 def said(folder: StepFolder, index: Index | None) -> dict[Cell, Said]:
-    """What every rater has said so far."""
+    """What every rater says, as far as it counts."""
     if index is None:
         return {}
-    columns = folder.read("ratings", ["candidate_id", "dimension", "annotator", "round", "score", "rated_at"]).columns
-    *cell, score, time = (column.to_pylist() for column in columns)
-    return dict(zip(zip(*cell, strict=True), zip(score, time, strict=True), strict=True))
+    rows = current(folder).select(["candidate_id", "dimension", "annotator", "round", "score", "rated_at", "submission"])
+    *cell, score, time, submission = (column.to_pylist() for column in rows.columns)
+    return dict(zip(zip(*cell, strict=True), map(Said, score, time, submission), strict=True))
 
 
 def items(folder: StepFolder, index: Index | None) -> list[Item]:
@@ -122,7 +136,10 @@ def append(
     for addition in additions:
         ratings = contracts.table("ratings", addition.checked.accepted)
         quarantine = contracts.table("quarantine", [asdict(row) for row in addition.checked.quarantine])
-        parts = publish_unit(folder.path, addition.batch.key, {"ratings": ratings, "quarantine": quarantine, **addition.items})
+        tables = {"ratings": ratings, "quarantine": quarantine, **addition.items}
+        if addition.revisions:
+            tables["revisions"] = contracts.table("revisions", [one._asdict() for one in addition.revisions])
+        parts = publish_unit(folder.path, addition.batch.key, tables)
         for name, part in parts.items():
             artifacts.setdefault(name, []).append(part)
     quarantined = _total(batch.quarantined for batch in all_batches)
@@ -133,9 +150,13 @@ def append(
         "quarantined": sum(quarantined.values()),
     }
     assert counts["in"] == counts["out"] + counts["duplicates"] + counts["quarantined"], f"the ledger does not balance: {counts}"
-    ledger, levels, seed = scores_only(_ratings(folder, artifacts)), manifest.scale.levels, settings["seed"]
+    superseded = sum(batch.superseded for batch in all_batches)
+    counting = revisions.standing(_read(folder, artifacts, "ratings"), _read(folder, artifacts, "revisions"))
+    assert counting.num_rows == counts["out"] - superseded, f"{counting.num_rows} ratings count of {counts}, {superseded} superseded"
+    ledger, levels, seed = scores_only(counting), manifest.scale.levels, settings["seed"]
     results: dict[str, Any] = {
         "batches": [asdict(batch) for batch in all_batches],
+        "superseded": superseded,
         "annotators": len(set(ledger["annotator"].to_pylist())),
         "agreement": agreement.summary(ledger, levels, seed=seed),
         "agreement_by_task": agreement.by_task(ledger, tasks, levels, seed=seed),
@@ -159,9 +180,10 @@ def scores_only(ratings: pa.Table) -> pa.Table:
     return ratings.filter(pc.not_equal(ratings["round"], RANKING))
 
 
-def _ratings(folder: StepFolder, artifacts: dict[str, list[Any]]) -> pa.Table:
-    parts = [pq.read_table(folder.path / part.path, partitioning=None) for part in artifacts["ratings"]]
-    return pa.concat_tables(part.cast(contracts.RATINGS) for part in parts)
+def _read(folder: StepFolder, artifacts: dict[str, list[Any]], name: str) -> pa.Table:
+    schema = contracts.SCHEMAS[name]
+    parts = [pq.read_table(folder.path / part.path, partitioning=None).cast(schema) for part in artifacts.get(name, [])]
+    return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
 def _total(counts: Iterable[dict[str, int]]) -> dict[str, int]:

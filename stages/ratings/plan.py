@@ -11,7 +11,7 @@ score that an expert gave is accepted, and a cell on which experts differ by mor
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -70,7 +70,7 @@ def draw(
     gold: Mapping[str, GoldCells],
     *,
     seed: int,
-    rated: Mapping[str, Sequence[str]] | None = None,
+    rated: Mapping[str, Collection[str]] | None = None,
 ) -> Plan:
     """Give every group its role. ``groups`` are those of the packet in their order; the groups of ``gold`` are among them. ``rated``: who
     has rated the groups that are to be rated again; each of them wants one further person.

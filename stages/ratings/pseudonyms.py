@@ -54,4 +54,5 @@ def apply(delivery: Delivery, people: Mapping[str, str] | None) -> Delivery:
             broken.append(
                 Broken(row.number, "annotator-not-listed", "the annotator of this row is not on the list of pseudonyms; add the person")
             )
-    return replace(delivery, rows=rows, broken=broken)
+    listed = [one._replace(annotator_id=people[one.annotator_id]) for one in delivery.revisions if one.annotator_id in people]
+    return replace(delivery, rows=rows, broken=broken, revisions=listed)

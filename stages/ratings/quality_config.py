@@ -91,6 +91,7 @@ class QualityConfig(Config):
     """Quality control of ratings: what is judged, when annotators are removed, what is rated again."""
 
     experts: tuple[str, ...] = Field((), description="Annotators whose agreeing ratings are gold for all others")
+    exclude: tuple[str, ...] = Field((), description="Annotators whose ratings are not accepted, whatever their figures")
     gold_raters: int = Field(3, ge=1, description="Experts who make a cell gold when they are at most one level apart")
     least_groups: int = Field(15, ge=2, description="Nobody is judged on fewer groups rated by others too")
     window: int = Field(25, ge=2, description="Groups at each end of an annotator's work that drift compares")

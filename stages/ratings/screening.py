@@ -56,15 +56,20 @@ class Screening:
 def screen(ratings: pa.Table, levels: Sequence[float], config: QualityConfig, *, seed: int) -> Screening:
     """Judge everybody. Raises ``ValueError`` for a rule that cannot work on these ratings, and for experts who rated nothing."""
     names = sorted(set(ratings["annotator"].to_pylist()))
-    strangers = sorted(set(config.experts) - set(names))
-    if strangers:
-        raise ValueError(f"annotate.quality.experts names {strangers[0]!r}, who rated nothing; annotators are {', '.join(names[:20])}")
+    for key, listed in (("experts", config.experts), ("exclude", config.exclude)):
+        strangers = sorted(set(listed) - set(names))
+        if strangers:
+            raise ValueError(f"annotate.quality.{key} names {strangers[0]!r}, who rated nothing; annotators are {', '.join(names[:20])}")
+    both = sorted(set(config.experts) & set(config.exclude))
+    if both:
+        raise ValueError(f"annotate.quality.experts and annotate.quality.exclude both name {both[0]!r}; keep one")
     gold = gold_cells(ratings, config.experts, config.gold_raters, levels)
     in_exam = pc.equal(ratings["round"], EXAM)
     exam = on_gold(ratings.filter(in_exam), gold, config.experts, levels)
     hidden = on_gold(ratings.filter(pc.invert(in_exam)), gold, config.experts, levels)
     evidence = ratings.filter(pc.invert(pc.is_in(ratings["round"], pa.array([EXAM, ADJUDICATION]))))
     outside = _outliers(evidence, config) | _gold_failures(hidden, exam, config)
+    outside |= {name: ("named in annotate.quality.exclude", *outside.get(name, ())) for name in config.exclude}
     verdicts: dict[str, Verdict] = {}
     found: dict[str, list[Profile]] = {}
     remaining = evidence

@@ -6,10 +6,10 @@ raters used another scale (in ratings from 0, the scores 1 to 3 look sound and a
 
 Reasons of single rows: annotator-empty, annotator-on-another-scale, dimension-unknown, group-unknown, candidate-unknown,
 candidate-of-another-group, candidate-not-sampled, score-empty, score-not-a-number, score-not-whole, score-out-of-scale, time-unreadable,
-time-without-offset, time-in-the-future, round-unknown, seconds-invalid, rubric-unknown, comment-invalid, conflict. Readers set aside what
-is no rating: field-count, not-json; unrateable (our page); cancelled, changed-by-another, ground-truth, empty-submission, not-one-choice,
-control-unknown (Label Studio); not-submitted, responses-incomplete, control-unknown (Argilla); item-unnamed (EditReward-Data);
-annotator-not-listed (:mod:`stages.ratings.pseudonyms`).
+time-without-offset, time-in-the-future, round-unknown, seconds-invalid, rubric-unknown, comment-invalid, conflict, older-revision
+(:mod:`stages.ratings.revisions`). Readers set aside what is no rating: field-count, not-json; unrateable (our page); cancelled,
+changed-by-another, ground-truth, empty-submission, not-one-choice, control-unknown (Label Studio); not-submitted, responses-incomplete,
+control-unknown (Argilla); item-unnamed (EditReward-Data); annotator-not-listed (:mod:`stages.ratings.pseudonyms`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stages.ids import content_id
 from stages.ratings.delivery import DIMENSION_ALIASES, Delivered, Delivery
 from stages.ratings.manifest import Manifest, Scale
 from stages.units import Quarantined
+
+if TYPE_CHECKING:
+    from stages.ratings.revisions import Revisions
 
 ROUNDS = ("pilot", "exam", "calibration", "production", "reannotation", "adjudication", "benchmark", "ranking")
 EXAM, ADJUDICATION, REANNOTATION = "exam", "adjudication", "reannotation"
@@ -41,8 +44,16 @@ DAY = 86_400
 
 Cell = tuple[str, str, str, str]
 """candidate, dimension, annotator, round: a rater says one thing there."""
-Said = tuple[float, str]
-"""score and time."""
+
+
+class Said(NamedTuple):
+    """What was said in a cell."""
+
+    score: float
+    time: str
+    submission: str
+
+
 Problem = tuple[str, str]
 """reason and message."""
 
@@ -60,10 +71,19 @@ class Checked:
     warnings: list[str]
 
 
-def validate(delivery: Delivery, manifest: Manifest, known: MutableMapping[Cell, Said], *, batch: str, now: datetime) -> Checked:
-    """Check a delivery against the manifest and ``known``, the ledger's cells, to which the accepted ones are added.
+def validate(
+    delivery: Delivery,
+    manifest: Manifest,
+    known: MutableMapping[Cell, Said],
+    *,
+    batch: str,
+    now: datetime,
+    revisions: Revisions | None = None,
+) -> Checked:
+    """Check a delivery against the manifest and ``known``, the cells that count in the ledger, to which the accepted ones are added.
 
-    ``batch`` is the submission of rows that name none; ``now`` is only used to hold back ratings from the future.
+    ``batch`` is the submission of rows that name none; ``now`` is only used to hold back ratings from the future; ``revisions`` are the
+    histories of the ledger and of the delivery.
     """
     _refuse_other_work(delivery, manifest)
     elsewhere = _on_another_scale(delivery, manifest.scale)
@@ -79,15 +99,18 @@ def validate(delivery: Delivery, manifest: Manifest, known: MutableMapping[Cell,
         if problem is None:
             rating = _rating(row, manifest, batch)
             cell = (rating["candidate_id"], rating["dimension"], rating["annotator"], rating["round"])
-            said = (rating["score"], rating["rated_at"])
-            before = known.setdefault(cell, said)
-            if before is said:
-                accepted.append(rating)
-                continue
-            if before[0] == said[0]:
-                duplicates += 1
-                continue
-            problem = _conflict(cell, before, said)
+            said = Said(rating["score"], rating["rated_at"], rating["submission"])
+            if revisions is not None and revisions.replaced(said.submission):
+                problem = "older-revision", f"{row.annotator_id} has revised group {row.group_id} since; the ledger has the later one"
+            else:
+                before = known.setdefault(cell, said)
+                if before is said:
+                    accepted.append(rating)
+                    continue
+                if before.score == said.score:
+                    duplicates += 1
+                    continue
+                problem = _conflict(cell, before, said)
         quarantine.append(Quarantined(_row_id(delivery, "rating", place), delivery.at(row.number), *problem))
     assert delivery.ratings == len(accepted) + duplicates + len(quarantine), f"rows of {delivery.file} do not balance"
     return Checked(accepted, quarantine, duplicates, [*delivery.warnings, *_similar_annotators(delivery)])
@@ -196,7 +219,7 @@ def _float(text: str) -> float:
 
 
 def _conflict(cell: Cell, before: Said, said: Said) -> Problem:
-    first, second = (f"{score:g} at {time or 'an unknown time'}" for score, time in (before, said))
+    first, second = (f"{one.score:g} at {one.time or 'an unknown time'}" for one in (before, said))
     candidate, dimension, annotator, round = cell
     return "conflict", (
         f"{annotator} gave {dimension} of candidate {candidate} {first}, which stands, and {second} in the same round {round}; "

@@ -26,7 +26,7 @@ def _upper(published: Published) -> list[flow.Node]:
         _node(
             published, "generate", "Candidates", _rows(published, "generate", "candidates"), f"{rated} per source to rate" if rated else ""
         ),
-        _node(published, "annotate", "Ratings", _rows(published, "annotate", "ratings"), _quarantined(published, "annotate")),
+        _node(published, "annotate", "Ratings", _ratings(published), _quarantined(published, "annotate")),
         _node(
             published, "preferences", "Preference pairs", _rows(published, "preferences", "pairs"), _quarantined(published, "preferences")
         ),
@@ -67,6 +67,12 @@ def _node(published: Published, step: str, name: str, amount: str, note: str = "
 def _rows(published: Published, step: str, artifact: str) -> str:
     rows = published.rows(step, artifact)
     return "" if rows is None else words.count(rows)
+
+
+def _ratings(published: Published) -> str:
+    """Ratings that count."""
+    rows = published.rows("annotate", "ratings")
+    return "" if rows is None else words.count(rows - published.results("annotate").get("superseded", 0))
 
 
 def _quarantined(published: Published, step: str) -> str:

@@ -15,7 +15,7 @@ from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
 from pipeline.report.sections import pair_statistics
 from pipeline.report.steps import missing
-from stages import annotation_qc, contracts
+from stages import annotation_qc
 from stages.ratings.agreement import OVERALL
 from stages.ratings.ledger import scores_only
 from stages.ratings.statistics import severity
@@ -39,7 +39,7 @@ def section(published: Published) -> Section:
     annotated = published.results("annotate")
     blocks += _agreement(annotated.get("agreement", {})) + _by_task(annotated.get("agreement_by_task", {}))
     blocks += _decision(published)
-    ratings = published.table("annotate", "ratings", contracts.RATINGS.names)
+    ratings = published.ratings()
     if ratings is not None:
         ratings = scores_only(ratings)
         given, strictness = _distribution(ratings), _severity(ratings)

@@ -66,7 +66,7 @@ def _sheets(published: Published, chosen: list[dict[str, Any]]) -> list[Strip]:
 
 
 def _ratings(published: Published, candidates: list[str]) -> Ratings:
-    table = published.table("annotate", "ratings", ["candidate_id", "dimension", "score"], where=("candidate_id", candidates))
+    table = published.ratings(where=("candidate_id", candidates))
     scores: dict[str, dict[str, list[float]]] = {}
     for row in table.to_pylist() if table else []:
         scores.setdefault(row["candidate_id"], {}).setdefault(row["dimension"], []).append(row["score"])
