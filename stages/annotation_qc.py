@@ -1,9 +1,9 @@
 """Quality control of ratings: which are accepted, who needs attention, what is rated again, and whether the targets are met.
 
-In: the ledger, and ``annotate.quality``. Out: a step folder ``annotation-qc`` with the accepted ratings, the exclusions with their reasons,
-``quality.json`` (agreement by round, targets, profiles, verdicts), ``annotators.csv``, ``reannotate.csv`` (which export takes) and
-``adjudicate.csv`` (which is filled in and ingested). Nothing is taken from the ledger. Unit of resume: the step, which is cheap: every call
-decides anew from the ledger as it is.
+In: the ledger, ``annotate.quality``, and the gold of ``annotate.plan.gold``. Out: a step folder ``annotation-qc`` with the accepted
+ratings, the exclusions with their reasons, ``quality.json`` (agreement by round, targets, profiles, verdicts), ``annotators.csv``,
+``reannotate.csv`` (which export takes) and ``adjudicate.csv`` (which is filled in and ingested). Nothing is taken from the ledger. Unit of
+resume: the step, which is cheap: every call decides anew from the ledger as it is.
 
 From then on preferences reads the accepted ratings, and refuses a decision that is older than the ledger.
 """
@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 
 from stages import contracts, storage
 from stages.context import Context
-from stages.ratings import adjudication, ledger, manifest, own_items, quality
+from stages.ids import settings_hash
+from stages.ratings import adjudication, ledger, manifest, own_items, plan, quality
 from stages.ratings.manifest import Manifest
 from stages.ratings.reannotation import Again, again
 from stages.ratings.screening import Screening, screen
@@ -47,17 +48,20 @@ def run(context: Context) -> Index:
     """
     annotate = context.run.step(ledger.STEP)
     config, seed = context.flow.annotate.quality, context.flow.seed
+    annotate.require()
+    work = manifest_of(context)
+    gold = plan.flat(plan.read_gold(context.flow.annotate, work))
     settings = {"quality": config.model_dump(mode="json"), "seed": seed}
+    settings |= {"gold": settings_hash(sorted(gold.items()))} if gold else {}
     inputs = {ledger.STEP: annotate.require().fingerprint}
     folder = context.run.step(STEP)
     key, done = folder.begin(settings=settings, inputs=inputs, force=True)
     if done:
         return folder.require()
-    work = manifest_of(context)
     levels = work.scale.levels
     ratings = ledger.current(annotate)
     scores = ledger.scores_only(ratings)
-    found = screen(scores, levels, config, seed=seed)
+    found = screen(scores, levels, config, seed=seed, gold=gold)
     accepted, exclusions = _divided(ratings, found)
     still_scores = ledger.scores_only(accepted)
     rounds = quality.by_round(still_scores, levels, seed=seed)

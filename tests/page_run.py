@@ -16,7 +16,7 @@ import numpy as np
 from rated_run import make_run, manifest_of, source, write_csv
 
 from stages import annotate, contracts, images
-from stages.annotate_config import AnnotateConfig, PlanConfig, ServeConfig
+from stages.annotate_config import PlanConfig, ServeConfig
 from stages.annotation_server import server
 from stages.annotation_server.roster import Roster
 from stages.context import Context
@@ -103,7 +103,7 @@ def plan(**settings: Any) -> PlanConfig:
 @contextmanager
 def serving(context: Context, port: int = 0, **settings: Any) -> Generator[str]:
     """The page of a run on a free port of this machine, in a thread of this process; gives ``host:port``."""
-    config = AnnotateConfig(serve=ServeConfig(**{"requests_per_minute": 100_000} | settings))
+    config = context.flow.annotate.model_copy(update={"serve": ServeConfig(**{"requests_per_minute": 100_000} | settings)})
     with server.application(context.run, config) as app, server.listening("127.0.0.1", port) as listener:
         running = server.answering(app)
         thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]})

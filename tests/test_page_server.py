@@ -8,15 +8,16 @@ import sqlite3
 import threading
 import xml.etree.ElementTree as xml
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command import pipeline, refusal
 from page_run import HOSTILE, Client, exported, gold_file, page_run, plan, roster, serving
-from rated_run import manifest_of
+from rated_run import make_run, manifest_of, ratings_of, write_csv
 
-from stages import annotate
+from stages import annotate, annotation_qc
 from stages.annotate_config import AnnotateConfig, PlanConfig
 from stages.annotation_server import exam, rubric
 from stages.annotation_server.limits import RateLimit
@@ -25,7 +26,8 @@ from stages.context import Context
 from stages.contracts import DIMENSIONS
 from stages.ids import content_id
 from stages.ratings import plan as plans
-from stages.ratings.quality_config import ExamRules
+from stages.ratings.gold import gold_cells
+from stages.ratings.quality_config import ExamRules, QualityConfig, RemovalRules
 
 CELLS = 7 * 2
 
@@ -335,6 +337,21 @@ def test_a_group_that_was_left_goes_to_another_and_a_late_submission_still_count
 # ---- gold
 
 
+def same_as_in_quality_control(context: Context, people: list[dict[str, Any]]) -> int:
+    """The lead's figures of each person against those that quality control has after an ingest; how many were compared."""
+    annotate.ingest(context, [context.run.path / "annotate" / "page" / "submissions.sqlite"])
+    annotation_qc.run(context)
+    shown = {person["annotator"]: person for person in people}
+    found = json.loads((context.run.path / "annotation-qc" / "quality.json").read_text())["annotators"]
+    for row in found:
+        person, dimension = shown[row["annotator"]], row["dimension"]
+        assert row["gold"] == person["hidden_gold"][dimension]
+        assert [row[name]["value"] for name in ("severity", "kappa")] == [person[name][dimension] for name in ("severity", "kappa")]
+        assert (row["drift"], row["compared_groups"]) == (person["drift"][dimension], person["shared"])
+        assert set(row["reasons"]) <= set(person["remarks"]) or row["status"] == "too few groups"
+    return len(found)
+
+
 @pytest.fixture
 def golden(tmp_path: Path) -> tuple[Context, dict[tuple[str, str, str], int]]:
     """Ten groups, of which seven are gold: one for training, two exams of two, two hidden; one of the rest calibrates."""
@@ -405,35 +422,41 @@ def test_training_shows_gold_an_exam_admits_and_gold_hides_in_production(golden:
         assert bad.ask("POST", "/api/submit", bad.submission(open_group))[0] == 403
         assert rows(context, "SELECT count(*) FROM submissions WHERE annotator = ? AND round = 'calibration'", bad.who) == [(0,)]
         assert lead.ask("POST", "/api/lead/decision", {"subject": "x", "action": "pause", "reason": ""})[0] == 422
+        summary = lead.get("/api/lead/summary")["people"]
+    assert summary[0]["hidden_gold"]["visual_quality"]["groups"] >= 1
+    assert same_as_in_quality_control(context, summary) == 2, "one person, two dimensions; the other never rated"
     counted = {row[0] for row in rows(context, "SELECT DISTINCT round FROM ratings")}
     assert counted == {"calibration", "production"}  # neither training nor exams are ratings
 
 
 def test_exam_figures_by_hand() -> None:
-    cell = plans.GoldCell
-    gold = {
-        "g": {
-            "a": {"q": cell((1.0,), 1.0, 1.0)},
-            "b": {"q": cell((2.0, 3.0), 7 / 3, 2.0)},
-            "c": {"q": cell((4.0,), 4.0, 4.0)},
-            "d": {"q": cell((3.0,), 3.0, 3.0)},
-        }
-    }
+    gold = {("a", "q"): (1.0,), ("b", "q"): (2.0, 2.0, 3.0), ("c", "q"): (4.0,), ("d", "q"): (3.0,)}
     scores = {("g", "a", "q"): 1, ("g", "b", "q"): 3, ("g", "c", "q"): 2, ("g", "d", "q"): 3}
-    (figures,) = exam.compare(scores, gold, ["g"], ["q"], [1, 2, 3, 4]).values()
+    found = exam.compare(scores, gold, ["q"], [1, 2, 3, 4])
     # gold 1 2 4 3 against 1 3 2 3: squared distances 0 1 4 0; expected over the margins (1,2,3,4) x (1,2,3,3): 32 / 4
-    assert figures == {"n": 4, "kappa": 1 - 5 / 8, "exact": 0.75, "within_one": 0.75, "severity": -0.3333}
-    assert not exam.passed({"q": figures}, ExamRules())
+    figures = found["q"]
+    assert figures is not None
+    assert vars(figures) == {
+        "groups": 1,
+        "cells": 4,
+        "kappa": 1 - 5 / 8,
+        "exact": 0.75,
+        "within_one": 0.75,
+        "severity": pytest.approx(-1 / 3),
+    }
+    assert not exam.passed(found, ExamRules())
     lenient = ExamRules(kappa=0.3, exact=0.75, within_one=0.75, severity=0.34)
-    assert exam.passed({"q": figures}, lenient)
-    assert not exam.passed({"q": figures | {"kappa": None}}, lenient)
+    assert exam.passed(found, lenient)
+    assert not exam.passed({"q": replace(figures, kappa=None)}, lenient)
+    assert not exam.passed(found | {"other": None}, lenient)
 
 
 # ---- the lead
 
 
 def test_the_lead_sees_agreement_disagreement_and_asks_for_a_third_person(tmp_path: Path) -> None:
-    context = exported(page_run(tmp_path / "run", groups=4, plan=plan(overlap=1.0)))
+    rules = QualityConfig(window=2, least_groups=2, remove=RemovalRules(kappa=-1))
+    context = exported(page_run(tmp_path / "run", groups=4, plan=plan(overlap=1.0), quality=rules))
     people = roster(context)
     tokens = [people.add(name)[1] for name in ("One", "Two", "Three")]
     with serving(context) as address:
@@ -457,6 +480,9 @@ def test_the_lead_sees_agreement_disagreement_and_asks_for_a_third_person(tmp_pa
             (apart, 3.0, CELLS)
         ]
         assert figures["visual_quality"]["exact"]["value"] == 0.75 and figures["visual_quality"]["exact"]["low"] < 0.75
+        assert {person["drift"]["visual_quality"] for person in summary["people"]} == {-1.5, 1.5, None}
+        assert any("kappa with the others" in remark for remark in summary["people"][0]["remarks"])
+        assert same_as_in_quality_control(context, summary["people"]) == 4
         biases = {person["annotator"]: person["severity"]["visual_quality"] for person in summary["people"]}
         assert biases == {one.who: -0.75, two.who: 0.75, three.who: None}
         confusion = summary["confusion"]["visual_quality"]
@@ -513,9 +539,33 @@ def test_gold_that_cannot_work_is_refused(tmp_path: Path) -> None:
     path.write_text("\n".join([lines[0], *lines[1::3]]) + "\n")  # one expert instead of three
     with pytest.raises(ValueError, match="rated alike by 3 experts"):
         plans.read_gold(AnnotateConfig(plan=PlanConfig(gold=str(path))), work)
-    alike = {group: {c: {d: plans.GoldCell((3.0,), 3.0, 3.0) for d in DIMENSIONS} for c in work.sampled[group]} for group in groups}
+    alike = {group: {c: {d: plans.GoldCell((3.0,)) for d in DIMENSIONS} for c in work.sampled[group]} for group in groups}
     with pytest.raises(ValueError, match="exam form 1 every gold score of instruction_following is the same"):
         plans.draw(work, groups, PlanConfig(gold="g.csv", training_groups=1, exam_groups=2), alike, seed=0)
+
+
+def test_gold_of_a_file_is_gold_of_quality_control(tmp_path: Path) -> None:
+    """A level is 1 on a scale from 1 to 5 by tenths; 3.1 - 2.1 is more than 1 by the last bit. Adjudications and rankings make no gold."""
+    context = make_run(tmp_path / "run", groups=2, simulate=None, scale_max=5, scale_step=0.1)
+    work = manifest_of(context)
+    first, second = work.sampled
+    rows: list[dict[str, Any]] = [
+        row | {"round": "benchmark", "comment": ""} for name in ("a", "b", "c") for row in ratings_of(work, name, [first], score=3)
+    ]
+    for row in rows[: len(rows) // 3]:
+        row["score"] = 2.1
+    for row in rows[len(rows) // 3 :]:
+        row["score"] = 3.1
+    rows += [row | {"round": "adjudication", "comment": "wrong"} for row in ratings_of(work, "d", [first], score=5)]
+    rows += [row | {"round": "ranking", "comment": "rank"} for name in ("a", "b", "c") for row in ratings_of(work, name, [second], score=1)]
+    path = write_csv(tmp_path / "gold.csv", rows)
+    settings = context.flow.annotate.model_copy(update={"plan": PlanConfig(gold=str(path))})
+    found = plans.read_gold(settings, work)
+    assert list(found) == [first] and {cell.scores for of in found[first].values() for cell in of.values()} == {(2.1, 3.1, 3.1)}
+    assert {cell.reasons for of in found[first].values() for cell in of.values()} == {()}
+    annotate.ingest(context, [path])
+    ratings = context.run.step("annotate").read("ratings")
+    assert plans.flat(found) == gold_cells(ratings, ("a", "b", "c", "d"), 3, work.scale.levels)
 
 
 def test_label_studio_gets_tasks_and_a_configuration_that_fit_together(work: Context) -> None:

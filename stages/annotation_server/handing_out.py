@@ -24,6 +24,7 @@ from stages.annotation_server import exam
 from stages.annotation_server.database import COUNTED, Database, now
 from stages.annotation_server.work import Work
 from stages.ids import uniform
+from stages.ratings.gold import OnGold
 
 Stage = Literal["training", "exam-1", "exam-2", "calibration", "production", "paused", "failed"]
 
@@ -111,8 +112,8 @@ def stage_of(connection: sqlite3.Connection, work: Work, config: AnnotateConfig,
     return "production" if done.issuperset(work.plan.calibration) else "calibration"
 
 
-def exam_figures(connection: sqlite3.Connection, work: Work, annotator: str, number: int) -> dict[str, dict]:
-    """The figures of an exam form (from 1), as far as it was filled in."""
+def exam_figures(connection: sqlite3.Connection, work: Work, annotator: str, number: int) -> dict[str, OnGold | None]:
+    """Results of an exam form (from 1) by dimension, as far as it was filled in."""
     form = work.plan.exams[number - 1]
     rows = connection.execute(
         "SELECT * FROM (SELECT submission_id, group_id, max(revision) FROM submissions WHERE annotator = ? "
@@ -120,7 +121,7 @@ def exam_figures(connection: sqlite3.Connection, work: Work, annotator: str, num
         (annotator, *form),
     )
     scores = {(row["group_id"], row["candidate_id"], row["dimension"]): row["score"] for row in rows}
-    return exam.compare(scores, work.plan.gold, form, work.dimensions, work.levels)
+    return exam.compare(scores, work.plan.gold_of(form), work.dimensions, work.levels)
 
 
 def _listed(stage: Stage, work: Work) -> Sequence[str]:

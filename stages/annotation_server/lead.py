@@ -14,7 +14,6 @@ from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from stages.annotate_config import AnnotateConfig
 from stages.annotation_server import handing_out, people, rated
@@ -35,7 +34,7 @@ def summary(connection: sqlite3.Connection, work: Work, roster: Sequence[Person]
     shared = defaultdict(list, {group: entries for group, entries in shared.items() if len(entries) > 1})
     return {
         "progress": _progress(connection, work, groups, shared),
-        "people": people.figures(connection, work, roster, config, groups, shared),
+        "people": people.figures(connection, work, roster, config, groups),
         "confusion": _confusion(work, shared),
         "disagreements": _disagreements(shared, config.quality.reannotate.difference),
         "flagged": [dict(row) for row in connection.execute("SELECT group_id, annotator, flag, comment, submitted_at FROM unrateable")],
@@ -55,18 +54,7 @@ def agreement_of(groups: Sequence[Rated], work: Work) -> dict[str, Any]:
     """Agreement with intervals per dimension (:func:`stages.ratings.agreement.summary`) of the groups that several people rated."""
     several = {group for group, n in Counter(entry.group for entry in groups).items() if n > 1}
     kept = [entry for entry in groups if entry.group in several]
-    rows = [
-        (entry.group, candidate, entry.annotator, dimension, float(entry.scores[i, d]))
-        for entry in kept
-        for i, candidate in enumerate(work.groups[entry.group].candidates)
-        for d, dimension in enumerate(work.dimensions)
-    ]
-    if not rows:
-        return {}
-    names = ("source_id", "candidate_id", "annotator", "dimension", "score")
-    table = pa.table(dict(zip(names, (pa.array(column) for column in zip(*rows, strict=True)), strict=True)))
-    table = table.append_column("round", pa.array(["production"] * len(table)))
-    return agreement.summary(table, [float(level) for level in work.levels], seed=work.plan.seed)
+    return agreement.summary(rated.table(kept, work), [float(level) for level in work.levels], seed=work.plan.seed) if kept else {}
 
 
 def several_views(connection: sqlite3.Connection, work: Work, group_id: str) -> dict[str, Any]:
@@ -94,7 +82,7 @@ def several_views(connection: sqlite3.Connection, work: Work, group_id: str) -> 
         "source": f"/image/{group.source}",
         "candidates": [{"id": c, "image": f"/image/{name}"} for c, name in group.candidates.items()],
         "said": list(said.values()),
-        "gold": {c: {d: list(cell.accepted) for d, cell in cells.items()} for c, cells in gold.items()},
+        "gold": {c: {d: cell.accepted for d, cell in cells.items()} for c, cells in gold.items()},
     }
 
 

@@ -1,9 +1,9 @@
 """The figures of each person on the lead's page, and what to look at.
 
-In: what everybody rated. Out: plain values. People are compared with those who rated the same groups: ``severity`` is the mean difference
-(positive: lenient), ``kappa`` the agreement with partners, ``drift`` the severity in the newest 25 shared groups minus
-that in the first 50. Below 15 shared groups they say nothing (one person's kappa then varies by 0.07 or more by chance), and the page
-greys them.
+In: what everybody rated. Out: plain values. Severity, kappa with partners and drift are those of :mod:`stages.ratings.profiles`, results on
+gold those of :mod:`stages.ratings.gold`, and the remarks are the rules of :mod:`stages.ratings.screening`: what `pipeline annotate qc` says
+of the same ratings. Below ``annotate.quality.least_groups`` shared groups they say nothing (one person's kappa then varies by 0.07 or more
+by chance), and the page greys them.
 """
 
 from __future__ import annotations
@@ -11,41 +11,39 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import permutations
 from typing import Any
 
 import numpy as np
 
 from stages.annotate_config import AnnotateConfig
-from stages.annotation_server import exam, handing_out
+from stages.annotation_server import handing_out, rated
 from stages.annotation_server.rated import Rated
 from stages.annotation_server.roster import Person
 from stages.annotation_server.work import Work
-from stages.ratings import agreement
+from stages.ratings.gold import OnGold, on_gold
+from stages.ratings.profiles import Profile, profiles
 from stages.ratings.quality_config import QualityConfig
+from stages.ratings.screening import attention, disagreement, gold_failures
 
-EARLY, LATE = 50, 25
+OFTEN_EQUAL = 0.2
+"""Share of groups with one score for everything above which the lead should look."""
 
 
 def figures(
-    connection: sqlite3.Connection,
-    work: Work,
-    roster: Sequence[Person],
-    config: AnnotateConfig,
-    groups: Sequence[Rated],
-    shared: Mapping[str, list[Rated]],
+    connection: sqlite3.Connection, work: Work, roster: Sequence[Person], config: AnnotateConfig, groups: Sequence[Rated]
 ) -> list[dict[str, Any]]:
-    """One entry per annotator of the roster. shared: the groups of several people."""
+    """One entry per annotator of the roster."""
     own: defaultdict[str, list[Rated]] = defaultdict(list)
     for entry in groups:
         own[entry.annotator].append(entry)
-    together: defaultdict[str, list[tuple[str, np.ndarray, np.ndarray]]] = defaultdict(list)
-    for entries in shared.values():
-        for a, b in permutations(entries, 2):
-            together[a.annotator].append((a.at, a.scores, b.scores))
-    middle = float(np.median([entry.seconds for entry in groups])) if groups else 0.0
+    ratings, levels, rules = rated.table(groups, work), [float(level) for level in work.levels], config.quality
+    of: defaultdict[str, dict[str, Profile]] = defaultdict(dict)
+    if groups:
+        for profile in profiles(ratings, levels, window=rules.window, least=rules.least_groups, seed=work.plan.seed):
+            of[profile.annotator][profile.dimension] = profile
+    gold = on_gold(ratings, work.plan.gold_of(work.plan.gold), (), levels)
     return [
-        _person(connection, work, config, person, own[person.pseudonym], sorted(together[person.pseudonym], key=lambda t: t[0]), middle)
+        _person(connection, work, config, person, own[person.pseudonym], of[person.pseudonym], gold)
         for person in roster
         if person.role == "annotator"
     ]
@@ -57,55 +55,38 @@ def _person(
     config: AnnotateConfig,
     person: Person,
     own: Sequence[Rated],
-    together: Sequence[tuple[str, np.ndarray, np.ndarray]],
-    middle: float,
+    of: Mapping[str, Profile],
+    gold: Mapping[tuple[str, str], OnGold],
 ) -> dict[str, Any]:
-    differences = np.array([(mine.astype(float) - other).mean(0) for _, mine, other in together]).reshape(-1, len(work.dimensions))
-    seconds = float(np.median([entry.seconds for entry in own])) if own else None
-    hidden = {
-        (entry.group, candidate, dimension): int(entry.scores[i, d])
-        for entry in own
-        if entry.group in work.plan.hidden
-        for i, candidate in enumerate(work.groups[entry.group].candidates)
-        for d, dimension in enumerate(work.dimensions)
-    }
-    exams = {
-        f"exam-{number}": handing_out.exam_figures(connection, work, person.pseudonym, number)
-        for number in range(1, 1 + len(work.plan.exams))
-        if connection.execute(
-            "SELECT 1 FROM submissions WHERE annotator = ? AND round = ?", (person.pseudonym, f"exam-{number}")
-        ).fetchone()
-    }
+    name = person.pseudonym
+    hidden = {dimension: gold.get((name, dimension)) for dimension in work.dimensions}
+    exams = {f"exam-{n}": handing_out.exam_figures(connection, work, name, n) for n in range(1, 1 + len(work.plan.exams))}
+    shared = max((profile.compared_groups for profile in of.values()), default=0)
+
+    def each(value: str) -> dict[str, float | None]:
+        return {d: getattr(of[d], value).value if d in of else None for d in work.dimensions}
+
     result: dict[str, Any] = {
-        "annotator": person.pseudonym,
+        "annotator": name,
         "revoked": person.revoked,
-        "stage": handing_out.stage_of(connection, work, config, person.pseudonym),
+        "stage": handing_out.stage_of(connection, work, config, name),
         "groups": len(own),
-        "seconds": None if seconds is None else round(seconds, 1),
-        "shared": len(together),
-        "enough_shared": len(together) >= config.quality.least_groups,
+        "seconds": round(float(np.median([entry.seconds for entry in own])), 1) if own else None,
+        "shared": shared,
+        "enough_shared": shared >= config.quality.least_groups,
         "all_equal": round(sum(len(np.unique(entry.scores)) == 1 for entry in own) / len(own), 3) if own else None,
-        "severity": {d: round(float(differences[:, i].mean()), 3) if len(differences) else None for i, d in enumerate(work.dimensions)},
-        "drift": {
-            d: round(float(differences[-LATE:, i].mean() - differences[:EARLY, i].mean()), 3) if len(differences) >= EARLY + LATE else None
-            for i, d in enumerate(work.dimensions)
-        },
-        "kappa": {d: _kappa([(m[:, i], o[:, i]) for _, m, o in together], work.levels) for i, d in enumerate(work.dimensions)},
+        "severity": each("severity"),
+        "drift": {d: of[d].drift if d in of else None for d in work.dimensions},
+        "kappa": each("kappa"),
         "position_slope": _slope(own),
-        "hidden_gold": exam.compare(hidden, work.plan.gold, {key[0] for key in hidden}, work.dimensions, work.levels),
-        "exams": exams,
+        "hidden_gold": _plain(hidden),
+        "exams": {exam: _plain(by_dimension) for exam, by_dimension in exams.items() if any(by_dimension.values())},
     }
-    return result | {"remarks": _remarks(result, middle, config.quality)}
+    return result | {"remarks": _remarks(result, list(of.values()), gold, config.quality)}
 
 
-def _kappa(pairs: Sequence[tuple[np.ndarray, np.ndarray]], levels: Sequence[int]) -> float | None:
-    if not pairs:
-        return None
-    mine, other = (np.concatenate(side) - levels[0] for side in zip(*pairs, strict=True))
-    count = len(levels)
-    table = np.bincount(mine.astype(int) * count + other.astype(int), minlength=count * count).reshape(1, count, count).astype(float)
-    value = float(agreement.weighted_kappa(table, np.subtract.outer(np.arange(count), np.arange(count)) ** 2)[0])
-    return None if np.isnan(value) else round(value, 3)
+def _plain(by_dimension: Mapping[str, OnGold | None]) -> dict[str, dict[str, Any] | None]:
+    return {dimension: None if result is None else vars(result) for dimension, result in by_dimension.items()}
 
 
 def _slope(own: Sequence[Rated]) -> float | None:
@@ -118,24 +99,13 @@ def _slope(own: Sequence[Rated]) -> float | None:
     return round(float((place * score).sum()) / spread, 4) if spread else None
 
 
-def _remarks(person: Mapping[str, Any], middle: float, rules: QualityConfig) -> list[str]:
+def _remarks(person: Mapping[str, Any], of: Sequence[Profile], gold: Mapping[tuple[str, str], OnGold], rules: QualityConfig) -> list[str]:
     """What the lead should look at, in words; nothing about agreement with few shared groups."""
-    found = []
-    attention = rules.attention
-    if person["seconds"] is not None and middle and person["seconds"] < attention.pace * middle:
-        found.append(f"takes less than {attention.pace:.0%} of the usual time")
-    if person["groups"] >= rules.least_groups and person["all_equal"] > 0.2:
-        found.append("often gives every edit the same score")
-    if person["enough_shared"]:
-        for d, kappa in person["kappa"].items():
-            words = d.replace("_", " ")
-            if kappa is None or kappa < attention.kappa:
-                found.append(f"agrees little with the others ({words})")
-            if abs(person["severity"][d]) > attention.severity:
-                found.append(f"{'more lenient' if person['severity'][d] > 0 else 'more severe'} than the others ({words})")
-            if person["drift"][d] is not None and abs(person["drift"][d]) > attention.drift:
-                found.append(f"has changed since the beginning ({words})")
-    for d, figures in person["hidden_gold"].items():
-        if figures["n"] >= 7 and figures["within_one"] < rules.remove.gold_within_one:
-            found.append(f"is often far from gold ({d.replace('_', ' ')})")
-    return found
+    name = person["annotator"]
+    often = person["groups"] >= rules.least_groups and person["all_equal"] > OFTEN_EQUAL
+    return [
+        *disagreement(of, rules),
+        *gold_failures({key: result for key, result in gold.items() if key[0] == name}, {}, rules).get(name, ()),
+        *(reason for profile in of for reason in attention(profile, rules)),
+        *(["often gives every edit the same score"] if often else []),
+    ]

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from stages.annotation_server.work import Work
 
 
 @dataclass(frozen=True)
 class Rated:
-    """One group by one person. scores: [candidate, dimension], candidates as in the packet; positions: places on the page [candidate]."""
+    """One group by one person. scores: [candidate, dimension], candidates as in the packet; positions: places on the page [candidate];
+    seconds: of the whole group."""
 
     group: str
     annotator: str
+    round: str
     scores: np.ndarray
     positions: np.ndarray
     seconds: float
@@ -28,17 +33,39 @@ def read(connection: sqlite3.Connection, work: Work) -> list[Rated]:
     place: dict[str, dict[str, int]] = {g: {c: i for i, c in enumerate(of.candidates)} for g, of in work.groups.items()}
     found: dict[str, Rated] = {}
     rows = connection.execute(
-        "SELECT l.submission_id, annotator, group_id, seconds, submitted_at, candidate_id, dimension, score, position "
+        "SELECT l.submission_id, annotator, group_id, l.round, seconds, submitted_at, candidate_id, dimension, score, position "
         "FROM latest l JOIN scores USING (submission_id) WHERE l.flag IS NULL ORDER BY submitted_at, l.submission_id"
     )
-    for name, annotator, group, seconds, at, candidate, dimension, score, position in rows:
+    for name, annotator, group, round, seconds, at, candidate, dimension, score, position in rows:
         if group not in place:
             continue
         entry = found.get(name)
         if entry is None:
             count = len(place[group])
-            entry = Rated(group, annotator, np.zeros((count, len(column)), np.int8), np.zeros(count, np.int16), seconds, at)
+            entry = Rated(group, annotator, round, np.zeros((count, len(column)), np.int8), np.zeros(count, np.int16), seconds, at)
             found[name] = entry
         entry.scores[place[group][candidate], column[dimension]] = score
         entry.positions[place[group][candidate]] = position
     return list(found.values())
+
+
+def table(groups: Sequence[Rated], work: Work) -> pa.Table:
+    """The same as rows of a ratings table, as quality control reads them; a score's seconds are its share of the group's."""
+    sizes = [entry.scores.size for entry in groups]
+
+    def repeated(values: Iterable[Any]) -> pa.Array:
+        return pa.array(np.repeat(np.array(list(values), dtype=object), sizes), pa.string())
+
+    candidates = [c for entry in groups for c in work.groups[entry.group].candidates for _ in work.dimensions]
+    return pa.table(
+        {
+            "source_id": repeated(entry.group for entry in groups),
+            "candidate_id": pa.array(candidates, pa.string()),
+            "annotator": repeated(entry.annotator for entry in groups),
+            "dimension": pa.array(np.tile(np.array(work.dimensions, dtype=object), len(candidates) // len(work.dimensions)), pa.string()),
+            "score": np.concatenate([np.zeros(0), *(entry.scores.ravel() for entry in groups)]),
+            "round": repeated(entry.round for entry in groups),
+            "rated_at": repeated(entry.at for entry in groups),
+            "seconds": np.repeat(np.array([round(entry.seconds / entry.scores.size, 3) for entry in groups]), sizes),
+        }
+    )

@@ -19,6 +19,7 @@ from stages.ratings.agreement import weighted_kappa
 from stages.ratings.bootstrap import DIGITS
 from stages.ratings.manifest import level_width
 from stages.ratings.quality_config import ExamRules
+from stages.ratings.validate import ADJUDICATION, RANKING
 
 Gold = Mapping[tuple[str, str], tuple[float, ...]]
 """The accepted scores of a (candidate, dimension), lowest first, one per expert."""
@@ -46,12 +47,17 @@ class OnGold:
         )
 
 
+def nearest_level(score: float, levels: Sequence[float]) -> int:
+    """Place of the level nearest to a mean of experts, the lower of two: what kappa compares with."""
+    return int(np.abs(np.asarray(levels) - score).argmin())
+
+
 def gold_cells(ratings: pa.Table, experts: Collection[str], least: int, levels: Sequence[float]) -> Gold:
-    """Gold from the experts' ratings; adjudications do not count, since an adjudicator has seen the others' scores."""
+    """Gold from the experts' ratings; without adjudications, since an adjudicator has seen the others' scores, and rankings."""
     said: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for row in _rows(ratings, ("candidate_id", "dimension", "annotator", "round", "score")):
         candidate, dimension, annotator, round, score = row
-        if annotator in experts and round != "adjudication":
+        if annotator in experts and round not in (ADJUDICATION, RANKING):
             said[candidate, dimension][annotator] = score
     step = level_width(levels)
     cells = {cell: tuple(sorted(scores.values())) for cell, scores in said.items() if len(scores) >= least}
@@ -66,7 +72,7 @@ def on_gold(ratings: pa.Table, gold: Gold, experts: Collection[str], levels: Seq
         ratings, ("source_id", "candidate_id", "dimension", "annotator", "round", "score")
     ):
         accepted = gold.get((candidate, dimension))
-        if accepted is not None and annotator not in experts and round != "adjudication":
+        if accepted is not None and annotator not in experts and round != ADJUDICATION:
             off = min(abs(score - value) for value in accepted) / step
             found[annotator, dimension].append((source, score, float(np.mean(accepted)), off))
     return {key: _result(rows, levels) for key, rows in sorted(found.items())}
@@ -77,7 +83,7 @@ def _result(rows: Sequence[tuple[str, float, float, float]], levels: Sequence[fl
     score, middle, off = (np.array([row[i] for row in rows]) for i in (1, 2, 3))
     own = np.searchsorted(levels, score)
     table = np.zeros((1, len(levels), len(levels)))
-    np.add.at(table[0], (own, np.abs(np.subtract.outer(middle, levels)).argmin(axis=1)), 1)
+    np.add.at(table[0], (own, np.array([nearest_level(value, levels) for value in middle])), 1)
     kappa = weighted_kappa(table, np.subtract.outer(np.arange(len(levels)), np.arange(len(levels))) ** 2)[0]
     return OnGold(
         groups=groups,

@@ -3,24 +3,26 @@
 In: the manifest, the settings in ``annotate.plan``, and a file of experts' ratings where gold is wanted. Out: a :class:`Plan`, written as
 ``annotate/plan.json`` beside the packet. It names the gold groups and their scores, so it stays with the lead; the packet has none of it.
 
-Everything is drawn from hashes of the group ids before anybody has rated, so a larger export never changes the role of a group. A cell
-(candidate, dimension) is gold if ``annotate.quality.gold_raters`` experts rated it and their scores lie at most one level apart; every
-score that an expert gave is accepted, and a cell on which experts differ by more is not counted for or against anyone.
+Everything is drawn from hashes of the group ids before anybody has rated, so a larger export never changes the role of a group. What makes
+a cell gold says :mod:`stages.ratings.gold`; a cell that is none is not counted for or against anyone.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from stages import storage
+import numpy as np
+
+from stages import contracts, storage
 from stages.annotate_config import AnnotateConfig, PlanConfig
 from stages.ids import uniform
+from stages.ratings.gold import Gold, gold_cells, nearest_level
 from stages.ratings.manifest import Manifest
 
 FORMS = 2
@@ -29,12 +31,15 @@ FORMS = 2
 
 @dataclass(frozen=True)
 class GoldCell:
-    """accepted: the scores that experts gave, lowest first; score: the most frequent of them (the lower of two); reasons: their words."""
+    """scores: what the experts gave, one each, lowest first; reasons: their words."""
 
-    accepted: tuple[float, ...]
-    mean: float
-    score: float
+    scores: tuple[float, ...]
     reasons: tuple[str, ...] = ()
+
+    @property
+    def accepted(self) -> list[float]:
+        """The scores that count as right."""
+        return sorted(set(self.scores))
 
 
 GoldCells = Mapping[str, Mapping[str, GoldCell]]
@@ -61,6 +66,10 @@ class Plan:
     def groups(self) -> list[str]:
         """All groups, whatever their role."""
         return [*self.wanted, *self.calibration, *self.training, *(group for form in self.exams for group in form), *self.hidden]
+
+    def gold_of(self, groups: Iterable[str]) -> Gold:
+        """Gold of some of the gold groups."""
+        return flat({group: self.gold[group] for group in groups})
 
 
 def draw(
@@ -113,24 +122,30 @@ def read_gold(config: AnnotateConfig, manifest: Manifest) -> dict[str, GoldCells
     if path is None:
         return {}
     from stages.ratings import readers  # brings Ray, which the rating page need not wait for
-    from stages.ratings.validate import validate
+    from stages.ratings.validate import ADJUDICATION, RANKING, validate
 
     delivery = readers.read(path)
     checked = validate(delivery, manifest, {}, batch="gold", now=datetime.now(UTC))
     if checked.quarantine:
         first = checked.quarantine[0]
         raise ValueError(f"annotate.plan.gold: {first.position}: {first.message}")
-    ratings: defaultdict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
+    table = contracts.table("ratings", checked.accepted)
+    reasons: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for row in checked.accepted:
-        ratings[row["source_id"], row["candidate_id"], row["dimension"]].append(row)
+        if row["comment"] and row["round"] not in (ADJUDICATION, RANKING):
+            reasons[row["candidate_id"], row["dimension"]].add(row["comment"])
     gold: defaultdict[str, defaultdict[str, dict[str, GoldCell]]] = defaultdict(lambda: defaultdict(dict))
-    for (group, candidate, dimension), rows in sorted(ratings.items()):
-        scores = sorted(row["score"] for row in rows)
-        if len({row["annotator"] for row in rows}) >= least and scores[-1] - scores[0] <= 1:
-            gold[group][candidate][dimension] = _cell(scores, rows)
+    cells = gold_cells(table, set(table["annotator"].to_pylist()), least, manifest.scale.levels)
+    for (candidate, dimension), scores in sorted(cells.items(), key=lambda cell: (manifest.group_of[cell[0][0]], *cell[0])):
+        gold[manifest.group_of[candidate]][candidate][dimension] = GoldCell(scores, tuple(sorted(reasons[candidate, dimension])))
     if not gold:
         raise ValueError(f"annotate.plan.gold: no cell of {path} was rated alike by {least} experts; see annotate.quality.gold_raters")
     return {group: {candidate: dict(cells) for candidate, cells in candidates.items()} for group, candidates in gold.items()}
+
+
+def flat(gold: Mapping[str, GoldCells]) -> Gold:
+    """The same cells by candidate and dimension."""
+    return {(candidate, d): cell.scores for cells in gold.values() for candidate, of in cells.items() for d, cell in of.items()}
 
 
 def write(path: Path, plan: Plan) -> None:
@@ -140,31 +155,27 @@ def write(path: Path, plan: Plan) -> None:
 
 
 def read(path: Path) -> Plan:
-    """Inverse of :func:`write`."""
+    """Inverse of :func:`write`. Raises ``ValueError`` for a plan of another version."""
     value = storage.read_json(path)
-    gold = {
-        group: {candidate: {d: _read_cell(cell) for d, cell in cells.items()} for candidate, cells in candidates.items()}
-        for group, candidates in value["gold"].items()
-    }
-    return Plan(**value | {"wanted": dict(value["wanted"]), "gold": gold})
-
-
-def _cell(scores: Sequence[float], rows: Sequence[Mapping[str, Any]]) -> GoldCell:
-    counts = Counter(scores)
-    most = max(counts, key=lambda score: (counts[score], -score))
-    reasons = tuple(sorted({row["comment"] for row in rows if row["comment"]}))
-    return GoldCell(tuple(sorted(counts)), sum(scores) / len(scores), most, reasons)
+    try:
+        gold = {
+            group: {candidate: {d: _read_cell(cell) for d, cell in cells.items()} for candidate, cells in candidates.items()}
+            for group, candidates in value["gold"].items()
+        }
+        return Plan(**value | {"wanted": dict(value["wanted"]), "gold": gold})
+    except (KeyError, TypeError):
+        raise ValueError(f"{path} was written by another version; run `pipeline annotate export` again") from None
 
 
 def _read_cell(value: Mapping[str, Any]) -> GoldCell:
-    return GoldCell(tuple(value["accepted"]), value["mean"], value["score"], tuple(value["reasons"]))
+    return GoldCell(tuple(value["scores"]), tuple(value["reasons"]))
 
 
 def _require_variation(number: int, form: Sequence[str], gold: Mapping[str, GoldCells], manifest: Manifest, config: PlanConfig) -> None:
     """An exam whose right answers are all the same can be passed blindly, and agreement with it is not defined."""
     for dimension in manifest.dimensions:
-        scores = {cells[dimension].score for group in form for cells in gold[group].values() if dimension in cells}
-        if len(scores) < 2:
+        cells = [of[dimension] for group in form for of in gold[group].values() if dimension in of]
+        if len({nearest_level(float(np.mean(cell.scores)), manifest.scale.levels) for cell in cells}) < 2:
             raise ValueError(
                 f"annotate.plan.gold: in exam form {number} every gold score of {dimension} is the same, so it examines nothing; "
                 f"raise exam_groups (now {config.exam_groups}) or add gold groups"

@@ -53,8 +53,11 @@ class Screening:
         return [name for name, verdict in self.verdicts.items() if verdict.status == "removed"]
 
 
-def screen(ratings: pa.Table, levels: Sequence[float], config: QualityConfig, *, seed: int) -> Screening:
-    """Judge everybody. Raises ``ValueError`` for a rule that cannot work on these ratings, and for experts who rated nothing."""
+def screen(ratings: pa.Table, levels: Sequence[float], config: QualityConfig, *, seed: int, gold: Gold | None = None) -> Screening:
+    """Judge everybody. gold: cells known otherwise, beside those of the experts in the ratings.
+
+    Raises ``ValueError`` for a rule that cannot work on these ratings, and for people who are named and rated nothing.
+    """
     names = sorted(set(ratings["annotator"].to_pylist()))
     for key, listed in (("experts", config.experts), ("exclude", config.exclude)):
         strangers = sorted(set(listed) - set(names))
@@ -63,19 +66,19 @@ def screen(ratings: pa.Table, levels: Sequence[float], config: QualityConfig, *,
     both = sorted(set(config.experts) & set(config.exclude))
     if both:
         raise ValueError(f"annotate.quality.experts and annotate.quality.exclude both name {both[0]!r}; keep one")
-    gold = gold_cells(ratings, config.experts, config.gold_raters, levels)
+    gold = {**gold_cells(ratings, config.experts, config.gold_raters, levels), **(gold or {})}
     in_exam = pc.equal(ratings["round"], EXAM)
     exam = on_gold(ratings.filter(in_exam), gold, config.experts, levels)
     hidden = on_gold(ratings.filter(pc.invert(in_exam)), gold, config.experts, levels)
     evidence = ratings.filter(pc.invert(pc.is_in(ratings["round"], pa.array([EXAM, ADJUDICATION]))))
-    outside = _outliers(evidence, config) | _gold_failures(hidden, exam, config)
+    outside = _outliers(evidence, config) | gold_failures(hidden, exam, config)
     outside |= {name: ("named in annotate.quality.exclude", *outside.get(name, ())) for name in config.exclude}
     verdicts: dict[str, Verdict] = {}
     found: dict[str, list[Profile]] = {}
     remaining = evidence
     while True:
         current = _by_name(profiles(remaining, list(levels), window=config.window, least=config.least_groups, seed=seed))
-        reasons = {name: (*outside.get(name, ()), *_disagreement(current.get(name, []), config)) for name in names if name not in verdicts}
+        reasons = {name: (*outside.get(name, ()), *disagreement(current.get(name, []), config)) for name in names if name not in verdicts}
         bad = [name for name, why in reasons.items() if why and name not in config.experts]
         if not bad:
             break
@@ -96,11 +99,12 @@ def _verdict(name: str, of_name: Sequence[Profile], config: QualityConfig) -> Ve
     if not any(profile.compared_groups >= config.least_groups for profile in of_name):
         most = max((profile.compared_groups for profile in of_name), default=0)
         return Verdict("too few groups", (f"{most} groups rated by others too; {config.least_groups} are needed to judge",))
-    reasons = tuple(reason for profile in of_name for reason in _attention(profile, config))
+    reasons = tuple(reason for profile in of_name for reason in attention(profile, config))
     return Verdict("attention", reasons) if reasons else Verdict("good")
 
 
-def _attention(profile: Profile, config: QualityConfig) -> list[str]:
+def attention(profile: Profile, config: QualityConfig) -> list[str]:
+    """Why the lead should look at an annotator."""
     rules, reasons = config.attention, []
     if profile.compared_groups >= config.least_groups:
         if profile.kappa.value is None or profile.kappa.value < rules.kappa:
@@ -115,7 +119,8 @@ def _attention(profile: Profile, config: QualityConfig) -> list[str]:
     return reasons
 
 
-def _disagreement(of_name: Sequence[Profile], config: QualityConfig) -> tuple[str, ...]:
+def disagreement(of_name: Sequence[Profile], config: QualityConfig) -> tuple[str, ...]:
+    """Why the ratings of an annotator are not accepted, by the profiles."""
     return tuple(
         f"{profile.dimension}: kappa with the others {profile.kappa}, its upper limit is below {config.remove.kappa:g}"
         for profile in of_name
@@ -123,7 +128,8 @@ def _disagreement(of_name: Sequence[Profile], config: QualityConfig) -> tuple[st
     )
 
 
-def _gold_failures(hidden: OnGoldByKey, exam: OnGoldByKey, config: QualityConfig) -> dict[str, tuple[str, ...]]:
+def gold_failures(hidden: OnGoldByKey, exam: OnGoldByKey, config: QualityConfig) -> dict[str, tuple[str, ...]]:
+    """By annotator, why ratings are not accepted, by what was given on gold."""
     reasons: dict[str, tuple[str, ...]] = {}
     for (name, dimension), result in hidden.items():
         if result.groups >= config.exam.groups and result.within_one < config.remove.gold_within_one:

@@ -39,8 +39,8 @@ function people(rows) {
   const dimensions = session.dimensions.map((d) => d.name);
   const per = (person, name) => ({ text: dimensions.map((d) => number(person[name][d])).join(" / "), class: person.enough_shared ? "number" : "number grey" });
   const sorted = [...rows].sort((a, b) => b.remarks.length - a.remarks.length || a.annotator.localeCompare(b.annotator));
-  const gold = (person) => dimensions.map((d) => number(person.hidden_gold[d].within_one)).join(" / ");
-  const exams = (person) => Object.entries(person.exams).map(([name, by]) => `${name}: ${dimensions.map((d) => `kappa ${number(by[d].kappa)}, exact ${number(by[d].exact)}, severity ${number(by[d].severity)}`).join("; ")}`).join("\n");
+  const gold = (person) => dimensions.map((d) => number(person.hidden_gold[d]?.within_one)).join(" / ");
+  const exams = (person) => Object.entries(person.exams).map(([name, by]) => `${name}: ${dimensions.map((d) => `kappa ${number(by[d]?.kappa)}, exact ${number(by[d]?.exact)}, severity ${number(by[d]?.severity)}`).join("; ")}`).join("\n");
   $("order").textContent = dimensions.map(words).join(" / ");
   fill($("people"), table(
     ["person", "stage", "", "groups", "seconds per group", "shared", "kappa with others", "severity", "drift", "slope over places", "gold within 1", "all equal", "remarks", "exams"],
