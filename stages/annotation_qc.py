@@ -23,9 +23,9 @@ from stages.ids import settings_hash
 from stages.ratings import adjudication, ledger, manifest, own_items, plan, quality
 from stages.ratings.manifest import Manifest
 from stages.ratings.reannotation import Again, again
+from stages.ratings.rounds import EXAM
 from stages.ratings.screening import Screening, screen
 from stages.ratings.slots import raters_of
-from stages.ratings.validate import EXAM
 from stages.rundir import Index, RunDir, StepFolder
 from stages.units import publish_unit
 
@@ -51,7 +51,7 @@ def run(context: Context) -> Index:
     annotate.require()
     work = manifest_of(context)
     gold = plan.flat(plan.read_gold(context.flow.annotate, work))
-    settings = {"quality": config.model_dump(mode="json"), "seed": seed}
+    settings: dict[str, Any] = {"quality": config.model_dump(mode="json"), "seed": seed}
     settings |= {"gold": settings_hash(sorted(gold.items()))} if gold else {}
     inputs = {ledger.STEP: annotate.require().fingerprint}
     folder = context.run.step(STEP)

@@ -19,8 +19,8 @@ from stages.ratings.outliers import outlying_raters
 from stages.ratings.quality import judged, met, of_round, overlap
 from stages.ratings.quality_config import ExamRules, QualityConfig, ReannotationRules, RemovalRules, Round, Target
 from stages.ratings.reannotation import again
+from stages.ratings.rounds import RANKING, ROUNDS
 from stages.ratings.screening import screen
-from stages.ratings.validate import RANKING, ROUNDS
 
 LEVELS = [1.0, 2.0, 3.0, 4.0]
 PEOPLE = {f"a{n:02}": Rater() for n in range(16)}

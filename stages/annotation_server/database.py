@@ -34,10 +34,12 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from stages.ratings.rounds import CALIBRATION, PRODUCTION, REANNOTATION
+
 FLAGS = ("source-broken", "instruction-impossible", "unsafe", "image-missing")
 """Reasons why a group cannot be rated."""
 
-COUNTED = ("calibration", "production", "reannotation")
+COUNTED = (CALIBRATION, PRODUCTION, REANNOTATION)
 """Rounds whose scores are ratings; the others train and examine."""
 
 _SCHEMA = f"""

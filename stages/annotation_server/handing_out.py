@@ -25,10 +25,11 @@ from stages.annotation_server.database import COUNTED, Database, now
 from stages.annotation_server.work import Work
 from stages.ids import uniform
 from stages.ratings.gold import OnGold
+from stages.ratings.rounds import PRODUCTION, REANNOTATION
 
 Stage = Literal["training", "exam-1", "exam-2", "calibration", "production", "paused", "failed"]
 
-PRODUCTION = ("production", "reannotation")
+LAST = (PRODUCTION, REANNOTATION)
 """Rounds of the last stage."""
 
 _TAKEN = "SELECT count(*) FROM assignments a WHERE a.group_id = g.group_id AND a.annotator != :who AND (a.done = 1 OR a.lease_ends > :time)"
@@ -59,7 +60,7 @@ def fill(database: Database, work: Work) -> None:
         for place, (group, wanted) in enumerate(work.plan.wanted.items()):
             before = work.plan.rated.get(group, ())
             people = wanted + sum((group, name) in here for name in before)
-            rows.append((group, place, max(people, more.get(group, 0)), "reannotation" if before else "production"))
+            rows.append((group, place, max(people, more.get(group, 0)), REANNOTATION if before else PRODUCTION))
         connection.executemany("INSERT INTO groups VALUES (?, ?, ?, ?)", rows)
 
 
@@ -84,7 +85,7 @@ def hand_out(database: Database, work: Work, config: AnnotateConfig, annotator: 
             _assign(connection, annotator, group, _round(connection, group), ends)
             groups.append(group)
         (rated,) = connection.execute(
-            f"SELECT count(*) FROM assignments WHERE annotator = ? AND done = 1 AND round IN {PRODUCTION}", (annotator,)
+            f"SELECT count(*) FROM assignments WHERE annotator = ? AND done = 1 AND round IN {LAST}", (annotator,)
         ).fetchone()
         return Handed(stage, groups, rated, 0)
 
@@ -140,7 +141,7 @@ def _done(connection: sqlite3.Connection, annotator: str) -> set[str]:
 def _round(connection: sqlite3.Connection, group: str) -> str:
     """Round of a group in production; hidden gold is in no list of the plan's normal work."""
     row = connection.execute("SELECT round FROM groups WHERE group_id = ?", (group,)).fetchone()
-    return "production" if row is None else row["round"]
+    return PRODUCTION if row is None else row["round"]
 
 
 def _assign(connection: sqlite3.Connection, annotator: str, group: str, stage: str, ends: float) -> None:
@@ -169,7 +170,7 @@ def _pick(connection: sqlite3.Connection, work: Work, annotator: str) -> str | N
 
 def _hidden_gold(connection: sqlite3.Connection, work: Work, annotator: str) -> str | None:
     rows = connection.execute("SELECT group_id, round FROM assignments WHERE annotator = ?", (annotator,)).fetchall()
-    had = sum(row["round"] in PRODUCTION for row in rows)
+    had = sum(row["round"] in LAST for row in rows)
     if uniform("hidden gold now", work.plan.seed, annotator, had) >= work.plan.hidden_share:
         return None
     mine = {row["group_id"] for row in rows}

@@ -19,7 +19,7 @@ from stages.ratings.agreement import weighted_kappa
 from stages.ratings.bootstrap import DIGITS
 from stages.ratings.manifest import level_width
 from stages.ratings.quality_config import ExamRules
-from stages.ratings.validate import ADJUDICATION, RANKING
+from stages.ratings.rounds import ADJUDICATION, RANKING
 
 Gold = Mapping[tuple[str, str], tuple[float, ...]]
 """The accepted scores of a (candidate, dimension), lowest first, one per expert."""

@@ -23,7 +23,8 @@ from stages.ratings import agreement, own_items, revisions
 from stages.ratings.delivery import Delivery, Item, Revision
 from stages.ratings.formats import imagenhub
 from stages.ratings.manifest import Manifest
-from stages.ratings.validate import RANKING, Cell, Checked, Said
+from stages.ratings.rounds import RANKING
+from stages.ratings.validate import Cell, Checked, Said
 from stages.rundir import Index, StepFolder
 from stages.units import publish_unit
 

@@ -24,6 +24,7 @@ from stages.annotate_config import AnnotateConfig, PlanConfig
 from stages.ids import uniform
 from stages.ratings.gold import Gold, gold_cells, nearest_level
 from stages.ratings.manifest import Manifest
+from stages.ratings.rounds import ADJUDICATION, RANKING
 
 FORMS = 2
 """Exam forms: who fails the first may try the second."""
@@ -122,7 +123,7 @@ def read_gold(config: AnnotateConfig, manifest: Manifest) -> dict[str, GoldCells
     if path is None:
         return {}
     from stages.ratings import readers  # brings Ray, which the rating page need not wait for
-    from stages.ratings.validate import ADJUDICATION, RANKING, validate
+    from stages.ratings.validate import validate
 
     delivery = readers.read(path)
     checked = validate(delivery, manifest, {}, batch="gold", now=datetime.now(UTC))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from stages.ratings import gwet, intraclass
 from stages.ratings.agreement import OVERALL, agreement, directions, panels, rater_tables
 from stages.ratings.quality_config import Target
-from stages.ratings.validate import ROUNDS
+from stages.ratings.rounds import ROUNDS
 
 
 def by_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[str, dict[str, Any]]:

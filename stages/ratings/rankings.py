@@ -21,7 +21,7 @@ from scipy.stats import rankdata
 from stages.ratings.groups import MEAN_DIGITS, cells
 from stages.ratings.manifest import Manifest
 from stages.ratings.reannotation import whole_slots
-from stages.ratings.validate import RANKING
+from stages.ratings.rounds import RANKING
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from stages.ratings.gold import Gold, OnGold, gold_cells, on_gold
 from stages.ratings.outliers import outlying_raters
 from stages.ratings.profiles import Profile, profiles
 from stages.ratings.quality_config import QualityConfig
-from stages.ratings.validate import ADJUDICATION, EXAM
+from stages.ratings.rounds import ADJUDICATION, EXAM
 
 Status = Literal["good", "attention", "removed", "too few groups", "expert"]
 OnGoldByKey = Mapping[tuple[str, str], OnGold]

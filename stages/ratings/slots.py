@@ -12,7 +12,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from stages.ratings.manifest import Manifest
-from stages.ratings.validate import ADJUDICATION, EXAM, RANKING, Cell
+from stages.ratings.rounds import ADJUDICATION, EXAM, RANKING
+from stages.ratings.validate import Cell
 
 Slot = tuple[str, str, str]
 """group, annotator, round."""

@@ -28,16 +28,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stages.ids import content_id
 from stages.ratings.delivery import DIMENSION_ALIASES, Delivered, Delivery
 from stages.ratings.manifest import Manifest, Scale
+from stages.ratings.rounds import DEFAULT_ROUND, RANKING, ROUNDS
 from stages.units import Quarantined
 
 if TYPE_CHECKING:
     from stages.ratings.revisions import Revisions
 
-ROUNDS = ("pilot", "exam", "calibration", "production", "reannotation", "adjudication", "benchmark", "ranking")
-EXAM, ADJUDICATION, REANNOTATION = "exam", "adjudication", "reannotation"
-RANKING = ROUNDS[-1]
-"""Its scores are ranks: 1, the best, to the number of candidates of the group."""
-DEFAULT_ROUND = "production"
 CLOCK_TOLERANCE = timedelta(minutes=5)
 LONGEST_COMMENT = 10_000
 DAY = 86_400
