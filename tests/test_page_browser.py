@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from browser import CHROMIUM, Browser, Tab, browsing
-from page_run import HOSTILE, exported, gold_file, page_run, plan, roster, serving
+from page_run import HOSTILE, Client, exported, gold_file, page_run, plan, roster, serving
 
 from stages.annotate_config import PlanConfig
 from stages.context import Context
@@ -205,6 +205,21 @@ def test_the_page_by_mouse_and_at_200_percent(tmp_path: Path, browser: Browser, 
         with sqlite3.connect(context.run.path / "annotate" / "page" / "submissions.sqlite") as connection:
             (flag,) = connection.execute("SELECT flag FROM unrateable").fetchone()
         assert flag in ("source-broken", "instruction-impossible")
+
+        # from who is paused nothing is taken, and nothing is lost
+        boss = Client(address, people.add("Boss", "lead")[1])
+        third = group_of(tab)
+        boss.ask("POST", "/api/lead/decision", {"subject": "annotator-01", "action": "pause", "reason": ""})
+        tab.key(*FOURTEEN)
+        tab.wait("document.querySelector('#grid').open")
+        tab.key("Enter")
+        tab.wait("document.querySelector('#banner-text').textContent.startsWith('The lead of the project has paused your work')")
+        tab.screenshot(shots / "paused-1280.png")
+        assert pressed(tab) == "43 21 12 34 43 21 12" and len(stored(context)) == 1
+        boss.ask("POST", "/api/lead/decision", {"subject": "annotator-01", "action": "resume", "reason": ""})
+        tab.key("Enter")
+        tab.wait(f"document.querySelector('#source').getAttribute('src') !== '{third}'")
+        assert [row[1:] for row in stored(context)] == [(1, None), (1, FOURTEEN)]
 
         # a link that is taken back ends the work
         people.revoke("Ada")

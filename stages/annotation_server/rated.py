@@ -51,18 +51,19 @@ def read(connection: sqlite3.Connection, work: Work) -> list[Rated]:
 
 def table(groups: Sequence[Rated], work: Work) -> pa.Table:
     """The same as rows of a ratings table, as quality control reads them; a score's seconds are its share of the group's."""
-    sizes = [entry.scores.size for entry in groups]
+    sizes = np.array([entry.scores.size for entry in groups], dtype=np.int64)
+    count = len(work.dimensions)
 
-    def repeated(values: Iterable[Any]) -> pa.Array:
-        return pa.array(np.repeat(np.array(list(values), dtype=object), sizes), pa.string())
+    def repeated(values: Iterable[Any], times: np.ndarray | int = sizes) -> pa.Array:
+        texts = pa.array(list(values), pa.string())
+        return texts.take(pa.array(np.repeat(np.arange(len(texts)), times)))
 
-    candidates = [c for entry in groups for c in work.groups[entry.group].candidates for _ in work.dimensions]
     return pa.table(
         {
             "source_id": repeated(entry.group for entry in groups),
-            "candidate_id": pa.array(candidates, pa.string()),
+            "candidate_id": repeated((c for entry in groups for c in work.groups[entry.group].candidates), count),
             "annotator": repeated(entry.annotator for entry in groups),
-            "dimension": pa.array(np.tile(np.array(work.dimensions, dtype=object), len(candidates) // len(work.dimensions)), pa.string()),
+            "dimension": pa.array(work.dimensions, pa.string()).take(pa.array(np.tile(np.arange(count), sizes.sum() // count))),
             "score": np.concatenate([np.zeros(0), *(entry.scores.ravel() for entry in groups)]),
             "round": repeated(entry.round for entry in groups),
             "rated_at": repeated(entry.at for entry in groups),

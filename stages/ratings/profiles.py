@@ -194,9 +194,7 @@ def _times(ratings: pa.Table) -> np.ndarray:
     """When each rating was given, in seconds; the place in the ledger for annotators of whom a time is not known."""
     texts, names = ratings["rated_at"].to_pylist(), ratings["annotator"].to_pylist()
     without = {name for name, text in zip(names, texts, strict=True) if not text}
+    seconds = {text: datetime.fromisoformat(text).timestamp() for text in set(texts) if text}  # the scores of a group share one
     return np.array(
-        [
-            float(place) if name in without else datetime.fromisoformat(text).timestamp()
-            for place, (name, text) in enumerate(zip(names, texts, strict=True))
-        ]
+        [float(place) if name in without else seconds[text] for place, (name, text) in enumerate(zip(names, texts, strict=True))]
     )

@@ -258,7 +258,11 @@ async function deliver(sent) {
       return banner(`A group that was sent before this page was loaded was not stored: ${error.message}.`);
     }
     if (error.status === 409 && "revision" in error.body) conflictBanner(error.message, error.body);
-    else banner(sentence(error.message));
+    else {
+      await save(); // what was refused stays as a draft
+      banner(sentence(error.message));
+      document.activeElement.blur(); // so that Enter submits again, and not the button that has the focus
+    }
   }
 }
 
