@@ -56,7 +56,7 @@ def _targets(figures: Mapping[str, Any]) -> Section:
             Fact("Ratings accepted", words.count(ratings["accepted"]), f"of {words.count(ratings['in'])}"),
             Fact("Not accepted", words.count(ratings["in"] - ratings["accepted"]), excluded),
             Fact("Groups rated by several", words.count(overlap["groups_rated_twice"]), f"of {words.count(overlap['groups'])}"),
-            Fact("Gold cells", words.count(gold["cells"]), f"of {len(gold['experts'])} experts" if gold["experts"] else "no experts named"),
+            Fact("Gold cells", words.count(gold["cells"]), f"experts named: {len(gold['experts'])}"),
         ]
     )
     rows = []

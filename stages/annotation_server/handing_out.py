@@ -4,11 +4,11 @@ In: the plan, what the person has done, what others hold. Out: assignments. The 
 form for who fails the first), the calibration groups, then production. Without gold there is neither training nor exam. A group may get
 another role with a later export; what somebody has rated stays rated, in whatever role, and is not given to the same person again.
 
-In production a group has as many places as people are wanted for it; one that is rated again has a place for who rated it here and one
-more. A place is taken by a submission, or by a lease while somebody has
-the group open. Groups that another person has rated and that want one more come first, those of the partner with whom this person shares
-fewest groups first of all; so the overlap is filled as the work goes on and everybody meets everybody. Gold groups hidden in production
-are drawn by a hash of the person and of how many groups the person had.
+In production a group has as many places as people are wanted for it; one that is rated again has places for those who rated it here and
+one more. A place is taken by a submission, or by a lease while somebody has the group open. Groups that another person has rated and that
+want one more come first, those of the partner with whom this person shares fewest groups first of all; so the overlap is filled as the work
+goes on and everybody meets everybody. Gold groups hidden in production are drawn by a hash of the person and of how many groups the person
+had.
 """
 
 from __future__ import annotations

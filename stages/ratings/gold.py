@@ -66,6 +66,8 @@ def gold_cells(ratings: pa.Table, experts: Collection[str], least: int, levels: 
 
 def on_gold(ratings: pa.Table, gold: Gold, experts: Collection[str], levels: Sequence[float]) -> dict[tuple[str, str], OnGold]:
     """Results by (annotator, dimension) of everybody who rated gold and is no expert."""
+    if not gold:
+        return {}
     step = level_width(levels)
     found: defaultdict[tuple[str, str], list[tuple[str, float, float, float]]] = defaultdict(list)
     for source, candidate, dimension, annotator, round, score in _rows(

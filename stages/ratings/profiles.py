@@ -141,7 +141,7 @@ def _profile(
     drift = None
     if width >= least:
         drift = round(float(severity(tables[-width:].sum(0)[None])[0] - severity(tables[:width].sum(0)[None])[0]), DIGITS)
-    _, slot = np.unique(np.stack([panel.group[mine], panel.round[mine]]), axis=1, return_inverse=True)
+    _, slot = np.unique(panel.group[mine] * (1 + panel.round.max()) + panel.round[mine], return_inverse=True)
     return Profile(
         annotator=annotator,
         dimension=dimension,
@@ -155,8 +155,8 @@ def _profile(
         kappa=estimate(tables, sums, lambda t: weighted_kappa(t, steps**2), n=n, undefined=undefined),
         within_one=estimate(tables, sums, within_one, n=n, undefined=ALONE),
         drift=drift,
-        equal_groups=_equal_groups(value, slot.ravel()),
-        seconds=_median_of_groups(seconds[mine], slot.ravel()),
+        equal_groups=_equal_groups(value, slot),
+        seconds=_median_of_groups(seconds[mine], slot),
     )
 
 
@@ -192,9 +192,11 @@ def _with_pace(found: list[Profile]) -> list[Profile]:
 
 def _times(ratings: pa.Table) -> np.ndarray:
     """When each rating was given, in seconds; the place in the ledger for annotators of whom a time is not known."""
-    texts, names = ratings["rated_at"].to_pylist(), ratings["annotator"].to_pylist()
-    without = {name for name, text in zip(names, texts, strict=True) if not text}
-    seconds = {text: datetime.fromisoformat(text).timestamp() for text in set(texts) if text}  # the scores of a group share one
-    return np.array(
-        [float(place) if name in without else seconds[text] for place, (name, text) in enumerate(zip(names, texts, strict=True))]
-    )
+    texts = ratings["rated_at"].combine_chunks().dictionary_encode()  # the scores of a group share one time
+    seconds = [datetime.fromisoformat(text).timestamp() if text else np.nan for text in texts.dictionary.to_pylist()]
+    time = np.array(seconds, dtype=np.float64)[texts.indices.to_numpy()]
+    unknown = np.isnan(time)
+    if unknown.any():
+        names = ratings["annotator"].to_numpy(zero_copy_only=False)
+        time = np.where(np.isin(names, names[unknown]), np.arange(len(time), dtype=np.float64), time)
+    return time
