@@ -74,7 +74,7 @@ def _person(
         "seconds": round(float(np.median([entry.seconds for entry in own])), 1) if own else None,
         "shared": shared,
         "enough_shared": shared >= config.quality.least_groups,
-        "all_equal": round(sum(len(np.unique(entry.scores)) == 1 for entry in own) / len(own), 3) if own else None,
+        "all_equal": round(sum(entry.scores.min() == entry.scores.max() for entry in own) / len(own), 3) if own else None,
         "severity": each("severity"),
         "drift": {d: of[d].drift if d in of else None for d in work.dimensions},
         "kappa": each("kappa"),
@@ -93,8 +93,14 @@ def _slope(own: Sequence[Rated]) -> float | None:
     """Change of the score per place on the page; the order is random, so it should be near 0."""
     if not own:
         return None
-    place = np.concatenate([entry.positions - entry.positions.mean() for entry in own])
-    score = np.concatenate([entry.scores.mean(1) - entry.scores.mean() for entry in own])
+    sizes = np.array([len(entry.positions) for entry in own])
+    begins = np.cumsum(sizes) - sizes
+
+    def within_group(values: np.ndarray) -> np.ndarray:
+        return values - np.repeat(np.add.reduceat(values, begins) / sizes, sizes)
+
+    place = within_group(np.concatenate([entry.positions for entry in own]).astype(np.float64))
+    score = within_group(np.concatenate([entry.scores for entry in own]).mean(1))
     spread = float((place**2).sum())
     return round(float((place * score).sum()) / spread, 4) if spread else None
 

@@ -31,22 +31,24 @@ def read(connection: sqlite3.Connection, work: Work) -> list[Rated]:
     """Everything that counts, in the order of submission."""
     column = {dimension: i for i, dimension in enumerate(work.dimensions)}
     place: dict[str, dict[str, int]] = {g: {c: i for i, c in enumerate(of.candidates)} for g, of in work.groups.items()}
-    found: dict[str, Rated] = {}
+    found: dict[str, tuple[tuple[Any, ...], list[int], list[int]]] = {}
     rows = connection.execute(
         "SELECT l.submission_id, annotator, group_id, l.round, seconds, submitted_at, candidate_id, dimension, score, position "
         "FROM latest l JOIN scores USING (submission_id) WHERE l.flag IS NULL ORDER BY submitted_at, l.submission_id"
     )
     for name, annotator, group, round, seconds, at, candidate, dimension, score, position in rows:
-        if group not in place:
+        places = place.get(group)
+        if places is None:
             continue
-        entry = found.get(name)
-        if entry is None:
-            count = len(place[group])
-            entry = Rated(group, annotator, round, np.zeros((count, len(column)), np.int8), np.zeros(count, np.int16), seconds, at)
-            found[name] = entry
-        entry.scores[place[group][candidate], column[dimension]] = score
-        entry.positions[place[group][candidate]] = position
-    return list(found.values())
+        if name not in found:
+            found[name] = (group, annotator, round, seconds, at), [0] * (len(places) * len(column)), [0] * len(places)
+        _, scores, positions = found[name]
+        scores[places[candidate] * len(column) + column[dimension]] = score
+        positions[places[candidate]] = position
+    return [
+        Rated(group, annotator, round, np.array(scores, np.int8).reshape(-1, len(column)), np.array(positions, np.int16), seconds, at)
+        for (group, annotator, round, seconds, at), scores, positions in found.values()
+    ]
 
 
 def table(groups: Sequence[Rated], work: Work) -> pa.Table:
