@@ -14,18 +14,18 @@ control-unknown (Argilla); item-unnamed (EditReward-Data); annotator-not-listed 
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stages.ids import content_id
+from stages.ratings.closest import Closest, did_you_mean
 from stages.ratings.delivery import DIMENSION_ALIASES, Delivered, Delivery
 from stages.ratings.manifest import Manifest, Scale
 from stages.ratings.rounds import DEFAULT_ROUND, RANKING, ROUNDS
@@ -83,7 +83,7 @@ def validate(
     """
     _refuse_other_work(delivery, manifest)
     elsewhere = _on_another_scale(delivery, manifest.scale)
-    closest = _Closest(manifest)
+    closest = Closest(manifest)
     accepted: list[dict[str, Any]] = []
     quarantine = [
         Quarantined(_row_id(delivery, "broken", place), delivery.at(number), *problem)
@@ -117,7 +117,7 @@ def _row_id(delivery: Delivery, kind: str, place: int) -> str:
     return content_id("delivered", delivery.sha256, delivery.file, kind, place)
 
 
-def _problem(row: Delivered, manifest: Manifest, elsewhere: Mapping[str, str], closest: _Closest, now: datetime) -> Problem | None:
+def _problem(row: Delivered, manifest: Manifest, elsewhere: Mapping[str, str], closest: Closest, now: datetime) -> Problem | None:
     """The first thing wrong with a row."""
     if not row.annotator_id:
         return "annotator-empty", "annotator_id is empty; give the rater's pseudonym"
@@ -141,7 +141,7 @@ def _scale(row: Delivered, manifest: Manifest) -> Scale:
 def _dimension_problem(text: str, dimensions: tuple[str, ...]) -> Problem | None:
     if _dimension(text) in dimensions:
         return None
-    return "dimension-unknown", f"there is no dimension {text!r}{_did_you_mean(text, dimensions)}; dimensions are {', '.join(dimensions)}"
+    return "dimension-unknown", f"there is no dimension {text!r}{did_you_mean(text, dimensions)}; dimensions are {', '.join(dimensions)}"
 
 
 @lru_cache
@@ -149,7 +149,7 @@ def _dimension(text: str) -> str:
     return DIMENSION_ALIASES.get(text.lower(), text.lower())
 
 
-def _item_problem(row: Delivered, manifest: Manifest, closest: _Closest) -> Problem | None:
+def _item_problem(row: Delivered, manifest: Manifest, closest: Closest) -> Problem | None:
     group = manifest.group_of.get(row.candidate_id)
     if row.group_id not in manifest.sampled:
         return "group-unknown", f"there is no group {row.group_id!r} in this project{closest.group(row.group_id)}"
@@ -199,7 +199,7 @@ def _time_problem(text: str, now: datetime) -> Problem | None:
 
 def _rest_problem(row: Delivered, manifest: Manifest) -> Problem | None:
     if row.round and row.round.lower() not in ROUNDS:
-        return "round-unknown", f"there is no round {row.round!r}{_did_you_mean(row.round, ROUNDS)}; rounds are {', '.join(ROUNDS)}"
+        return "round-unknown", f"there is no round {row.round!r}{did_you_mean(row.round, ROUNDS)}; rounds are {', '.join(ROUNDS)}"
     if row.seconds and not 0 <= (_float(row.seconds)) <= DAY:
         return "seconds-invalid", f"seconds {row.seconds!r} is not a number from 0 to {DAY}"
     if row.rubric_version and row.rubric_version != manifest.rubric_version:
@@ -292,33 +292,3 @@ def _similar_annotators(delivery: Delivery) -> list[str]:
         for _, same in sorted(names.items())
         if len(same) > 1
     ]
-
-
-def _did_you_mean(text: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(text.lower(), known, 1)
-    return f" (is {close[0]!r} meant?)" if close else ""
-
-
-class _Closest:
-    """Suggestions for mistyped ids: of the ids that begin or end alike, the most similar. Quick among hundreds of thousands."""
-
-    def __init__(self, manifest: Manifest) -> None:
-        self.manifest = manifest
-        self.tables: dict[str, dict[str, list[str]]] = {}
-
-    def group(self, text: str) -> str:
-        return self._suggest("group", self.manifest.sampled, text)
-
-    def candidate(self, text: str) -> str:
-        return self._suggest("candidate", self.manifest.group_of, text)
-
-    def _suggest(self, kind: str, known: Mapping[str, Any], text: str) -> str:
-        if kind not in self.tables:
-            table: defaultdict[str, list[str]] = defaultdict(list)
-            for name in known:
-                for end in (name[:6], name[-6:]):
-                    table[end].append(name)
-            self.tables[kind] = table
-        text = text.lower()
-        alike = {name for end in (text[:6], text[-6:]) for name in self.tables[kind].get(end, ())}
-        return _did_you_mean(text, sorted(alike)[:50])
