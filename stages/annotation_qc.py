@@ -113,15 +113,16 @@ def run(context: Context) -> Index:
 
 
 def accepted_ratings(run: RunDir) -> tuple[pa.Table, dict[str, str]]:
-    """The ratings that count, and the fingerprint of the decision: all that stand in the ledger, and none while there was no
-    quality control.
+    """The ratings that count, and the fingerprint of the decision: all that stand in the ledger but those of exams, and none while there
+    was no quality control.
 
     Raises ``ValueError`` when the decision is older than the ledger.
     """
     annotate, folder = run.step(ledger.STEP), run.step(STEP)
     decision = folder.index()
     if decision is None:
-        return ledger.current(annotate), {}
+        ratings = ledger.current(annotate)
+        return ratings.filter(pc.not_equal(ratings["round"], EXAM)), {}
     if decision.inputs[ledger.STEP] != annotate.require().fingerprint:
         raise ValueError(
             f"the quality decision in {folder.path} is older than the ratings in {annotate.path}; run `pipeline annotate qc` again, "

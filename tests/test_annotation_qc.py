@@ -151,9 +151,10 @@ def test_exam_ratings_are_no_training_data_and_those_of_calibration_are(tmp_path
     rows = ratings_of(work, "ann", others, round="production") + ratings_of(work, "bob", [examined], round="exam")
     rows += [row for name in ("ann", "bob") for row in ratings_of(work, name, [calibrating], round="calibration", score=3)]
     annotate.ingest(context, [write_csv(tmp_path / "a.csv", rows)])
+    before, _ = annotation_qc.accepted_ratings(context.run)
     index = annotation_qc.run(context)
     folder = context.run.step("annotation-qc")
-    assert index.counts["excluded"] == 8
+    assert index.counts["excluded"] == 8 and before.equals(folder.read("ratings"))
     assert set(folder.read("exclusions")["reason"].to_pylist()) == {"exam"}
     accepted = {(row["source_id"], row["annotator"]) for row in folder.read("ratings").to_pylist()}
     assert accepted == {(calibrating, "ann"), (calibrating, "bob"), *((group, "ann") for group in others)}
