@@ -89,7 +89,7 @@ function progress(state) {
   const { done, total: of, project, group } = state;
   if (group.mode !== "rating" || of) return `${group.mode === "rating" ? "First groups" : "Group"}: ${Math.min(done + 1, of)} of ${of}`;
   const share = project.total ? Math.round((100 * project.done) / project.total) : 100;
-  return `You have rated ${done} groups. The project is ${share} % done.`;
+  return `You have rated ${done} ${done === 1 ? "group" : "groups"}. The project is ${share} % done.`;
 }
 
 function short(state, candidate) {
