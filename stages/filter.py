@@ -55,13 +55,13 @@ def run(context: Context) -> Index:
     scored = edit_scoring.score_edits(context, config, step, model, revision, inspected.kept)
     counts, quarantined = inspection.balance(inspected, scored)
     artifacts = inspection.merge(inspected.artifacts, scored.artifacts())
-    scores, delivered = _read(step, artifacts, "scores"), _read(step, artifacts, "edits")
+    scores, delivered = _read(step, artifacts, "scores"), _read(step, artifacts, "edits", _held(config))
     if not scores.num_rows:
         left_out = quarantined | inspected.dropped() | ({guard.NAME: compared["dropped"]} if compared["dropped"] else {})
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
         raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}); correct filter.input or filter.gates")
     inspection.check_unchanged(inspected, delivered)
-    companions = selection.Companions(lambda name, columns: _read(step, artifacts, name).select(columns), frozenset(artifacts))
+    companions = selection.Companions(lambda name, columns: _read(step, artifacts, name, columns), frozenset(artifacts))
     tables: dict[str, pa.Table] = {}
     files: dict[str, str] = {}
     for entry in config.selections:
@@ -177,10 +177,16 @@ def _fingerprint(slices: Sequence[edits.Slice]) -> str:
     return settings_hash([piece.fingerprint for piece in slices])
 
 
-def _read(step: StepFolder, artifacts: Mapping[str, Sequence[Part]], name: str) -> pa.Table:
-    """An artifact of the step before its index is published."""
+def _held(config: FilterConfig) -> list[str]:
+    """Columns of ``edits`` that are held for all rows: instructions and what else came with the data set stay in the files."""
+    return ["sample_id", *shard_sets.LOCATION, *(["metadata"] if edits.knows_truth(config.input.dataset) else [])]
+
+
+def _read(step: StepFolder, artifacts: Mapping[str, Sequence[Part]], name: str, columns: list[str] | None = None) -> pa.Table:
+    """An artifact of the step before its index is published, all columns of it or some."""
     schema = contracts.SCHEMAS[name]
-    tables = [pq.read_table(step.path / part.path, partitioning=None).cast(schema) for part in artifacts.get(name, [])]
+    schema = schema if columns is None else pa.schema([schema.field(column) for column in columns], schema.metadata)
+    tables = [pq.read_table(step.path / part.path, columns=columns, partitioning=None).cast(schema) for part in artifacts.get(name, [])]
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
@@ -225,7 +231,7 @@ def _shards_are_there(step: StepFolder, config: FilterConfig) -> bool:
 
 
 def _results(config: FilterConfig, revision: str, scores: pa.Table, delivered: pa.Table, tables: Mapping[str, pa.Table]) -> dict[str, Any]:
-    good = edits.good(config.input.dataset, delivered["metadata"].to_pylist())
+    good = edits.good(delivered["metadata"].to_pylist()) if edits.knows_truth(config.input.dataset) else None
     selections = {}
     for entry in config.selections:
         table = tables[entry.name]

@@ -70,7 +70,7 @@ def check(
     merged[NAME] = publish(step, NAME, hits)
     left_over = replace(
         inspected,
-        kept=rows_of(inspected.kept, inspected.sample_ids.keys() - set(edits.numbers_of(dropped["position"]).tolist())),
+        kept=rows_of(inspected.kept, np.setdiff1d(inspected.numbers, edits.numbers_of(dropped["position"]))),
         artifacts=inspected.artifacts | merged,
         gated=inspected.gated + dropped.num_rows,
     )
@@ -90,7 +90,7 @@ def _left(step: StepFolder, inspected: Inspection) -> pa.Table:
     schema = pa.schema([contracts.INSPECTED.field(name) for name in columns])
     parts = [_read(step, part, schema, columns) for part in inspected.artifacts["inspected"]]
     table = pa.concat_tables([schema.empty_table(), *parts])
-    return table.filter(pa.array(np.isin(edits.numbers_of(table["position"]), list(inspected.sample_ids))))
+    return table.filter(pa.array(np.isin(edits.numbers_of(table["position"]), inspected.numbers)))
 
 
 def _by_reference(hits: pa.Table, items: pa.Table, unreadable: Mapping[str, int]) -> dict[str, dict[str, int]]:

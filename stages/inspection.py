@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from PIL import Image
 
@@ -33,11 +34,12 @@ REVISION = 1
 
 @dataclass(frozen=True)
 class Inspection:
-    """``kept``: what is to be scored; ``sample_ids``: of those rows, by row number; ``artifacts``: tables in parts; the counts of what is
-    not kept."""
+    """``kept``: what is to be scored; ``numbers``: of those rows, ascending, int64 [n], and their ``sample_ids``; ``artifacts``: tables in
+    parts; the counts of what is not kept."""
 
     kept: list[edits.Slice]
-    sample_ids: dict[int, str]
+    numbers: np.ndarray
+    sample_ids: pa.ChunkedArray
     artifacts: dict[str, list[Part]]
     rows_in: int
     quarantined: dict[str, int]
@@ -56,16 +58,17 @@ def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Se
     artifacts = done.artifacts()
     inspected = _read(step, done)
     copies, repeated = duplicates.find(inspected)
-    single = inspected.filter(pa.array(~repeated))
+    single = inspected.filter(pa.array(~repeated)) if copies else inspected
     decided = gates.decide(single, config.gates)
     artifacts["quarantine"] += publish(step, "quarantine", contracts.table("quarantine", [asdict(row) for row in copies]))
     artifacts["gated"] = publish(step, "gated", decided.table)
-    numbers = edits.numbers_of(single["position"])[~decided.dropped]
-    ids = single["sample_id"].filter(pa.array(~decided.dropped)).to_pylist()
+    left = single.select(["position", "sample_id"]).filter(pa.array(~decided.dropped))
+    numbers = edits.numbers_of(left["position"])
     quarantined = Counter(done.quarantined()) + Counter(row.reason for row in copies)
     return Inspection(
-        kept=rows_of(slices, set(numbers.tolist())),
-        sample_ids=dict(zip(numbers.tolist(), ids, strict=True)),
+        kept=rows_of(slices, numbers),
+        numbers=numbers,
+        sample_ids=left["sample_id"],
         artifacts=artifacts,
         rows_in=done.counts()["in"],
         quarantined=dict(sorted(quarantined.items())),
@@ -129,15 +132,15 @@ def merge(first: dict[str, list[Part]], second: dict[str, list[Part]]) -> dict[s
 
 def check_unchanged(inspection: Inspection, delivered: pa.Table) -> None:
     """Raises ``ValueError`` naming a scored row (of the contract ``edits``) whose content is not what was inspected."""
-    positions, sample_ids = delivered["position"], delivered["sample_id"].to_pylist()
-    for number, sample_id in zip(edits.numbers_of(positions).tolist(), sample_ids, strict=True):
-        known = inspection.sample_ids[number]
-        if sample_id != known:
-            position = positions[sample_ids.index(sample_id)]
-            raise ValueError(
-                f"{position} changed since it was inspected as sample {known} (an image or the instruction is another); "
-                "restore the data set, or score it in a new run directory"
-            )
+    numbers = edits.numbers_of(delivered["position"])
+    known = inspection.sample_ids.take(pa.array(np.searchsorted(inspection.numbers, numbers)))
+    changed = np.flatnonzero(pc.not_equal(delivered["sample_id"], known).to_numpy())
+    if len(changed):
+        position, before = delivered["position"][changed[0]], known[changed[0]]
+        raise ValueError(
+            f"{position} changed since it was inspected as sample {before} (an image or the instruction is another); "
+            "restore the data set, or score it in a new run directory"
+        )
 
 
 def _read(step: StepFolder, done: Done) -> pa.Table:
@@ -156,7 +159,9 @@ def publish(step: StepFolder, artifact: str, table: pa.Table) -> list[Part]:
     return [publish_unit(step.path, key, {artifact: table})[artifact]]
 
 
-def rows_of(slices: Sequence[edits.Slice], wanted: Collection[int]) -> list[edits.Slice]:
-    """The slices with the rows of these numbers; those that have none left are left out."""
-    kept = [[row for row in piece.rows if row[0] in wanted] for piece in slices]
-    return [piece if len(rows) == len(piece.rows) else replace(piece, rows=rows) for piece, rows in zip(slices, kept, strict=True) if rows]
+def rows_of(slices: Sequence[edits.Slice], wanted: np.ndarray) -> list[edits.Slice]:
+    """The slices with the rows of these numbers, int64 [n]; those that have none left are left out."""
+    keep = np.zeros(max((piece.rows[-1][0] + 1 for piece in slices), default=0), dtype=bool)
+    keep[wanted] = True
+    kept = [replace(piece, rows=edits.kept(piece.rows, keep)) for piece in slices]
+    return [old if len(old.rows) == len(new.rows) else new for old, new in zip(slices, kept, strict=True) if new.rows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import shutil
 import tarfile
 from collections import Counter
@@ -16,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from stages import duplicates, edits, images, storage, tar
+from stages import duplicates, edits, images, inspection, storage, tar
 from stages.config import WorldConfig
 from stages.contracts import EDITS
 from stages.edits import language
+from stages.edits.blocks import Spans
 from stages.edits_config import EditsInput, ShareGPT4oEdits, TripletEdits, WorldEdits
 from stages.units import Quarantined
 
@@ -111,7 +113,7 @@ def test_a_plan_carries_no_images_and_names_content_rather_than_place(tmp_path: 
     prints = [[piece.fingerprint for piece in plan] for plan in plans]
     assert prints[0] == prints[1] == prints[2]
     assert len(set(prints[0])) == 4
-    assert len(json.dumps([piece.rows for piece in plans[0]])) < 63 * 400
+    assert len(pickle.dumps(plans[0])) < 63 * 100
 
 
 def test_reads_through_a_url(tiny: Path, bucket: str) -> None:
@@ -171,7 +173,7 @@ def flip_header(folder: Path) -> None:
         (lambda folder: [path.unlink() for path in folder.glob("*.tar")], "has no text_and_image_to_image_part_"),
         (
             lambda folder: (folder / "text_and_image_to_image.json").write_text("{}"),
-            "should be a JSON list of records, it is an empty dict",
+            "should be a JSON list of records, it begins with {",
         ),
         (lambda folder: (folder / "text_and_image_to_image.json").write_text("[]"), "it is an empty list"),
         (lambda folder: (folder / "text_and_image_to_image.json").write_text("[1,"), "is not valid JSON"),
@@ -259,6 +261,37 @@ def test_bad_triplets_cost_only_themselves(tmp_path: Path) -> None:
     assert bad[2].message == "line 5 has the id '1' of line 1"
 
 
+@pytest.mark.parametrize("kind", ["triplets", "sharegpt4o"])
+def test_a_plan_is_spans_and_its_rows_can_be_dropped(tmp_path: Path, tiny: Path, kind: str) -> None:
+    """600 rows in units of 250, some blank, some with an earlier id; every third row is dropped, and one unit as a whole."""
+    config: EditsInput
+    if kind == "triplets":
+        (tmp_path / "a.png").write_bytes(picture(1))
+        row = {"source": "a.png", "edited": "a.png"}
+        lines = [json.dumps(row | {"id": n % 590, "instruction": f"edit {n}"}) + "\n" * (1 + n % 2) for n in range(600)]
+        config = triplet_file(tmp_path, lines)
+    else:
+        record = json.loads((tiny / "text_and_image_to_image.json").read_text())[1]
+        records = [record | {"input_prompt": f"edit {n}"} for n in range(590)] + [record | {"output_image": "image/absent.png"}] * 10
+        (tiny / "text_and_image_to_image.json").write_text(json.dumps(records))
+        config = sharegpt(tiny)
+    plan = edits.plan(config, seed=0, world=None, unit_rows=250)
+    assert [len(piece.rows) for piece in plan] == [250, 250, 100]
+    assert all(isinstance(piece.rows, Spans) and len(piece.rows.spans) == 1 for piece in plan)
+    rows = [list(edits.fetch(piece)) for piece in plan]
+    sound, bad = split([entry for unit in rows for entry in unit])
+    assert [edit.instruction for edit in sound] == [f"edit {n}" for n in range(590)] and len(bad) == 10
+    if kind == "triplets":
+        assert bad[9].message == "line 1498 has the id '9' of line 23"
+    numbers = np.array([n for n in range(600) if n % 3 and not 250 <= n < 500])
+    kept = inspection.rows_of(plan, numbers)
+    assert [number for piece in kept for number, _ in piece.rows] == numbers.tolist()
+    assert [list(edits.fetch(piece)) for piece in kept] == [
+        [entry for n, entry in enumerate(unit) if n % 3 != gap] for unit, gap in [(rows[0], 0), (rows[2], 1)]
+    ]
+    assert kept[0].rows[-1] == list(kept[0].rows)[-1] and inspection.rows_of(plan, np.arange(600)) == plan
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"), [("absent.jsonl", "there is no file"), (".", "cannot be read"), ("empty.jsonl", "has no rows")]
 )
@@ -296,9 +329,8 @@ def test_the_world_draws_the_same_set_every_time_and_knows_the_truth() -> None:
     sound, bad = split(everything(config, unit_rows=40))
     assert (len(sound), bad) == (300, [])
     assert sound == split(everything(config, unit_rows=300))[0]
-    good = edits.good("world-edits", [edit.metadata for edit in sound])
-    assert good is not None and 0.4 < good.mean() < 0.6
-    assert edits.good("sharegpt4o", ["{}"]) is None
+    good = edits.good([edit.metadata for edit in sound])
+    assert edits.knows_truth("world-edits") and not edits.knows_truth("sharegpt4o") and 0.4 < good.mean() < 0.6
     in_memory = edits.samples(config, seed=0, world=WorldConfig(), image_size=32)
     assert (in_memory.source[7] == images.pixels(sound[7].source)).all() and (in_memory.edited[7] == images.pixels(sound[7].edited)).all()
     assert edits.samples(config, seed=0, world=WorldConfig(), image_size=16).source.shape == (300, 16, 16, 3)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from command import save_model
@@ -89,7 +90,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
 
 
 def test_an_image_that_changed_between_inspection_and_scoring_is_named() -> None:
-    known = Inspection([], {3: "one", 4: "two"}, {}, 2, {}, 0, {})
+    known = Inspection([], np.array([3, 4]), pa.chunked_array([["one", "two"]]), {}, 2, {}, 0, {})
     check_unchanged(known, pa.table({"position": ["a[3]", "a[4]"], "sample_id": ["one", "two"]}))
     with pytest.raises(ValueError, match=r"a\[4\] changed since it was inspected as sample two"):
         check_unchanged(known, pa.table({"position": ["a[3]", "a[4]"], "sample_id": ["one", "three"]}))

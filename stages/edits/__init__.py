@@ -16,7 +16,7 @@ from stages import images
 from stages.config import WorldConfig
 from stages.edits import candidates, editreward_data, sharegpt4o, tables, triplets, webdataset_tars, world_edits
 from stages.edits.memory import samples
-from stages.edits.slices import Edit, Slice, numbers_of, pick, position
+from stages.edits.slices import Edit, Slice, kept, numbers_of, pick, position
 from stages.edits_config import EditsInput
 from stages.units import Quarantined
 
@@ -29,6 +29,8 @@ __all__ = [
     "fetch",
     "fetch_known",
     "good",
+    "kept",
+    "knows_truth",
     "load",
     "numbers_of",
     "opened",
@@ -89,9 +91,14 @@ def fetch_known(piece: Slice, sample_ids: Sequence[str]) -> Iterator[Edit]:
         yield entry
 
 
-def good(dataset: str, metadata: Sequence[str]) -> np.ndarray | None:
-    """Which edits are good in both dimensions, bool [n], where the data set knows the truth; else None."""
-    return world_edits.good(metadata) if dataset == world_edits.DATASET else None
+def knows_truth(dataset: str) -> bool:
+    """Whether the data set's metadata says how good its edits are."""
+    return dataset == world_edits.DATASET
+
+
+def good(metadata: Sequence[str]) -> np.ndarray:
+    """Which edits of a data set that knows the truth are good in both dimensions, bool [n]."""
+    return world_edits.good(metadata)
 
 
 def opened(edit: Edit) -> tuple[Image.Image, Image.Image] | Quarantined:

@@ -8,24 +8,27 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
-from typing import NamedTuple, TypeVar, overload
+from itertools import accumulate, islice
+from typing import Any, NamedTuple, TypeVar, overload
+
+import numpy as np
 
 T = TypeVar("T")
 
 Place = tuple[str, int, int]
 """File (relative to the data set), block in it, row in the block."""
-Numbered = tuple[int, tuple[str, int, int, str]]
+Numbered = tuple[int, tuple[str, int, int, Any]]
 """Row number in the data set; file, block, row in it and the block's mark."""
 
 
 class Block(NamedTuple):
-    """``rows`` rows of a file. ``mark`` changes when the file's content does, as far as that can be seen without reading it."""
+    """``rows`` rows of a file. ``mark`` changes when the file's content does, as far as that can be seen without reading it; a reader
+    may keep in it what it must know of the block's rows, as plain JSON values."""
 
     file: str
     start: int
     rows: int
-    mark: str
+    mark: Any
 
 
 class Span(NamedTuple):
@@ -36,7 +39,7 @@ class Span(NamedTuple):
     start: int
     first: int
     count: int
-    mark: str
+    mark: Any
 
 
 class Spans(Sequence[Numbered]):
@@ -44,10 +47,10 @@ class Spans(Sequence[Numbered]):
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self.spans = tuple(spans)
-        self._ends = [span.number + span.count for span in self.spans]
+        self._ends = tuple(accumulate(span.count for span in self.spans))
 
     def __len__(self) -> int:
-        return self._ends[-1] - self.spans[0].number if self.spans else 0
+        return self._ends[-1] if self.spans else 0
 
     @overload
     def __getitem__(self, index: int) -> Numbered: ...
@@ -58,14 +61,27 @@ class Spans(Sequence[Numbered]):
             return [self[place] for place in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(index)
-        number = self.spans[0].number + index % len(self)
-        span = self.spans[bisect_right(self._ends, number)]
-        return number, (span.file, span.start, span.first + number - span.number, span.mark)
+        index %= len(self)
+        place = bisect_right(self._ends, index)
+        span = self.spans[place]
+        offset = index - (self._ends[place] - span.count)
+        return span.number + offset, (span.file, span.start, span.first + offset, span.mark)
+
+    def kept(self, keep: np.ndarray) -> Spans:
+        """The rows whose numbers are true in ``keep``, bool [rows of the data set]; neighbours that are left stay one span."""
+        return Spans([part for span in self.spans for part in _kept(span, keep[span.number : span.number + span.count])])
 
     def __iter__(self) -> Iterator[Numbered]:
         for span in self.spans:
             for offset in range(span.count):
                 yield span.number + offset, (span.file, span.start, span.first + offset, span.mark)
+
+
+def _kept(span: Span, keep: np.ndarray) -> Iterator[Span]:
+    """The parts of a span that are left; ``keep``: bool [rows of the span]."""
+    edges = np.flatnonzero(np.diff(keep, prepend=False, append=False)).tolist()
+    for begin, end in zip(edges[::2], edges[1::2], strict=True):
+        yield span._replace(number=span.number + begin, first=span.first + begin, count=end - begin)
 
 
 def cut_blocks(blocks: Iterable[Block], unit_rows: int) -> Iterator[Spans]:

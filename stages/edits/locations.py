@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import errno
+import stat
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from fsspec.implementations.local import LocalFileSystem
+
 from stages import storage
+from stages.edits.digests import digest
 
 _ABSENT = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP}
 
@@ -24,15 +30,44 @@ def listing(folder: str, *, what: str) -> dict[str, int | None]:
     return {entry["name"].rstrip("/").rsplit("/", 1)[-1]: entry["size"] for entry in entries if entry["type"] == "file"}
 
 
-def sizes(paths: list[str]) -> dict[str, int | None]:
-    """Sizes in bytes by path, None where they are not known; every folder is listed once, and web servers are not asked."""
-    folders: dict[str, dict[str, int | None]] = {}
-    for folder in {path.rpartition("/")[0] for path in paths}:
-        try:
-            folders[folder] = {} if folder.startswith(("http://", "https://")) else listing(folder or "/", what="")
-        except ValueError:
-            folders[folder] = {}
-    return {path: folders[path.rpartition("/")[0]].get(path.rpartition("/")[2]) for path in paths}
+class Sizes:
+    """Sizes of files. Local files are asked for one by one; a folder elsewhere is listed once, of which 16 bytes per file stay; web
+    servers are not asked."""
+
+    def __init__(self) -> None:
+        self._listed: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    def of(self, path: str) -> int | None:
+        """Size in bytes of the file, None where it is not known."""
+        if path.startswith(("http://", "https://")):
+            return None
+        filesystem, name = storage.locate(path)
+        if isinstance(filesystem, LocalFileSystem):
+            return _local_size(name)
+        folder, _, base = path.rpartition("/")
+        if folder not in self._listed:
+            self._listed[folder] = _by_digest(folder)
+        digests, sizes = self._listed[folder]
+        place = int(np.searchsorted(digests, np.uint64(digest(base))))
+        return int(sizes[place]) if place < len(digests) and int(digests[place]) == digest(base) else None
+
+
+def _local_size(path: str) -> int | None:
+    try:
+        found = Path(path).stat()
+    except (OSError, ValueError):  # the latter for a name that no file can have
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def _by_digest(folder: str) -> tuple[np.ndarray, np.ndarray]:
+    """Digests of the names of a folder's files, ascending, uint64 [n], and their sizes, int64 [n]; none when it cannot be listed."""
+    try:
+        there = {digest(name): size for name, size in listing(folder, what="").items() if size is not None}
+    except ValueError:
+        there = {}
+    ordered = sorted(there.items())
+    return np.array([name for name, _ in ordered], np.uint64), np.array([size for _, size in ordered], np.int64)
 
 
 def join(folder: str, name: str) -> str:

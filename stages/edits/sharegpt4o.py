@@ -3,22 +3,35 @@
 The tars' headers are scanned once, so that workers seek to their images. The list cannot be fully matched with the images (members
 are missing, some do not decode): such rows are set aside with their reason.
 
-Fingerprints are made of the records and of the tars' names and member positions. A byte that changes inside a tar while all sizes stay is
-noticed when shards are written: a sample's id is made of its bytes.
+The plan reads the list record by record. It holds the places of each record's two images, about 50 bytes per record (a span per 256
+records besides) and, while it runs, 26 bytes per member of the tars; workers read the records of their unit. Fingerprints are made of
+the records and of the names of their tars and places in them. A byte that changes inside a tar while all sizes stay is noticed when
+shards are written: a sample's id is made of its bytes.
 """
 
 from __future__ import annotations
 
+import codecs
 import fnmatch
+import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any
+from itertools import islice
+from typing import NamedTuple
 
-from stages import storage, tar
+import numpy as np
+
+from stages import storage
 from stages.config import WorldConfig
 from stages.edits import language, locations
-from stages.edits.slices import Edit, Slice, cut, is_text, position
+from stages.edits.blocks import Block, read_places
+from stages.edits.cells import Fault
+from stages.edits.files import OneOpen, opened
+from stages.edits.slices import Edit, Slice, cut_blockwise, is_text, position
+from stages.edits.tar_places import TarPlaces, packed, unpacked
+from stages.edits.text_tables import Bad, Record, records
 from stages.edits_config import ShareGPT4oEdits
+from stages.ids import ID_DIGITS
 from stages.units import Quarantined
 
 DATASET = "sharegpt4o"
@@ -26,8 +39,24 @@ RECORDS = "text_and_image_to_image.json"
 TARS = "text_and_image_to_image_part_*.tar"
 LICENCE = "unverified, see the card of FreedomIntelligence/ShareGPT-4o-Image; made with GPT-4o, whose terms apply to some uses"
 
-Member = tuple[str, int, int]
-"""Where an image is: name of the tar, offset of its first byte, size."""
+BLOCK_RECORDS = 256
+"""Records between two places of the list where reading can begin."""
+
+
+class Mark(NamedTuple):
+    """What is known of a block: hash of its records, the tars that its images are in, and the images' places, two per record."""
+
+    content: str
+    tars: tuple[str, ...]
+    places: str
+
+
+class Named(NamedTuple):
+    """A record that names two images."""
+
+    source: str
+    edited: str
+    instruction: str
 
 
 def plan(config: ShareGPT4oEdits, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:
@@ -39,95 +68,102 @@ def plan(config: ShareGPT4oEdits, *, seed: int, world: WorldConfig | None, unit_
     tars = sorted(fnmatch.filter(files, TARS))
     if not tars:
         raise ValueError(f"filter.input: {folder} has no {TARS}; download the tars of the edit split beside {RECORDS}")
-    records = storage.read_json(f"{folder}/{RECORDS}")
-    if not isinstance(records, list) or not records:
-        raise ValueError(f"filter.input: {folder}/{RECORDS} should be a JSON list of records, it is {_kind(records)}; download it again")
-    members = _members(folder, tars)
-    return cut(DATASET, folder, {}, [_entry(record, number, members) for number, record in enumerate(records)], unit_rows)
+    _require_list(f"{folder}/{RECORDS}")
+    blocks = list(_blocks(folder, tars, unit_rows))
+    if not blocks:
+        raise ValueError(f"filter.input: {folder}/{RECORDS} should be a JSON list of records, it is an empty list; download it again")
+    return cut_blockwise(DATASET, folder, {}, blocks, unit_rows)
 
 
 def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
-    """Read the images of the records, each with one seek."""
-    for number, entry in piece.rows:
-        where = position(RECORDS, number)
-        if "reason" in entry:
-            yield Quarantined(entry["id"], where, entry["reason"], entry["message"])
-            continue
-        yield Edit(
-            row_id=entry["id"],
-            position=where,
-            dataset=DATASET,
-            source=_read(piece.location, entry["source"]),
-            source_path=entry["source_name"],
-            instruction=entry["instruction"],
-            edited=_read(piece.location, entry["edited"]),
-            edited_path=entry["edited_name"],
-            language=language.by_characters(entry["instruction"]),
-            task="",
-            licence=LICENCE,
-        )
+    """Read the records, and their images, each with one seek."""
+    with OneOpen(piece.location) as files:
+        places = ((name, start, row) for _, (name, start, row, _) in piece.rows)
+        found = read_places(places, lambda name, start, first: islice(records(files.get(name), name, start), first, None))
+        for (number, (_, _, row, mark)), (_, record) in zip(piece.rows, found, strict=True):
+            of_row = unpacked(mark.places)[2 * row : 2 * row + 2]
+            yield _edit(piece.location, record, number, mark.tars, of_row)
 
 
-def _entry(record: Any, number: int, members: dict[str, Member]) -> dict[str, Any]:
-    """What a worker needs to read a record, or why it cannot be one."""
-    if not isinstance(record, dict):
-        return {"id": str(number), "reason": "bad-record", "message": f"the record should be an object, it is {_kind(record)}"}
+def _edit(folder: str, record: Record, number: int, tars: tuple[str, ...], places: np.ndarray) -> Edit | Quarantined:
+    """``places``: PLACE [2], of the source and of the edited image."""
+    named, where = _named(record), position(RECORDS, number)
+    if isinstance(named, Fault):
+        edited = record.get("output_image") if isinstance(record, dict) else None
+        return Quarantined(edited if isinstance(edited, str) and is_text(edited) else str(number), where, *named)
+    absent = [name for name, place in zip(named, places, strict=False) if not place["offset"]]
+    if absent:
+        return Quarantined(named.edited, where, "missing-image", f"{' and '.join(absent)} in none of the tars")
+    source, edited = (_read(f"{folder}/{tars[place['tar']]}", int(place["offset"]), int(place["size"])) for place in places)
+    return Edit(
+        row_id=named.edited,
+        position=where,
+        dataset=DATASET,
+        source=source,
+        source_path=named.source,
+        instruction=named.instruction,
+        edited=edited,
+        edited_path=named.edited,
+        language=language.by_characters(named.instruction),
+        task="",
+        licence=LICENCE,
+    )
+
+
+def _named(record: Record) -> Named | Fault:
+    """What a record names, or why it cannot be an edit."""
+    if isinstance(record, Bad):
+        return Fault("bad-record", record.message)
     edited, sources, instruction = record.get("output_image"), record.get("input_image"), record.get("input_prompt")
-    fault = _fault(edited, sources, instruction, members)
-    if fault:
-        return {"id": edited if isinstance(edited, str) else str(number), "reason": fault[0], "message": fault[1]}
-    return {
-        "id": edited,
-        "instruction": instruction,
-        "source": members[sources[0]],
-        "source_name": sources[0],
-        "edited": members[edited],
-        "edited_name": edited,
-    }
-
-
-def _fault(edited: Any, sources: Any, instruction: Any, members: dict[str, Member]) -> tuple[str, str] | None:
     if not isinstance(edited, str) or not isinstance(sources, list) or not isinstance(instruction, str):
-        return "bad-record", "the record needs input_prompt (text), input_image (list) and output_image (text)"
+        return Fault("bad-record", "the record needs input_prompt (text), input_image (list) and output_image (text)")
     if not instruction.strip():
-        return "empty-instruction", "the record has no instruction"
+        return Fault("empty-instruction", "the record has no instruction")
     if not is_text([edited, sources, instruction]) or not all(isinstance(name, str) for name in sources):
-        return "bad-record", "the record's values are not all text"
+        return Fault("bad-record", "the record's values are not all text")
     if not sources:
-        return "no-source", "the record's list of input images is empty"
+        return Fault("no-source", "the record's list of input images is empty")
     if len(sources) > 1:
-        return "several-sources", f"the record has {len(sources)} input images; an edit has one source"
-    absent = [name for name in (sources[0], edited) if name not in members]
-    return ("missing-image", f"{' and '.join(absent)} in none of the tars") if absent else None
+        return Fault("several-sources", f"the record has {len(sources)} input images; an edit has one source")
+    return Named(sources[0], edited, instruction)
 
 
-def _read(folder: str, place: Member) -> bytes:
-    name, offset, size = place
-    filesystem, path = storage.locate(f"{folder}/{name}")
-    data = filesystem.cat_file(path, start=offset, end=offset + size)
+def _read(path: str, offset: int, size: int) -> bytes:
+    filesystem, name = storage.locate(path)
+    data = filesystem.cat_file(name, start=offset, end=offset + size)
     if len(data) != size:
-        raise ValueError(f"{folder}/{name} became shorter while it was read; leave the data set alone during a run")
+        raise ValueError(f"{path} became shorter while it was read; leave the data set alone during a run")
     return data
 
 
-def _members(folder: str, names: list[str]) -> dict[str, Member]:
-    """Place of every image by member name. Raises ``ValueError`` for a tar that was cut short and for a name in two tars."""
-    members: dict[str, Member] = {}
-    for name in names:
-        filesystem, path = storage.locate(f"{folder}/{name}")
-        try:
-            with filesystem.open(path, "rb", block_size=1 << 16) as file:
-                for member in tar.scan(file):
-                    if member.name in members:
-                        other = members[member.name][0]
-                        raise ValueError(f"{folder}: {member.name} is in {other} and in {name}; remove the superfluous tar")
-                    members[member.name] = (name, member.offset, member.size)
-        except tar.Damaged as error:
-            raise ValueError(f"{folder}/{name} {error}; download it again") from None
-    return members
+def _blocks(folder: str, tars: list[str], unit_rows: int) -> Iterator[Block]:
+    """Blocks that end where units end."""
+    members = TarPlaces(folder, tars, what="filter.input")
+    begin, names, content = 0, list[str](), hashlib.sha256()
+    with opened(f"{folder}/{RECORDS}") as file:
+        for number, (start, record) in enumerate(records(file, f"{folder}/{RECORDS}")):
+            if names and (len(names) == 2 * BLOCK_RECORDS or number % unit_rows == 0):
+                yield Block(RECORDS, begin, len(names) // 2, _mark(content.hexdigest(), members.of(names), tars))
+                names, content = [], hashlib.sha256()
+            begin = begin if names else start
+            named = _named(record)
+            names += named[:2] if isinstance(named, Named) else ["", ""]
+            content.update(json.dumps(record).encode())
+    if names:
+        yield Block(RECORDS, begin, len(names) // 2, _mark(content.hexdigest(), members.of(names), tars))
 
 
-def _kind(value: Any) -> str:
-    if isinstance(value, (list, dict)) and not value:
-        return f"an empty {type(value).__name__}"
-    return f"a {type(value).__name__}: {json.dumps(value)[:40]}"
+def _mark(content: str, places: np.ndarray, tars: list[str]) -> Mark:
+    """``places``: PLACE [2 per record], by the numbers of ``tars``. The mark names only those that occur: others may come and go."""
+    there = places["offset"] > 0
+    used, numbers = np.unique(places["tar"][there], return_inverse=True)
+    places["tar"][there] = numbers
+    return Mark(content[:ID_DIGITS], tuple(tars[number] for number in used), packed(places))
+
+
+def _require_list(path: str) -> None:
+    """Raise ``ValueError`` when the file is no JSON list, as far as its first sign says."""
+    with opened(path) as file:
+        first = file.read(1 << 10).removeprefix(codecs.BOM_UTF8).lstrip()[:1].decode(errors="replace")
+    if first != "[":
+        raise ValueError(f"filter.input: {path} should be a JSON list of records, it begins with {first or 'nothing'}; download it again")

@@ -62,6 +62,11 @@ def pick(slices: Sequence[Slice], numbers: Sequence[int]) -> Slice:
     return replace(slices[0], rows=rows)
 
 
+def kept(rows: Sequence[tuple[int, Any]], keep: np.ndarray) -> Sequence[tuple[int, Any]]:
+    """The rows whose numbers are true in ``keep``, bool [rows of the data set]; spans stay spans."""
+    return rows.kept(keep) if isinstance(rows, Spans) else [row for row in rows if keep[row[0]]]
+
+
 def position(name: str, number: int) -> str:
     """Where a row came from: a file name and the row number in it, counted from 0."""
     return f"{name}[{number}]"

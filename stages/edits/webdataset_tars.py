@@ -11,20 +11,18 @@ shards are written.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from array import array
 from collections.abc import Iterator, Mapping
 from itertools import groupby, islice
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from stages import tar
 from stages.config import WorldConfig
 from stages.edits import cells, files, language
 from stages.edits.blocks import Block, read_places
 from stages.edits.cells import Fault
+from stages.edits.digests import digest, repeated
 from stages.edits.slices import Edit, Slice, cut_blockwise, is_text, position
 from stages.edits_config import WebdatasetEdits
 from stages.ids import settings_hash
@@ -144,29 +142,23 @@ def _blocks(folder: str, name: str, keys: array[int]) -> Iterator[Block]:
                     begin, count, listed = start, 0, []
                 count += 1
                 listed += [[member.name, member.size] for _, member in members]
-                keys.append(_digest(key))
+                keys.append(digest(key))
     except tar.Damaged as error:
         raise ValueError(f"{WHAT}: {folder}/{name} {error}; download it again") from None
     if count:
         yield Block(name, begin, count, settings_hash(listed))
 
 
-def _digest(key: str) -> int:
-    return int.from_bytes(hashlib.blake2b(key.encode(errors="surrogateescape"), digest_size=8).digest(), "big")
-
-
 def _refuse_twins(folder: str, keys: Mapping[str, array[int]]) -> None:
     """Raise ``ValueError`` when two samples have the same key, in one tar or in two."""
-    every = np.concatenate([np.frombuffer(digests, dtype=np.uint64) for digests in keys.values()])
-    ordered = np.sort(every)
-    twins = ordered[1:][ordered[1:] == ordered[:-1]]
+    twins = repeated(*keys.values())
     if not len(twins):
         return
     where = []
     for name, digests in keys.items():
         if int(twins[0]) in digests:
             with files.opened(f"{folder}/{name}") as file:
-                where += [(key, name) for key, _, _ in _samples(file, 0) if _digest(key) == int(twins[0])]
+                where += [(key, name) for key, _, _ in _samples(file, 0) if digest(key) == int(twins[0])]
     raise ValueError(
         f"{WHAT}: {folder}: the key {where[0][0]} is in {where[0][1]} and in {where[1][1]}; a key names one sample: remove the "
         "superfluous tar, or name those to read with a pattern"

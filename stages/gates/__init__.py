@@ -87,7 +87,7 @@ def decide(inspected: pa.Table, config: GatesConfig) -> Gated:
             summary[name] = {"action": "off"}
             continue
         seen = np.flatnonzero(~dropped) if name in SET_GATES else np.arange(inspected.num_rows)
-        finding = function(inspected.take(pa.array(seen)), gate)
+        finding = function(inspected.take(pa.array(seen)) if name in SET_GATES else inspected, gate)
         rows = seen[finding.caught]
         tables.append(_rows(inspected["sample_id"].take(pa.array(rows)), name, finding, gate.action))
         newly = rows[~dropped[rows]] if gate.action == "drop" else rows[:0]
