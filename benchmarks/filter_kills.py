@@ -1,12 +1,15 @@
 """Kill what the filter step is made of, again and again; its shards must be those of an undisturbed run, byte for byte.
 
     python benchmarks/filter_kills.py --kills 20                         # about ten minutes on two cores
+    python benchmarks/filter_kills.py --kills 20 --sleeping              # about two, as the tests run it
 
 On a cluster of three nodes on this machine, a command (the driver) filters drawn edits with a tiny random model, two scoring actors and
 tasks that prepare. At random moments one of them gets SIGKILL: the driver, which is then started again with the same command; a worker
-(one that scores, or one that writes shards later on); a task that prepares; or a whole node, which another one replaces. A moment is a
-number of finished units and a fraction of a second after it, both drawn with the seed. A run that ends is compared with the undisturbed
-one, and the next begins until the kills are used up. Exits with 1 when a file differs.
+(one that inspects, scores, or writes shards later on); a task that prepares; or a whole node, which another one replaces. A moment is a
+number of finished units and a fraction of a second after it, both drawn with the seed. Every four kills are one of each kind. A kill counts
+when its victim was alive before and is gone after it while the run is not finished. A run that ends is compared with the undisturbed
+one, and the next begins until the kills are used up. With --sleeping the model sleeps instead of computing
+(benchmarks/sleeping_filter.py). Exits with 1 when a file differs.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
@@ -30,6 +34,7 @@ from ray.cluster_utils import Cluster
 
 from stages.rundir import RunDir
 
+HERE = Path(__file__).resolve().parent
 KINDS = ("driver", "actor", "preparation", "node")
 TITLES = {"actor": "ray::_Worker", "preparation": "ray::_task"}
 UNIT_ROWS = 8
@@ -56,17 +61,20 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--edits", type=int, default=480)
     parser.add_argument("--seed", type=int, default=0, help="seed of the victims and the moments")
+    parser.add_argument("--sleeping", action="store_true", help="a model that sleeps instead of computing")
     parser.add_argument("--runs", type=Path, default=Path("runs/filter-kills"))
     options = parser.parse_args()
     shutil.rmtree(options.runs, ignore_errors=True)
     options.runs.mkdir(parents=True)
     config = options.runs / "kills.yaml"
-    config.write_text(CONFIGURATION.format(edits=options.edits, model=save_model(options.runs / "model"), unit_rows=UNIT_ROWS))
+    model = save_model(options.runs / "model", sleeping=options.sleeping)
+    config.write_text(CONFIGURATION.format(edits=options.edits, model=model, unit_rows=UNIT_ROWS))
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kills-", dir="/tmp", ignore_cleanup_errors=True) as sockets:  # paths of sockets must be short
         os.environ["RAY_TMPDIR"] = sockets  # where the cluster's address is noted, so that nobody else's ``ray.init`` joins it
         differing = disturb(options, config)
-    print(f"{options.kills} kills, {differing} runs with differences, {time.monotonic() - started:.0f} s")
+    print(f"{options.kills} kills that hit a live process, {differing} runs with differences, {time.monotonic() - started:.0f} s")
     return 1 if differing else 0
 
 
@@ -77,16 +85,22 @@ def disturb(options: argparse.Namespace, config: Path) -> int:
     try:
         for _ in range(2):
             add_node(cluster)
-        campaign = Campaign(cluster, config, options.runs, options.kills, random.Random(options.seed))
+        command = [str(HERE / "sleeping_filter.py")] if options.sleeping else ["-m", "pipeline.cli"]
+        campaign = Campaign(cluster, [*command, "run", "filter", "--config", str(config)], options)
         return campaign.run()
     finally:
         cluster.shutdown()
 
 
-def save_model(path: Path) -> Path:
-    from reward import RewardModel, RewardModelConfig
+def save_model(path: Path, *, sleeping: bool) -> Path:
+    """A random model; or a folder with the name of one, where nothing reads it."""
+    if sleeping:
+        path.mkdir()
+        (path / "config.json").write_text("{}")
+    else:
+        from reward import RewardModel, RewardModelConfig
 
-    RewardModel.from_config(RewardModelConfig(), ["make the red circle blue", "remove the green square"]).save(path)
+        RewardModel.from_config(RewardModelConfig(), ["make the red circle blue", "remove the green square"]).save(path)
     return path.absolute()
 
 
@@ -97,10 +111,13 @@ def add_node(cluster: Cluster) -> None:
 class Campaign:
     """Runs and kills until the kills are used up."""
 
-    def __init__(self, cluster: Cluster, config: Path, runs: Path, kills: int, draw: random.Random) -> None:
-        self.cluster, self.config, self.runs, self.draw = cluster, config, runs, draw
-        self.victims = [KINDS[number % len(KINDS)] for number in range(kills)]
-        draw.shuffle(self.victims)
+    def __init__(self, cluster: Cluster, command: list[str], options: argparse.Namespace) -> None:
+        self.cluster, self.command, self.runs = cluster, command, options.runs
+        self.draw = random.Random(options.seed)
+        self.victims: list[str] = []
+        while len(self.victims) < options.kills:
+            self.victims += self.draw.sample(KINDS, len(KINDS))
+        del self.victims[options.kills :]
 
     def run(self) -> int:
         """Number of runs that differ from the undisturbed one."""
@@ -122,62 +139,63 @@ class Campaign:
 
     def disturbed(self, run: Path) -> list[str]:
         """One run to its end, with as many kills as it takes; says which, and after how many units."""
-        log = run / "filter" / "units.jsonl"
+        log, index = run / "filter" / "units.jsonl", run / "filter" / "index.json"
         hits: list[str] = []
-        process = self.start(run)
+        driver = self.start(run)
         while self.victims:
-            target = lines(log) + self.draw.randrange(1, 7)
+            target = lines(log) + self.draw.randrange(1, 5)
             pause = self.draw.uniform(0.0, 0.3)
-            while process.poll() is None and lines(log) < target and not (run / "filter" / "index.json").exists():
+            while driver.poll() is None and lines(log) < target and not index.exists():
                 time.sleep(0.01)
             time.sleep(pause)
-            if process.poll() is not None or (run / "filter" / "index.json").exists():
+            if driver.poll() is not None or index.exists():
                 break
-            if not self.kill(self.victims[-1], process):
-                continue  # it was between two tasks
+            if not self.kill(self.victims[-1], driver) or index.exists():
+                continue  # it was between two tasks, or the run was finished just before
             hits.append(f"{self.victims.pop()} after {lines(log)} units")
-            if process.poll() is not None:
-                process = self.start(run)
-        self.finish(process, run)
+            if driver.poll() is not None:
+                driver = self.start(run)
+        self.finish(driver, run)
         return hits
 
     def kill(self, kind: str, driver: subprocess.Popen[bytes]) -> bool:
-        """Whether there was one to kill."""
+        """Whether there was one to kill, and it is gone."""
         if kind == "driver":
+            alive = driver.poll() is None
             driver.kill()
-            driver.wait()
-            return True
+            return driver.wait() == -signal.SIGKILL and alive
         if kind == "node":
             victim = self.draw.choice(sorted(self.cluster.worker_nodes, key=lambda node: node.unique_id))
+            raylet = psutil.Process(victim.all_processes["raylet"][0].process.pid)
+            alive = raylet.is_running()
             self.cluster.remove_node(victim, allow_graceful=False)
             add_node(self.cluster)
-            return True
+            return alive and not raylet.is_running()
         give_up = time.monotonic() + PATIENCE
         while time.monotonic() < give_up and driver.poll() is None:
-            found = self.processes(TITLES[kind])
-            if found:
-                os.kill(self.draw.choice(found), signal.SIGKILL)
-                return True
+            for victim in self.draw.sample(found := self.processes(TITLES[kind]), len(found)):
+                with suppress(psutil.NoSuchProcess):  # it ended by itself
+                    victim.kill()  # checks that the id is still that of this process
+                    victim.wait(PATIENCE)
+                    return True
             time.sleep(0.002)
         return False
 
-    def processes(self, title: str) -> list[int]:
-        """Ids of this cluster's workers with a title."""
+    def processes(self, title: str) -> list[psutil.Process]:
+        """This cluster's workers with a title."""
         raylets = [node.all_processes["raylet"][0].process.pid for node in self.cluster.worker_nodes if "raylet" in node.all_processes]
         found = []
         for raylet in raylets:
-            try:
+            with suppress(psutil.Error):
                 children = psutil.Process(raylet).children(recursive=True)
-                found += [child.pid for child in children if " ".join(child.cmdline()).startswith(title)]
-            except psutil.Error:
-                continue
-        return sorted(found)
+                found += [child for child in children if " ".join(child.cmdline()).startswith(title)]
+        return sorted(found, key=lambda process: process.pid)
 
     def start(self, run: Path) -> subprocess.Popen[bytes]:
         """The command, in a process of its own."""
-        command = [sys.executable, "-m", "pipeline.cli", "run", "filter", "--config", str(self.config), "--run", str(run)]
         with open(run.with_suffix(".log"), "ab") as log:
-            return subprocess.Popen([*command, "--address", self.cluster.address], stdout=log, stderr=log)
+            command = [sys.executable, *self.command, "--run", str(run), "--address", self.cluster.address]
+            return subprocess.Popen(command, stdout=log, stderr=log)
 
     def finish(self, process: subprocess.Popen[bytes], run: Path) -> None:
         """Wait for a command that must succeed."""

@@ -3,8 +3,9 @@
     python benchmarks/readers.py
     python benchmarks/readers.py --rows 1000000
 
-Held and peak are what Python allocates while the plan is made (tracemalloc); read is the most that Arrow holds while all rows are fetched.
-Images are 2,000 bytes of nothing: rows are many, not large.
+Held and peak are what Python allocates while the plan is made, and unit while the rows of one unit are fetched (tracemalloc; NumPy's
+arrays count, Arrow's buffers do not); read is the most that Arrow holds while all rows are fetched. Images are 2,000 bytes of nothing: rows
+are many, not large.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages import contamination, contracts, edits
-from stages.edits_config import EditsInput, TableEdits, WebdatasetEdits
+from stages.edits_config import EditsInput, ShareGPT4oEdits, TableEdits, TripletEdits, WebdatasetEdits
 
 IMAGE = bytes(2000)
 UNIT_ROWS = 500
@@ -36,8 +37,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000)
     rows: int = parser.parse_args().rows
-    print("| data set | rows | plan, CPU s | held, bytes per row | peak, MB | fetch, CPU s | read at the same time, kB |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    print("| data set | rows | plan, CPU s | held, bytes per row | peak, MB | unit, MB | fetch, CPU s | read at the same time, kB |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
         for name, config, count in datasets(Path(folder), rows):
             print(f"| {name} | {count:,} | {' | '.join(measured(config))} |", flush=True)
@@ -56,17 +57,33 @@ def datasets(folder: Path, rows: int) -> list[tuple[str, EditsInput, int]]:
     with open(folder / "t.jsonl", "w") as file:
         for number in range(rows):
             file.write(json.dumps({"source": "image.png", "instruction": f"edit number {number}", "edited": "image.png"}) + "\n")
+    shares = folder / "shares"
+    shares.mkdir()
+    with tarfile.open(shares / "text_and_image_to_image_part_0.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
+        for number in range(rows // 10 + 1):
+            add(archive, f"image/v2v_{number}.png", IMAGE)
+    with open(shares / "text_and_image_to_image.json", "w") as file:
+        for number in range(rows // 10):
+            images = {"input_image": [f"image/v2v_{number}.png"], "output_image": f"image/v2v_{number + 1}.png"}
+            file.write(("," if number else "[") + json.dumps({"input_prompt": f"edit number {number}", **images}) + "\n")
+        file.write("]")
     with tarfile.open(folder / "t.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
         for number in range(rows // 10):
             for field, data in (("source.png", IMAGE), ("edited.png", IMAGE), ("json", b'{"instruction": "x"}')):
-                info = tarfile.TarInfo(f"{number:09d}.{field}")
-                info.size = len(data)
-                archive.addfile(info, io.BytesIO(data))
+                add(archive, f"{number:09d}.{field}", data)
     return [
         ("Parquet, images embedded, 1,000 rows per row group", TableEdits(dataset="table", path=f"{folder}/t.parquet"), rows),
         ("JSON Lines, images as files", TableEdits(dataset="table", path=f"{folder}/t.jsonl"), rows),
+        ("triplets: JSON Lines of paths", TripletEdits(dataset="triplets", path=f"{folder}/t.jsonl"), rows),
+        ("ShareGPT-4o-Image: JSON and a tar", ShareGPT4oEdits(dataset="sharegpt4o", path=str(shares)), rows // 10),
         ("webdataset tar", WebdatasetEdits(dataset="webdataset", path=f"{folder}/t.tar"), rows // 10),
     ]
+
+
+def add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    archive.addfile(info, io.BytesIO(data))
 
 
 def measured(config: EditsInput) -> list[str]:
@@ -77,13 +94,18 @@ def measured(config: EditsInput) -> list[str]:
     plan = edits.plan(config, seed=0, world=None, unit_rows=UNIT_ROWS)
     held, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
+    tracemalloc.start()
+    for _ in edits.fetch(plan[len(plan) // 2]):
+        pass
+    unit = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
     before, most, begin = pa.total_allocated_bytes(), 0, time.process_time()
     for piece in plan:
         for _ in edits.fetch(piece):
             most = max(most, pa.total_allocated_bytes() - before)
     rows = sum(len(piece.rows) for piece in plan)
     fetched = time.process_time() - begin
-    return [f"{seconds:.1f}", f"{held / rows:.1f}", f"{peak / 1e6:.1f}", f"{fetched:.1f}", f"{most / 1e3:.0f}"]
+    return [f"{seconds:.1f}", f"{held / rows:.1f}", f"{peak / 1e6:.1f}", f"{unit / 1e6:.1f}", f"{fetched:.1f}", f"{most / 1e3:.0f}"]
 
 
 def compare(count: int, items: int) -> None:

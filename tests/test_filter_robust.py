@@ -1,6 +1,6 @@
 """The filter step when things break: an actor that keeps dying, a row that ends its process, memory that is too small, refusals.
 
-The kills at random moments, nodes included, are in ``benchmarks/filter_kills.py``; a short campaign of it runs here.
+The kills at random moments, nodes included, are in ``benchmarks/filter_kills.py``; a campaign of it runs here, with a model that sleeps.
 """
 
 from __future__ import annotations
@@ -135,10 +135,21 @@ def test_settings_that_do_not_fit(small: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_kills_of_every_kind_leave_no_trace(tmp_path: Path) -> None:
-    """The driver, a scoring actor, a task that prepares and a node, once each, on three nodes of this machine."""
-    command = [sys.executable, "benchmarks/filter_kills.py", "--kills", "4", "--edits", "96", "--runs", str(tmp_path / "runs")]
+def test_twenty_kills_of_every_kind_leave_no_trace(tmp_path: Path) -> None:
+    """The driver, workers, tasks that prepare and nodes, five of each, on three nodes of this machine; the model sleeps."""
+    command = [
+        sys.executable,
+        "benchmarks/filter_kills.py",
+        "--kills",
+        "20",
+        "--edits",
+        "240",
+        "--sleeping",
+        "--runs",
+        str(tmp_path / "runs"),
+    ]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     logs = "\n".join(path.read_text()[-3000:] for path in (tmp_path / "runs").glob("*.log")) if found.returncode else ""
     assert found.returncode == 0, found.stdout + found.stderr + logs
-    assert "4 kills, 0 runs with differences" in found.stdout
+    assert "20 kills that hit a live process, 0 runs with differences" in found.stdout
+    assert all(found.stdout.count(f"{kind} after ") == 5 for kind in ("driver", "actor", "preparation", "node"))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
 import stat
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ class Sizes:
 
 def _local_size(path: str) -> int | None:
     try:
-        found = Path(path).stat()
+        found = os.stat(path)  # noqa: PTH116  # a Path would intern every name
     except (OSError, ValueError):  # the latter for a name that no file can have
         return None
     return found.st_size if stat.S_ISREG(found.st_mode) else None
