@@ -29,6 +29,8 @@ from stages.edits_config import EditsInput, ShareGPT4oEdits, TableEdits, Triplet
 
 IMAGE = bytes(2000)
 UNIT_ROWS = 500
+Made = tuple[str, EditsInput, int]
+"""Title, configuration and number of rows."""
 COMPARED = ((46_539, 10_000), (46_539, 170_000))
 """Edits of ShareGPT-4o-Image; items of several benchmarks, and of EditReward-Data's pairs."""
 
@@ -36,48 +38,65 @@ COMPARED = ((46_539, 10_000), (46_539, 170_000))
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000)
-    rows: int = parser.parse_args().rows
+    parser.add_argument("--only", choices=sorted(DATA_SETS), help="one kind of data set, and no references")
+    options = parser.parse_args()
     print("| data set | rows | plan, CPU s | held, bytes per row | peak, MB | unit, MB | fetch, CPU s | read at the same time, kB |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    with tempfile.TemporaryDirectory() as folder:
-        for name, config, count in datasets(Path(folder), rows):
-            print(f"| {name} | {count:,} | {' | '.join(measured(config))} |", flush=True)
+    for kind in [options.only] if options.only else DATA_SETS:
+        with tempfile.TemporaryDirectory() as folder:
+            title, config, rows = DATA_SETS[kind](Path(folder), options.rows)
+            print(f"| {title} | {rows:,} | {' | '.join(measured(config))} |", flush=True)
+    if options.only:
+        return
     print("\n| edits | items | distance | CPU s |\n| --- | --- | --- | --- |")
     for count, items in COMPARED:
         compare(count, items)
 
 
-def datasets(folder: Path, rows: int) -> list[tuple[str, EditsInput, int]]:
+def parquet(folder: Path, rows: int) -> Made:
     with pq.ParquetWriter(folder / "t.parquet", SCHEMA, compression="none", use_dictionary=False) as writer:
         cell = {"bytes": IMAGE, "path": None}
         group = pa.Table.from_pylist([{"source": cell, "instruction": "x", "edited": cell}] * 1000, schema=SCHEMA)
         for _ in range(rows // 1000):
             writer.write_table(group)
+    return "Parquet, images embedded, 1,000 rows per row group", TableEdits(dataset="table", path=f"{folder}/t.parquet"), rows
+
+
+def lines(folder: Path, rows: int) -> str:
     (folder / "image.png").write_bytes(IMAGE)
     with open(folder / "t.jsonl", "w") as file:
         for number in range(rows):
-            file.write(json.dumps({"source": "image.png", "instruction": f"edit number {number}", "edited": "image.png"}) + "\n")
-    shares = folder / "shares"
-    shares.mkdir()
-    with tarfile.open(shares / "text_and_image_to_image_part_0.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
+            row = {"id": number, "source": "image.png", "instruction": f"edit number {number}", "edited": "image.png"}
+            file.write(json.dumps(row) + "\n")
+    return f"{folder}/t.jsonl"
+
+
+def table(folder: Path, rows: int) -> Made:
+    return "JSON Lines, images as files", TableEdits(dataset="table", path=lines(folder, rows)), rows
+
+
+def triplets(folder: Path, rows: int) -> Made:
+    return "triplets: JSON Lines of paths", TripletEdits(dataset="triplets", path=lines(folder, rows)), rows
+
+
+def sharegpt4o(folder: Path, rows: int) -> Made:
+    with tarfile.open(folder / "text_and_image_to_image_part_0.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
         for number in range(rows // 10 + 1):
             add(archive, f"image/v2v_{number}.png", IMAGE)
-    with open(shares / "text_and_image_to_image.json", "w") as file:
+    with open(folder / "text_and_image_to_image.json", "w") as file:
         for number in range(rows // 10):
             images = {"input_image": [f"image/v2v_{number}.png"], "output_image": f"image/v2v_{number + 1}.png"}
             file.write(("," if number else "[") + json.dumps({"input_prompt": f"edit number {number}", **images}) + "\n")
         file.write("]")
+    return "ShareGPT-4o-Image: JSON and a tar", ShareGPT4oEdits(dataset="sharegpt4o", path=str(folder)), rows // 10
+
+
+def webdataset(folder: Path, rows: int) -> Made:
     with tarfile.open(folder / "t.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
         for number in range(rows // 10):
             for field, data in (("source.png", IMAGE), ("edited.png", IMAGE), ("json", b'{"instruction": "x"}')):
                 add(archive, f"{number:09d}.{field}", data)
-    return [
-        ("Parquet, images embedded, 1,000 rows per row group", TableEdits(dataset="table", path=f"{folder}/t.parquet"), rows),
-        ("JSON Lines, images as files", TableEdits(dataset="table", path=f"{folder}/t.jsonl"), rows),
-        ("triplets: JSON Lines of paths", TripletEdits(dataset="triplets", path=f"{folder}/t.jsonl"), rows),
-        ("ShareGPT-4o-Image: JSON and a tar", ShareGPT4oEdits(dataset="sharegpt4o", path=str(shares)), rows // 10),
-        ("webdataset tar", WebdatasetEdits(dataset="webdataset", path=f"{folder}/t.tar"), rows // 10),
-    ]
+    return "webdataset tar", WebdatasetEdits(dataset="webdataset", path=f"{folder}/t.tar"), rows // 10
 
 
 def add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
@@ -128,6 +147,7 @@ def compare(count: int, items: int) -> None:
 
 SCHEMA = pa.schema([("source", contracts.IMAGE), ("instruction", pa.string()), ("edited", contracts.IMAGE)])
 HASHED = ["source_sha256", "source_phash", "instruction"]
+DATA_SETS = {function.__name__: function for function in (parquet, table, triplets, sharegpt4o, webdataset)}
 
 if __name__ == "__main__":
     main()

@@ -1,0 +1,209 @@
+"""What the driver of the filter holds per edit, phase by phase, in a run whose edits are all inspected and scored.
+
+    python benchmarks/driver_memory.py --rows 1000000
+
+A list of triplets is written, and units with synthetic rows as workers would have published them (one edit in twenty is too small for a
+gate). Then the filter step runs as it is, without Ray, up to the moment at which the shards are planned. Peak is the highest resident
+memory of the process within a phase, and held is what is left of it behind the phase, both above what was resident before and per edit.
+What a phase frees may stay with the process, so held is an upper bound. Prints a Markdown table. Linux only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stages import contracts, edit_scoring, edits, filter, guard, inspection, selection, shard_sets, units
+from stages.cluster import Cluster
+from stages.config import FlowConfig, RayConfig
+from stages.context import Context
+from stages.ids import settings_hash
+from stages.rundir import RunDir, StepFolder
+from stages.scoring import scorer_revision
+
+UNIT_ROWS = 500
+INSTRUCTION = "replace the red car on the left with a blue bicycle and keep the street as it is, number"
+PHASES = {
+    "plan of the edits": (edits, "plan"),
+    "inspected: read, copies found, gates": (inspection, "inspect"),
+    "contamination guard, without references": (guard, "check"),
+    "scoring, all done": (edit_scoring, "score_edits"),
+    "scores and edits read": (filter, "_read"),
+    "what was scored is what was inspected": (inspection, "check_unchanged"),
+    "selection": (selection, "select"),
+    "shards planned": (shard_sets, "plan"),
+}
+"""In the order of the step; a phase that is called several times is one line."""
+
+
+class Enough(Exception):
+    """The shards are planned."""
+
+
+class Nobody(Cluster):
+    """A cluster that nothing is asked of."""
+
+    def connect(self) -> None:
+        """Start nothing."""
+
+    def _total(self, resource: str) -> int:
+        return 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    rows: int = parser.parse_args().rows
+    with tempfile.TemporaryDirectory(prefix="driver-memory-") as folder:
+        context = prepare(Path(folder), rows)
+        gc.collect()
+        pa.default_memory_pool().release_unused()
+        figures = {name: Figures() for name in PHASES}
+        for name, (module, function) in PHASES.items():
+            setattr(module, function, figures[name].watching(getattr(module, function)))
+        setattr(filter, "_examples", lambda *_: [])  # noqa: B010  # there are no images
+        setattr(shard_sets, "write", enough)  # noqa: B010
+        before = resident()
+        with suppress(Enough):
+            filter.run(context)
+    highest = max(found.highest for found in figures.values())
+    print(f"{rows:,} edits; resident memory before {before / 1e6:.0f} MB, highest {highest / 1e6:.0f} MB\n")
+    print("| phase | peak, bytes per edit | held, bytes per edit |\n| --- | --- | --- |")
+    for name, found in figures.items():
+        print(f"| {name} | {found.peak / rows:,.0f} | {found.held / rows:,.0f} |")
+
+
+class Figures:
+    """Bytes of resident memory above what was there before, over all calls of a function."""
+
+    def __init__(self) -> None:
+        self.peak = self.held = self.highest = 0
+
+    def watching(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, measured."""
+
+        def watched(*arguments: Any, **named: Any) -> Any:
+            before = resident()
+            Path("/proc/self/clear_refs").write_text("5")  # the highest resident size counts from now
+            made = function(*arguments, **named)
+            highest = resident("VmHWM")
+            gc.collect()
+            pa.default_memory_pool().release_unused()
+            self.peak = max(self.peak, self.held + highest - before)
+            self.held += resident() - before
+            self.highest = max(self.highest, highest)
+            return made
+
+        return watched
+
+
+def resident(what: str = "VmRSS") -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(what))) * 1024
+
+
+def enough(*_: Any, **__: Any) -> None:
+    raise Enough
+
+
+def prepare(folder: Path, rows: int) -> Context:
+    """A run of which all edits are inspected and scored."""
+    model = folder / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    with open(folder / "edits.jsonl", "w") as file:
+        for number in range(rows):
+            row = {"source": f"image/{number}_0.png", "instruction": f"{INSTRUCTION} {number}", "edited": f"image/{number}_1.png"}
+            file.write(json.dumps(row) + "\n")
+    settings = {
+        "input": {"dataset": "triplets", "path": str(folder / "edits.jsonl")},
+        "model": str(model),
+        "gates": {"size": {"action": "drop", "shortest_side": 100}},
+        "selections": [{"name": "selected", "rule": "top", "fraction": 0.43}],
+        "unit_rows": UNIT_ROWS,
+        "workers": 1,
+    }
+    context = Context(RunDir(folder / "run"), FlowConfig.model_validate({"name": "memory", "filter": settings}), Nobody(RayConfig()))
+    config = context.need("filter")
+    step = context.run.step(filter.STEP)
+    slices = edits.plan(config.input, seed=0, world=None, unit_rows=UNIT_ROWS)
+    draw = np.random.default_rng(0)
+    ids = np.array([f"{number:024x}" for number in draw.permutation(rows)])
+    small = np.arange(rows) % 20 == 0
+    kept = {piece.fingerprint: piece for piece in inspection.rows_of(slices, np.flatnonzero(~small))}
+    step.path.mkdir(parents=True)
+    revision = scorer_revision(model)
+    with open(step.path / "units.jsonl", "w") as log:
+        for piece in slices:
+            numbers = np.array([number for number, _ in piece.rows])
+            publish(
+                step, log, settings_hash("inspect", inspection.REVISION, piece.fingerprint), {"inspected": inspected(numbers, ids, draw)}
+            )
+        for piece in kept.values():
+            numbers = np.array([number for number, _ in piece.rows])
+            key = settings_hash(step.name, piece.fingerprint, revision, config.token_budget)
+            publish(step, log, key, {"edits": delivered(numbers, ids), "scores": scored(numbers, ids, draw, revision)})
+    return context
+
+
+def publish(step: StepFolder, log: Any, key: str, tables: dict[str, pa.Table]) -> None:
+    parts = units.publish_unit(step.path, key, tables | {"quarantine": contracts.table("quarantine", [])})
+    count = next(iter(tables.values())).num_rows
+    log.write(json.dumps(asdict(units.UnitRecord(key, parts, count, count))) + "\n")
+
+
+def inspected(numbers: np.ndarray, ids: np.ndarray, draw: np.random.Generator) -> pa.Table:
+    count = len(numbers)
+    side = np.where(numbers % 20 == 0, 64, 1024)
+    columns: dict[str, Any] = {name: draw.random(count) for name in contracts.INSPECTED.names}
+    columns |= {name: side for name in contracts.INSPECTED.names if name.endswith(("_width", "_height"))}
+    columns |= {name: draw.integers(0, 2**63, count) for name in contracts.INSPECTED.names if name.endswith("_phash")}
+    columns |= {name: [draw.bytes(32).hex() for _ in numbers] for name in ("source_sha256", "edited_sha256")}
+    columns |= {"sample_id": ids[numbers], "row_id": [str(number) for number in numbers], "position": positions(numbers)}
+    columns |= {"instruction": [f"{INSTRUCTION} {number}" for number in numbers], "asked_words": np.full(count, 9)}
+    return pa.table(columns).cast(contracts.INSPECTED)
+
+
+def delivered(numbers: np.ndarray, ids: np.ndarray) -> pa.Table:
+    images = [{"bytes": None, "path": f"image/{number}_0.png"} for number in numbers]
+    texts = {"dataset": "triplets", "language": "en", "task": "", "licence": "", "metadata": "{}"}
+    columns: dict[str, Any] = {name: [text] * len(numbers) for name, text in texts.items()}
+    columns |= {"sample_id": ids[numbers], "position": positions(numbers), "image_bytes": np.full(len(numbers), 600_000)}
+    columns |= {"source": images, "edited": images, "instruction": [f"{INSTRUCTION} {number}" for number in numbers]}
+    return pa.table({name: pa.array(columns[name], contracts.EDITS.field(name).type) for name in contracts.EDITS.names})
+
+
+def scored(numbers: np.ndarray, ids: np.ndarray, draw: np.random.Generator, revision: str) -> pa.Table:
+    count = len(numbers)
+    means = draw.random((count, 2)).round(5)
+    dimensions = [
+        [{"dimension": name, "mean": mean, "sigma": 0.5, "likert": None} for name, mean in zip(contracts.DIMENSIONS, row, strict=True)]
+        for row in means
+    ]
+    columns: dict[str, Any] = {"task": [""] * count, "language": ["en"] * count, "flags": [[]] * count, "dimensions": dimensions}
+    columns |= {
+        "sample_id": ids[numbers],
+        "scorer_revision": [revision] * count,
+        "overall_mean": means.mean(1),
+        "overall_sigma": means[:, 0],
+    }
+    columns["change_from_source"] = means[:, 1]
+    return pa.table({name: pa.array(columns[name], contracts.SCORES.field(name).type) for name in contracts.SCORES.names})
+
+
+def positions(numbers: np.ndarray) -> list[str]:
+    return [edits.position("edits.jsonl", number) for number in numbers]
+
+
+if __name__ == "__main__":
+    main()
