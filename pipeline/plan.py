@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pipeline import filter_cost
+from pipeline import filter_cost, selection_sizes
 from pipeline.flow import STEPS
 from pipeline.tables import text_table
 from reward.config import BackboneConfig, RewardModelConfig
@@ -29,7 +29,7 @@ RUBRIC_TOKENS, INSTRUCTION_TOKENS = 150, 20
 
 def plan(flow: FlowConfig, path: Path) -> str:
     """The plan as text."""
-    work = _work(flow)
+    work = _work(flow, path)
     manifest = RunDir(path).manifest().get("steps", {}) if path.exists() else {}
     rows = []
     for number, step in enumerate(STEPS, start=1):
@@ -119,7 +119,7 @@ def tokens(config: RewardModelConfig, edits: int) -> int:
     return image + per_source + edits * (image + per_edit)
 
 
-def _work(flow: FlowConfig) -> dict[str, str]:
+def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
     work = {}
     model = flow.reward.model
     flop_per_token = 2 * parameters(model.backbone)
@@ -151,9 +151,7 @@ def _work(flow: FlowConfig) -> dict[str, str]:
             if count
             else f"the edits at {getattr(source, 'path', '')}, {_cost(one_edit * 1000)} per 1,000"
         )
-        kept = ", ".join(
-            f"{choice.name} ({choice.rule} {choice.count or choice.fraction or ''})".replace(" )", ")") for choice in flow.filter.selections
-        )
+        kept = selection_sizes.described(flow.filter.selections, RunDir(path).step("filter"))
         work["filter"] = f"{amount}; selections: {kept}"
     if flow.finetune is not None:
         fine = flow.finetune

@@ -14,8 +14,12 @@ from command import pipeline, refusal
 from scipy import stats
 from scored_run import TASKS, scored_run
 
+from pipeline import selection_sizes
+from pipeline.config import load
+from pipeline.plan import plan
 from stages import storage
 from stages.selection import difference
+from stages.selection_config import SelectionConfig
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +137,19 @@ def test_the_interval_of_a_rank_correlation_covers_it() -> None:
     assert difference.spearman(np.arange(3), np.arange(3)) is None
     same = difference.spearman(np.arange(9), np.arange(9))
     assert same is not None and same.value == pytest.approx(1)
+
+
+def test_a_plan_says_how_many_edits_selections_keep_where_there_are_scores(tmp_path: Path) -> None:
+    above = {"name": "above", "rule": "top", "threshold": 0.0}
+    run = scored_run(tmp_path, selections=(above, {"name": "control", "rule": "random", "like": "above"}))
+    flow = load(run.path / "config.yaml").flow
+    count = sum(row["overall_mean"] >= 0 for row in run.step("filter").read("scores").to_pylist())
+    assert 0 < count < 30
+    before = f"selected (top 10: 10 of the scored edits), above (top within the threshold 0: {count} of the scored edits)"
+    assert f"{before}, control (random as many as above: {count} of the scored edits)" in plan(flow, run.path)
+    unscored = "selected (top 10), above (top within the threshold 0: of the scored edits, so the number is known after scoring), control ("
+    assert unscored in plan(flow, tmp_path / "none")
+    assert flow.filter is not None
+    changed = [SelectionConfig(name="half", rule="top", quantile=0.5), SelectionConfig(name="many", rule="top", count=31)]
+    said = selection_sizes.described(changed, run.step("filter"))
+    assert said.startswith("half (top within the quantile 0.5: 15 of the scored edits), many (top 31: not from the present scores, count")

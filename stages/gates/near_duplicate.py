@@ -33,7 +33,11 @@ def near_duplicate(inspected: pa.Table, config: NearDuplicateGate) -> Finding:
     codes = inspected["instruction"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     nearest = np.full(len(codes), np.nan)
     order = np.argsort(codes, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):  # rows of one instruction, in the order of the data set
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    ends = np.append(starts[1:], len(codes))
+    several = ends - starts > 1
+    for start, end in zip(starts[several], ends[several], strict=True):
+        rows = order[start:end]  # rows of one instruction, in the order of the data set
         for first in range(0, len(rows), BLOCK):
             block = rows[first : first + BLOCK]
             before = rows[: first + len(block)]
