@@ -81,7 +81,7 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
         places = ((name, start, row) for _, (name, start, row, _) in piece.rows)
         found = read_places(places, lambda name, start, first: islice(records(files.get(name), name, start), first, None))
         for (number, (_, _, row, mark)), (_, record) in zip(piece.rows, found, strict=True):
-            of_row = unpacked(mark.places)[2 * row : 2 * row + 2]
+            of_row = unpacked(mark.places, 2 * row, 2)
             yield _edit(piece.location, record, number, mark.tars, of_row)
 
 

@@ -14,6 +14,8 @@ from stages.edits.files import opened
 
 PLACE = np.dtype([("tar", "<u2"), ("offset", "<u8"), ("size", "<u8")])
 """Number of a tar in a list of names, offset of the image's first byte in it (0: there is no such member), size in bytes."""
+PLACE_SIGNS = PLACE.itemsize // 3 * 4
+"""Characters of a place as text: base64 makes four of three bytes, and 18 bytes leave no rest."""
 
 
 class TarPlaces:
@@ -53,13 +55,13 @@ class TarPlaces:
 
 
 def packed(places: np.ndarray) -> str:
-    """Places as text, 23 characters each; the same everywhere."""
-    return base64.b85encode(places.tobytes()).decode()
+    """Places as text, ``PLACE_SIGNS`` characters each; the same everywhere."""
+    return base64.b64encode(places.tobytes()).decode()
 
 
-def unpacked(text: str) -> np.ndarray:
-    """What :func:`packed` was given, PLACE [n]."""
-    return np.frombuffer(base64.b85decode(text), PLACE)
+def unpacked(text: str, first: int, count: int) -> np.ndarray:
+    """Some of the places that :func:`packed` was given, PLACE [count]; nothing else is decoded."""
+    return np.frombuffer(base64.b64decode(text[first * PLACE_SIGNS : (first + count) * PLACE_SIGNS]), PLACE)
 
 
 def _scanned(folder: str, name: str, what: str) -> Iterator[tar.Member]:
