@@ -25,7 +25,7 @@ DECODE_SECONDS = 0.04
 CORES_PER_GPU = 12
 """Assumed: cores that decode, per GPU."""
 DRIVER_BYTES = 2_000
-"""Assumed memory of the driver per pair: a planned row of 0.9 to 1.5 KB, its rows of scores and edits of 0.5 KB."""
+"""Assumed memory of the driver per pair, rounded up from 1.5 KB measured by ``benchmarks/driver_memory.py``."""
 
 
 @dataclass(frozen=True)
