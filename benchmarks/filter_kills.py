@@ -150,10 +150,12 @@ class Campaign:
             time.sleep(pause)
             if driver.poll() is not None or index.exists():
                 break
-            if not self.kill(self.victims[-1], driver) or index.exists():
-                continue  # it was between two tasks, or the run was finished just before
-            hits.append(f"{self.victims.pop()} after {lines(log)} units")
-            if driver.poll() is not None:
+            kind = self.victims[-1]
+            if not self.kill(kind, driver):
+                continue  # it was between two tasks
+            if not index.exists():  # otherwise the run was finished just before
+                hits.append(f"{self.victims.pop()} after {lines(log)} units")
+            if kind == "driver":
                 driver = self.start(run)
         self.finish(driver, run)
         return hits
