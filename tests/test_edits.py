@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import random
 import shutil
 import tarfile
 from collections import Counter
@@ -21,7 +22,7 @@ from stages import duplicates, edits, images, inspection, storage, tar
 from stages.config import WorldConfig
 from stages.contracts import EDITS
 from stages.edits import language
-from stages.edits.blocks import Spans
+from stages.edits.blocks import Block, Spans, cut_blocks
 from stages.edits_config import EditsInput, ShareGPT4oEdits, TripletEdits, WorldEdits
 from stages.units import Quarantined
 
@@ -345,6 +346,21 @@ def test_later_ones_are_those_seen_before(values: list[str]) -> None:
     cut = len(values) // 2
     column = pa.chunked_array([pa.array(values[:cut], pa.string()), pa.array(values[cut:], pa.string())])
     assert duplicates.later_ones(column).tolist() == expected
+
+
+@steady
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 7), st.randoms(use_true_random=False))
+def test_spans_are_the_rows_that_are_left(sizes: list[int], unit_rows: int, draw: random.Random) -> None:
+    blocks = [Block("file", 100 * n, rows, f"mark {n}") for n, rows in enumerate(sizes)]
+    every = [("file", block.start, row, block.mark) for block in blocks for row in range(block.rows)]
+    keep = np.array([draw.random() < 0.6 for _ in every])
+    units = list(cut_blocks(blocks, unit_rows))
+    assert [row for unit in units for row in unit] == list(enumerate(every))
+    left = [unit.kept(keep).kept(keep) for unit in units]
+    assert [row for unit in left for row in unit] == [(n, row) for n, row in enumerate(every) if keep[n]]
+    for unit in left:
+        rows = list(unit)
+        assert [unit[n] for n in range(len(unit))] == rows and list(unit[1:]) == rows[1:] and (not rows or unit[-1] == rows[-1])
 
 
 @steady
