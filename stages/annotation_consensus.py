@@ -20,6 +20,7 @@ from stages.annotate_config import AnnotateConfig
 from stages.context import Context
 from stages.ratings import adjudication, consensus, ledger, rankings
 from stages.ratings.consensus import Consensus, Label
+from stages.ratings.csv_table import csv_table
 from stages.ratings.manifest import Manifest
 from stages.ratings.mean_opinion import mean_opinion
 from stages.rundir import Index
@@ -46,7 +47,7 @@ def run(context: Context, method: Method) -> Index:
     if not found.labels:
         why = f", e.g. {found.left_out[0].position}: {found.left_out[0].message}" if found.left_out else ""
         raise ValueError(f"by the method {method} no candidate of {context.run.step('annotate').path} can be labelled{why}")
-    texts["consensus.csv"] = adjudication.table(consensus.table(found.labels), COLUMNS)
+    texts["consensus.csv"] = csv_table(consensus.table(found.labels), COLUMNS)
     tables = {
         "consensus": contracts.table("consensus", consensus.table(found.labels)),
         "quarantine": contracts.table("quarantine", [asdict(row) for row in found.left_out]),
@@ -107,8 +108,8 @@ def _ranked(
     opinions = mean_opinion(scores)[0].labels if scores.num_rows else []
     kept, contradicted = rankings.without_contradictions(ordered, {(row.candidate_id, row.dimension): row.score for row in opinions})
     files = {
-        "pairs.csv": adjudication.table(map(vars, kept), ("group_id", "dimension", "better", "worse", "gap")),
-        "reannotate.csv": adjudication.table(again, ("group_id", "reason", "message", "raters")),
+        "pairs.csv": csv_table(map(vars, kept), ("group_id", "dimension", "better", "worse", "gap")),
+        "reannotate.csv": csv_table(again, ("group_id", "reason", "message", "raters")),
     }
     figures = {"pairs": len(kept), "pairs_of_equal_rank": equal, "pairs_contradicted_by_scores": contradicted, "groups_again": len(again)}
     return Consensus(labels, [], []), files, figures

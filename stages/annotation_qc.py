@@ -21,6 +21,7 @@ from stages import contracts, storage
 from stages.context import Context
 from stages.ids import settings_hash
 from stages.ratings import adjudication, ledger, manifest, own_items, plan, quality
+from stages.ratings.csv_table import csv_table
 from stages.ratings.manifest import Manifest
 from stages.ratings.reannotation import Again, again
 from stages.ratings.rounds import EXAM
@@ -85,7 +86,7 @@ def run(context: Context) -> Index:
         "most_again": config.reannotate.most,
     }
     texts = {
-        "annotators.csv": adjudication.table((_flat(row) for row in figures["annotators"]), ANNOTATOR_COLUMNS),
+        "annotators.csv": csv_table((_flat(row) for row in figures["annotators"]), ANNOTATOR_COLUMNS),
         "reannotate.csv": _reannotate(groups),
         "adjudicate.csv": adjudication.queue(disputed, work),
     }
@@ -195,4 +196,4 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _reannotate(groups: Sequence[Again]) -> bytes:
     rows = [{"group_id": row.group_id, "reason": row.reason, "message": row.message, "raters": " ".join(row.raters)} for row in groups]
-    return adjudication.table(rows, ("group_id", "reason", "message", "raters"))
+    return csv_table(rows, ("group_id", "reason", "message", "raters"))

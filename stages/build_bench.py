@@ -12,7 +12,7 @@ perhaps with contradicting labels.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,9 +25,9 @@ from stages.annotate_config import BenchConfig
 from stages.context import Context
 from stages.ratings import adjudication, bench_files, bench_tuples, consensus
 from stages.ratings.bench_tuples import ExpertGroup, Tuple
-from stages.ratings.groups import cells
+from stages.ratings.csv_table import csv_table
+from stages.ratings.groups import rated_whole
 from stages.ratings.manifest import Manifest
-from stages.ratings.reannotation import whole_slots
 from stages.rundir import Index, StepFolder
 
 STEP = "build-bench"
@@ -56,19 +56,26 @@ def run(context: Context) -> Index:
     judged = [group for group in work.sampled if config.split == "all" or sources[group]["split"] == config.split]
     used = consensus.of_experts(ratings, config.round)
     found = consensus.majority(used, work, judged=judged)
-    copies = _copies(generate, {label.candidate_id: label.group_id for label in found.labels})
-    labels = [label for label in found.labels if label.candidate_id not in copies]
-    groups = _groups(labels, used, work, {name: source["task"] for name, source in sources.items()})
-    if not groups:
+    if len(found.left_out) == len(judged):
         raise ValueError(
             f"no {config.split} group was rated whole by {consensus.LEAST_RATERS} experts in round {config.round}; have them rate, or name "
             "another annotate.benchmark.round or annotate.benchmark.split"
         )
+    settled = _settled(found.labels, work.dimensions)
+    left_out = Counter(row.reason for row in found.left_out)
+    if unsettled := len(judged) - len(found.left_out) - len(settled):
+        left_out["no-settled-candidate"] = unsettled
+    copies = _copies(generate, {candidate: group for group, candidates in settled.items() for candidate in candidates})
+    settled = {group: {name: of[name] for name in of if name not in copies} for group, of in settled.items()}
+    groups = _groups(settled, used, work, {name: source["task"] for name, source in sources.items()})
     wanted = {2: config.pairs, 3: config.triples, 4: config.quadruples}
     tuples = bench_tuples.choose(groups, wanted, tie_share=config.tie_share, seed=seed)
     if not tuples:
-        raise ValueError("the experts order no two edits of a group clearly; see annotate.benchmark and the queue of adjudication")
-    figures = _figures(tuples, wanted, found, groups) | {"candidates_that_are_copies": len(copies)}
+        raise ValueError(
+            f"the experts order no two edits of a group clearly, and {len(found.disputed):,} cells have no majority; have a further expert "
+            "settle these: `pipeline annotate consensus --method majority` writes the list"
+        )
+    figures = _figures(tuples, wanted, found, groups, left_out) | {"candidates_that_are_copies": len(copies)}
     bench = folder.path / LAYOUT
     files = {f"{LAYOUT}/{name}": sha for name, sha in bench_files.write(bench, tuples, generate, work.dimensions).items()}
     for stale in bench.rglob("*.parquet"):
@@ -76,7 +83,7 @@ def run(context: Context) -> Index:
             stale.unlink()
     files[f"{LAYOUT}/README.md"] = storage.publish_bytes(bench / "README.md", _card(figures, config).encode())
     texts = {
-        "tuples.csv": adjudication.table(_tuple_rows(tuples), TUPLES),
+        "tuples.csv": csv_table(_tuple_rows(tuples), TUPLES),
         "adjudicate.csv": adjudication.queue(found.disputed, work),
     }
     files |= {name: storage.publish_bytes(folder.path / name, text) for name, text in texts.items()}
@@ -106,18 +113,27 @@ def _copies(generate: StepFolder, group_of: Mapping[str, str]) -> set[str]:
     return set(group_of) - set(first.values())
 
 
-def _groups(labels: Sequence[consensus.Label], ratings: pa.Table, work: Manifest, tasks: Mapping[str, str]) -> list[ExpertGroup]:
-    """Groups with the candidates whose every dimension is labelled."""
-    said = whole_slots({cell: score for cell, score in cells(ratings).items() if cell[3] != consensus.ADJUDICATION}, work)
-    score = {(label.candidate_id, label.dimension): label.score for label in labels}
+def _settled(labels: Sequence[consensus.Label], dimensions: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
+    """By group and candidate the labels [dimension] of the candidates that are labelled in every dimension."""
+    cells: defaultdict[str, defaultdict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for label in labels:
+        cells[label.group_id][label.candidate_id][label.dimension] = label.score
+    whole = {
+        group: {name: np.array([score[d] for d in dimensions]) for name, score in sorted(of.items()) if len(score) == len(dimensions)}
+        for group, of in sorted(cells.items())
+    }
+    return {group: candidates for group, candidates in whole.items() if candidates}
+
+
+def _groups(
+    settled: Mapping[str, Mapping[str, np.ndarray]], ratings: pa.Table, work: Manifest, tasks: Mapping[str, str]
+) -> list[ExpertGroup]:
+    said = rated_whole(ratings, work)
     groups = []
-    for name in sorted({label.group_id for label in labels}):
-        candidates = sorted(work.sampled[name])
-        kept = [i for i, candidate in enumerate(candidates) if all((candidate, d) in score for d in work.dimensions)]
-        experts = np.stack([said[name][expert] for expert in sorted(said[name])])[:, kept]
-        chosen = tuple(candidates[i] for i in kept)
-        labelled = np.array([[score[candidate, d] for d in work.dimensions] for candidate in chosen]).reshape(len(chosen), -1)
-        groups.append(ExpertGroup(name, tasks[name], chosen, experts, labelled))
+    for name, labels in settled.items():
+        place = {candidate: i for i, candidate in enumerate(sorted(work.sampled[name]))}
+        experts = np.stack([said[name][expert] for expert in sorted(said[name])])[:, [place[candidate] for candidate in labels]]
+        groups.append(ExpertGroup(name, tasks[name], tuple(labels), experts, np.stack(list(labels.values()))))
     return groups
 
 
@@ -142,7 +158,11 @@ def _tuple_rows(tuples: Sequence[Tuple]) -> list[dict[str, Any]]:
 
 
 def _figures(
-    tuples: Sequence[Tuple], wanted: Mapping[int, int], found: consensus.Consensus, groups: Sequence[ExpertGroup]
+    tuples: Sequence[Tuple],
+    wanted: Mapping[int, int],
+    found: consensus.Consensus,
+    groups: Sequence[ExpertGroup],
+    left_out: Mapping[str, int],
 ) -> dict[str, Any]:
     sizes = Counter(entry.size for entry in tuples)
     return {
@@ -158,7 +178,7 @@ def _figures(
         },
         "expert_agreement": round(float(np.mean([entry.agreement for entry in tuples])), 6),
         "groups_of_experts": len(groups),
-        "groups_left_out": dict(sorted(Counter(row.reason for row in found.left_out).items())),
+        "groups_left_out": dict(sorted(left_out.items())),
         "labels": dict(sorted(Counter(label.source for label in found.labels).items())),
         "cells_to_adjudicate": len(found.disputed),
     }

@@ -9,8 +9,6 @@ none, from all rated groups. The strategy ``random`` draws by a seeded hash and 
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
@@ -21,13 +19,13 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from reward.config import TOKEN_BUDGET
-from stages import annotate, contracts, generate, storage, train_reward
+from stages import annotation_qc, contracts, generate, storage, train_reward
 from stages.context import Context
 from stages.ids import settings_hash, uniform
-from stages.ratings import manifest
+from stages.ratings import ledger, manifest
+from stages.ratings.csv_table import csv_table
 from stages.ratings.groups import CompleteGroup, complete_groups
 from stages.ratings.information import Choice, Group, choose
-from stages.ratings.ledger import current
 from stages.rundir import Index, StepFolder
 from stages.scoring import load_model, score_rows, scorer_revision
 from stages.units import Done, Unit, UnitOutput, Work, run_units
@@ -46,11 +44,14 @@ def run(context: Context, *, count: int, strategy: Strategy, model: str | Path |
     """
     if count < 1:
         raise ValueError(f"--count {count}: give the number of groups to choose, at least 1")
-    source_folder, ledger = context.run.step(generate.STEP), context.run.step(annotate.STEP)
+    source_folder, rated = context.run.step(generate.STEP), context.run.step(ledger.STEP)
     inputs = {generate.STEP: source_folder.require().fingerprint}
-    inputs |= {annotate.STEP: ledger.require().fingerprint} if ledger.index() is not None else {}
     work = manifest.from_generate(source_folder, context.flow.annotate, seed=context.flow.seed)
-    complete = {group.source_id: group for group in complete_groups(current(ledger), work)[0]} if ledger.index() is not None else {}
+    complete: dict[str, CompleteGroup] = {}
+    if rated.index() is not None:
+        accepted, decision = annotation_qc.accepted_ratings(context.run)
+        complete = {group.source_id: group for group in complete_groups(ledger.scores_only(accepted), work)[0]}
+        inputs |= {ledger.STEP: rated.require().fingerprint} | decision
     columns = source_folder.read("sources", ["source_id", "split", "task"]).columns
     split, task = ({name: row[place] for name, *row in zip(*(c.to_pylist() for c in columns), strict=True)} for place in (0, 1))
     pool = [group for group in work.sampled if split[group] == "train" and group not in complete]
@@ -154,11 +155,8 @@ def _row(choice: Choice) -> dict[str, Any]:
 def _publish(
     folder: StepFolder, key: str, settings: dict[str, Any], inputs: dict[str, str], rows: list[dict[str, Any]], done: Done | None
 ) -> Index:
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({"rank": rank, **row} for rank, row in enumerate(rows, start=1))
-    sha256 = storage.publish_bytes(folder.path / LIST, text.getvalue().encode())
+    table = csv_table([{"rank": rank, **row} for rank, row in enumerate(rows, start=1)], COLUMNS)
+    sha256 = storage.publish_bytes(folder.path / LIST, table)
     index = Index(
         step=STEP,
         key=key,

@@ -139,6 +139,8 @@ def test_the_list_of_groups_to_rate_again_is_exported(tmp_path: Path) -> None:
     exported = [json.loads(line) for line in (tmp_path / "run/annotate/export/groups.jsonl").read_text().splitlines()]
     with listed.open() as file:
         assert [group["group_id"] for group in exported] == [row["group_id"] for row in csv.DictReader(file)]
+    (tmp_path / "excel.csv").write_text(listed.read_text(), encoding="utf-8-sig")
+    pipeline("annotate", "export", "--run", tmp_path / "run", "--groups", tmp_path / "excel.csv")
     (tmp_path / "other.csv").write_text("group_id\nnobody\n")
     assert "there is no group 'nobody'" in refusal("annotate", "export", "--run", tmp_path / "run", "--groups", tmp_path / "other.csv")
     assert context.run.step("annotate").index() is not None

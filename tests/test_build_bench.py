@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from command import pipeline, refusal
@@ -17,9 +18,13 @@ from hypothesis import strategies as st
 from rated_run import make_run, manifest_of, ratings_of, write_csv
 
 from reward.benchmarks import tiger_editreward_bench as bench
-from stages import annotate, storage
+from stages import annotate, build_bench, storage
+from stages.annotate_config import BenchConfig
 from stages.ratings import consensus
 from stages.ratings.bench_tuples import ExpertGroup, balanced, choose, hardest
+from stages.ratings.groups import complete_groups
+from stages.ratings.quality_config import ReannotationRules
+from stages.ratings.reannotation import again
 
 
 def group(name: str, overall: list[list[float]], task: str = "add") -> ExpertGroup:
@@ -102,6 +107,51 @@ def test_majority_or_the_adjudicator(tmp_path: Path) -> None:
     assert [row.reason for row in two.left_out] == ["too-few-raters"]
     average = consensus.mean(*said(tmp_path / "f", {"ann": 1, "bob": 2}))
     assert {(label.score, label.raters, label.source) for label in average.labels} == {(1.5, 2, "mean")}
+
+
+def test_pairs_and_consensus_have_one_mean(tmp_path: Path) -> None:
+    """Who rated a group in two rounds has one opinion, and an adjudicator, even of a whole group, has none."""
+    context = make_run(tmp_path, groups=1, simulate=None)
+    work = manifest_of(context)
+    given = (("ann", "production", 1), ("ann", "reannotation", 2), ("bob", "production", 3), ("eve", "adjudication", 4))
+    rows = [row | {"round": round} for name, round, score in given for row in ratings_of(work, name, score=score)]
+    annotate.ingest(context, [write_csv(tmp_path / "r.csv", rows)])
+    ratings = context.run.step("annotate").read("ratings")
+    (group,), _ = complete_groups(ratings, work)
+    assert (group.scores == 2.25).all() and group.raters == 2
+    assert {(label.score, label.raters) for label in consensus.mean(ratings, work).labels} == {(2.25, 2)}
+    only, left_out = complete_groups(ratings.filter(pc.equal(ratings["round"], "adjudication")), work)
+    assert not only and [row.reason for row in left_out] == ["unrated-group"]
+    found, _ = again(ratings, {group.source_id: {"ann", "bob"}}, work, ReannotationRules())
+    assert found[0].message.startswith("2 raters differ by 1.50 levels"), "in quality control as well"
+
+
+def test_groups_without_a_settled_candidate_are_counted(tmp_path: Path) -> None:
+    context = make_run(tmp_path / "run", groups=3, simulate=None, benchmark=BenchConfig(split="all", pairs=2, triples=0, quadruples=0))
+    work = manifest_of(context)
+    agreed, half, apart = sorted(work.sampled)
+    place = {candidate: i for of in work.sampled.values() for i, candidate in enumerate(sorted(of), start=1)}
+
+    def score(row: dict[str, Any], expert: int) -> int:
+        """The same of all experts in the first group, in one dimension of the second; else each expert another one."""
+        alike = row["group_id"] == agreed or (row["group_id"] == half and row["dimension"] == work.dimensions[0])
+        return place[row["candidate_id"]] if alike else expert
+
+    rows = [
+        row | {"round": "benchmark", "score": score(row, expert)}
+        for expert, name in enumerate(("ann", "bob", "cat"), start=1)
+        for row in ratings_of(work, name)
+    ]
+    annotate.ingest(context, [write_csv(tmp_path / "r.csv", [row for row in rows if row["group_id"] != agreed])])
+    with pytest.raises(ValueError, match="order no two edits of a group clearly, and 12 cells have no majority"):
+        build_bench.run(context)
+    annotate.ingest(context, [write_csv(tmp_path / "r.csv", rows)])
+    build_bench.run(context)
+    summary = json.loads((tmp_path / "run/build-bench/summary.json").read_text())
+    assert summary["groups_left_out"] == {"no-settled-candidate": 2} and summary["groups_of_experts"] == 1
+    assert summary["tuples"]["2"] == 1 and summary["cells_to_adjudicate"] == 12
+    assert {row["source_id"] for row in csv.DictReader((tmp_path / "run/build-bench/tuples.csv").open())} == {agreed}
+    assert apart in {row["group_id"] for row in csv.DictReader((tmp_path / "run/build-bench/adjudicate.csv").open())}
 
 
 WORLD = """\

@@ -163,7 +163,7 @@ def test_consensus_by_command(tmp_path: Path) -> None:
     rows = [row | {"round": "benchmark"} for name in ("a", "b", "c") for row in ratings_of(work, name, [first], score=2)]
     rows += [row | {"round": "production"} for row in ratings_of(work, "a", [second], score=3)]
     annotate.ingest(context, [write_csv(tmp_path / "r.csv", rows)])
-    assert "left out: no-whole-rating 1" in pipeline("annotate", "consensus", "--run", tmp_path / "run", "--method", "mean").output
+    assert "left out: unrated-group 1" in pipeline("annotate", "consensus", "--run", tmp_path / "run", "--method", "mean").output
     said = pipeline("annotate", "consensus", "--run", tmp_path / "run", "--method", "majority").output
     assert "labels: unanimous 8" in said and "left out: too-few-raters 2" in said
     table = list(csv.DictReader((tmp_path / "run/consensus-majority/consensus.csv").open()))

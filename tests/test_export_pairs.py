@@ -84,6 +84,18 @@ def test_an_export_is_whole_the_same_everywhere_and_overwrites_nothing(tmp_path:
         export_pairs(make_run(tmp_path / "fresh").run, "reference-json", tmp_path / "none")
 
 
+def test_the_prefix_is_put_before_every_path_once(tmp_path: Path) -> None:
+    context, put = rated(tmp_path / "run", groups=6), []
+
+    class Prefix(str):
+        def __add__(self, path: str) -> str:
+            put.append(path)
+            return str(self) + path
+
+    export_pairs(context.run, "reference-json", tmp_path / "out", path_prefix=Prefix("data/"))
+    assert len(pairs_of(context)) > 6 and len(put) == 6 * (1 + 4), "work grows with the images, not with pairs times images"
+
+
 def test_no_annotator_is_in_an_export(tmp_path: Path) -> None:
     context = make_run(tmp_path / "run")
     annotate.ingest(context, [write_csv(tmp_path / "a.csv", ratings_of(manifest_of(context), "annotator-7"))])

@@ -18,7 +18,7 @@ from rated_run import make_run, manifest_of, ratings_of, source, write_csv
 from pipeline.cli import main
 from reward import RewardModel
 from reward.config import PresentationConfig, RewardModelConfig
-from stages import annotate, next_annotations, storage
+from stages import annotate, annotation_qc, next_annotations, storage
 from stages.context import Context
 from stages.images import png
 from stages.ratings.information import SHRINKAGE, Group, choose, disagreement, information
@@ -121,6 +121,30 @@ def test_random_needs_no_model_and_leaves_held_out_groups_alone(tmp_path: Path, 
         next_annotations.run(context, count=0, strategy="random")
     with pytest.raises(ValueError, match="every group of the training split is rated"):
         next_annotations.run(run_with_ratings(tmp_path / "done", rated=15), count=1, strategy="random")
+
+
+def test_rankings_and_what_quality_control_refused_rate_no_group(tmp_path: Path) -> None:
+    context = make_run(tmp_path / "run", groups=5, simulate=None)
+    work = manifest_of(context)
+    split = {row["source_id"]: row["split"] for row in context.run.step("generate").read("sources", ["source_id", "split"]).to_pylist()}
+    ranked, examined, scored, never = (name for name in work.sampled if split[name] == "train")
+    rows = [
+        row | {"round": round}
+        for name, round in ((ranked, "ranking"), (examined, "exam"), (scored, "production"))
+        for row in ratings_of(work, groups=[name])
+    ]
+    annotate.ingest(context, [write_csv(tmp_path / "r.csv", rows)])
+    next_annotations.run(context, count=9, strategy="random")
+    assert {row["group_id"] for row in listed(context)} == {ranked, never}, "ranks are no scores"
+    annotation_qc.run(context)
+    index = next_annotations.run(context, count=9, strategy="random")
+    assert {row["group_id"] for row in listed(context)} == {ranked, examined, never}, "an exam is not accepted"
+    assert index.inputs.keys() == {"generate", "annotate", "annotation-qc"}
+    annotate.ingest(
+        context, [write_csv(tmp_path / "more.csv", [row | {"round": "production"} for row in ratings_of(work, groups=[never])])]
+    )
+    with pytest.raises(ValueError, match="is older than the ratings"):
+        next_annotations.run(context, count=9, strategy="random")
 
 
 def test_a_model_chooses_the_same_list_everywhere(tmp_path: Path, drawn: None, cluster: object) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command import pipeline, refusal
 from page_run import HOSTILE, Client, exported, gold_file, page_run, plan, roster, serving
@@ -28,6 +29,7 @@ from stages.ids import content_id
 from stages.ratings import plan as plans
 from stages.ratings.gold import gold_cells
 from stages.ratings.quality_config import ExamRules, QualityConfig, RemovalRules
+from stages.ratings.reannotation import mean_difference
 
 CELLS = 7 * 2
 
@@ -493,7 +495,13 @@ def test_the_lead_sees_agreement_disagreement_and_asks_for_a_third_person(tmp_pa
         shown = lead.get(f"/api/lead/group/{apart}")
         assert [entry["comment"] for entry in shown["said"]] == [HOSTILE, ""]
     with serving(context) as address:  # the third place outlives a restart
-        assert [group["group_id"] for group in Client(address, tokens[2]).get("/api/work")["groups"]] == [apart]
+        third, lead = Client(address, tokens[2]), Client(address, people.add("Other lead", "lead")[1])
+        (group,) = third.get("/api/work")["groups"]
+        assert group["group_id"] == apart
+        third.submit(group, 1)
+        (entry,) = lead.get("/api/lead/summary")["disagreements"]
+        scores = np.stack([np.full((7, 2), level) for level in (1, 4, 1)])
+        assert (entry["people"], entry["mean_difference"]) == (3, mean_difference(scores)) == (3, 2.0), "as quality control measures it"
 
 
 def content_ids(count: int) -> list[str]:

@@ -1,7 +1,7 @@
 """The figures of the lead's page: progress, agreement, confusion, and the groups that want a decision (people: :mod:`.people`).
 
-In: the database and the work. Out: plain values. A group in which two people differ by more levels on average over its cells than
-``annotate.quality.reannotate.difference`` is in the queue of disagreements.
+In: the database and the work. Out: plain values. A group whose people differ by more levels on average over its cells and their pairs than
+``annotate.quality.reannotate.difference`` is in the queue of disagreements, by the measure of :mod:`stages.ratings.reannotation`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import combinations, permutations
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ from stages.annotation_server import handing_out, people, rated
 from stages.annotation_server.rated import Rated
 from stages.annotation_server.roster import Person
 from stages.annotation_server.work import Work
-from stages.ratings import agreement
+from stages.ratings import agreement, quality
+from stages.ratings.reannotation import mean_difference
 
 MOST_QUEUED = 200
 
@@ -101,24 +102,17 @@ def _progress(connection: sqlite3.Connection, work: Work, groups: Sequence[Rated
         "groups_per_day": round(rate, 1),
         "days_left": round(left / rate, 1) if rate else None,
         "shared_groups": len(shared),
-        "connected": _connected(groups, shared),
+        "connected": _connected(groups),
         "expired": connection.execute("SELECT count(*) FROM assignments WHERE done = 0 AND lease_ends < unixepoch()").fetchone()[0],
     }
 
 
-def _connected(groups: Sequence[Rated], shared: Mapping[str, list[Rated]]) -> bool:
+def _connected(groups: Sequence[Rated]) -> bool:
     """Whether shared groups link every person with every other, directly or through others; without that, severities cannot be compared."""
-    of = {entry.annotator: entry.annotator for entry in groups}
-
-    def root(name: str) -> str:
-        while of[name] != name:
-            name = of[name]
-        return name
-
-    for entries in shared.values():
-        for a, b in combinations(entries, 2):
-            of[root(a.annotator)] = root(b.annotator)
-    return len({root(name) for name in of}) <= 1
+    raters: defaultdict[str, set[str]] = defaultdict(set)
+    for entry in groups:
+        raters[entry.group].add(entry.annotator)
+    return len(quality.connected(raters.values())) <= 1
 
 
 def _confusion(work: Work, shared: Mapping[str, list[Rated]]) -> dict[str, list[list[int]]]:
@@ -136,8 +130,8 @@ def _confusion(work: Work, shared: Mapping[str, list[Rated]]) -> dict[str, list[
 def _disagreements(shared: Mapping[str, list[Rated]], difference: float) -> list[dict[str, Any]]:
     found = []
     for group, entries in shared.items():
-        gaps = [np.abs(a.scores.astype(int) - b.scores) for a, b in combinations(entries, 2)]
-        mean, far = max(float(gap.mean()) for gap in gaps), max(int((gap >= 2).sum()) for gap in gaps)
+        scores = np.stack([entry.scores.astype(float) for entry in entries])  # [people, candidates, dimensions]
+        mean, far = mean_difference(scores), int((np.ptp(scores, axis=0) >= 2).sum())
         if mean > difference:
             found.append({"group_id": group, "people": len(entries), "mean_difference": round(mean, 3), "cells_two_apart": far})
     found.sort(key=lambda row: (-float(row["mean_difference"]), row["group_id"]))

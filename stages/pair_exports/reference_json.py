@@ -29,14 +29,15 @@ def write(folder: Path, content: Content, path_prefix: str) -> Counts:
         raise ValueError(
             f"reference-json holds {' and '.join(DIMENSIONS)}, the pairs of this run {' and '.join(content.dimensions)}; use hub"
         )
-    paths = {**_copied(folder, content, "sources", "source_id"), **_copied(folder, content, "candidates", "candidate_id")}
+    copied = {**_copied(folder, content, "sources", "source_id"), **_copied(folder, content, "candidates", "candidate_id")}
+    paths = {name: path_prefix + path for name, path in copied.items()}
     records: dict[str, list[dict[str, Any]]] = {split: [] for split in sorted(set(content.split_of.values()))}
     left_out: Counter[str] = Counter()
     for row in content.pairs:
         if row["label"] == "tie":
             left_out["no preferred side"] += 1
         else:
-            records[row["split"]].append(_record(row, content, {name: path_prefix + path for name, path in paths.items()}))
+            records[row["split"]].append(_record(row, content, paths))
     for split, rows in records.items():
         (folder / f"{split}.json").write_text(json.dumps(rows, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return {split: len(rows) for split, rows in records.items()}, dict(left_out)

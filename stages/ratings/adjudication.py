@@ -6,14 +6,13 @@ rated the group.
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from stages.ratings import packet
+from stages.ratings.csv_table import csv_table
 from stages.ratings.manifest import Manifest
 from stages.ratings.reannotation import Disputed
+from stages.ratings.rounds import ADJUDICATION
 
 COLUMNS = (*packet.TEMPLATE, "scores_given")
 
@@ -25,20 +24,11 @@ def queue(disputed: Sequence[Disputed], work: Manifest) -> bytes:
             "group_id": cell.group_id,
             "candidate_id": cell.candidate_id,
             "dimension": cell.dimension,
-            "round": "adjudication",
+            "round": ADJUDICATION,
             "rubric_version": work.rubric_version,
             "project": work.project,
             "scores_given": " ".join(f"{score:g}" for score in cell.scores),
         }
         for cell in disputed
     ]
-    return table(rows, COLUMNS)
-
-
-def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
-    """Rows as CSV; absent cells are empty."""
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
+    return csv_table(rows, COLUMNS)

@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.ratings.groups import MEAN_DIGITS, cells
+from stages.ratings.groups import cells, complete_groups, rated_whole
 from stages.ratings.manifest import Manifest
-from stages.ratings.reannotation import Disputed, Scores, whole_slots
+from stages.ratings.reannotation import Disputed
+from stages.ratings.rounds import ADJUDICATION
 from stages.units import Quarantined
 
 LEAST_RATERS = 3
 """A majority of two is unanimity."""
-ADJUDICATION = "adjudication"
 
 
 @dataclass(frozen=True)
@@ -50,20 +50,14 @@ class Consensus:
 
 
 def mean(ratings: pa.Table, manifest: Manifest) -> Consensus:
-    """Means over everybody who rated the whole group."""
-    labels, left_out = [], []
-    by_group = _rated_whole(ratings, manifest)
-    for group in sorted(manifest.sampled):
-        scores = by_group.get(group, {})
-        if not scores:
-            left_out.append(Quarantined(group, f"group {group}", "no-whole-rating", "nobody has rated the whole group"))
-            continue
-        values = np.round(np.mean([scores[name] for name in sorted(scores)], axis=0), MEAN_DIGITS)
-        labels += [
-            Label(group, candidate, dimension, float(values[place, column]), len(scores), "mean")
-            for place, candidate in enumerate(sorted(manifest.sampled[group]))
-            for column, dimension in enumerate(manifest.dimensions)
-        ]
+    """Means over everybody who rated the whole group: :func:`stages.ratings.groups.complete_groups`, as preference pairs have them."""
+    complete, left_out = complete_groups(ratings, manifest)
+    labels = [
+        Label(group.source_id, candidate, dimension, float(group.scores[place, column]), group.raters, "mean")
+        for group in complete
+        for place, candidate in enumerate(group.candidates)
+        for column, dimension in enumerate(manifest.dimensions)
+    ]
     return Consensus(labels, [], left_out)
 
 
@@ -74,7 +68,7 @@ def of_experts(ratings: pa.Table, round: str) -> pa.Table:
 
 def majority(ratings: pa.Table, manifest: Manifest, *, judged: Sequence[str] | None = None) -> Consensus:
     """Majority of at least three raters of the whole group, or the adjudicator. judged: groups that should have them; default: all."""
-    by_group, settled = _rated_whole(ratings, manifest), _adjudications(ratings)
+    by_group, settled = rated_whole(ratings, manifest), _adjudications(ratings)
     labels: list[Label] = []
     disputed: list[Disputed] = []
     left_out: list[Quarantined] = []
@@ -102,10 +96,6 @@ def _settle(given: Sequence[float], adjudicated: Mapping[str, float], raters: se
         return level, "unanimous" if count == len(given) else "majority"
     scores = {score for name, score in adjudicated.items() if name not in raters}
     return (scores.pop(), "adjudicated") if len(scores) == 1 else (None, "")
-
-
-def _rated_whole(ratings: pa.Table, manifest: Manifest) -> dict[str, Scores]:
-    return whole_slots({cell: score for cell, score in cells(ratings).items() if cell[3] != ADJUDICATION}, manifest)
 
 
 def _adjudications(ratings: pa.Table) -> dict[tuple[str, str], dict[str, float]]:

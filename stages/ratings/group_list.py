@@ -18,7 +18,7 @@ COLUMN = "group_id"
 def read(path: str | Path, manifest: Manifest) -> list[str]:
     """Group ids of the file. Raises ``ValueError`` naming the line of a group that the project does not have, or for an empty list."""
     try:
-        lines = storage.read_bytes(path).decode().splitlines()
+        lines = storage.read_bytes(path).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise ValueError(f"--groups {path}: not UTF-8 text (byte {error.start}); save the list as UTF-8") from None
     header = next(csv.reader(lines[:1]), [])

@@ -14,12 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from stages.ratings.manifest import Manifest
+from stages.ratings.rounds import ADJUDICATION
 from stages.ratings.slots import Slot, slots, wanted
 from stages.ratings.validate import Cell
 from stages.units import Quarantined
 
 MEAN_DIGITS = 9
 """Means are rounded so that equal ones are equal numbers."""
+
+Scores = Mapping[str, np.ndarray]
+"""By annotator the scores of a group: [candidate, dimension]."""
 
 
 @dataclass(frozen=True)
@@ -33,20 +37,38 @@ class CompleteGroup:
 
 
 def complete_groups(ratings: pa.Table, manifest: Manifest) -> tuple[list[CompleteGroup], list[Quarantined]]:
-    """All groups of the manifest, sorted by id: either complete or quarantined."""
-    score = cells(ratings)
-    counts = slots(score, manifest)
-    slots_of: defaultdict[str, list[Slot]] = defaultdict(list)
-    for slot in sorted(counts):
-        slots_of[slot[0]].append(slot)
+    """All groups of the manifest, sorted by id: either complete or quarantined. ratings: scores, without rankings."""
+    by_group = rated_whole(ratings, manifest)
+    counts = slots(_own(ratings), manifest)
+    fullest = {slot[0]: slot for slot in sorted(counts, key=lambda slot: (counts[slot], slot))}
     complete, quarantine = [], []
     for group in sorted(manifest.sampled):
-        whole = [slot for slot in slots_of[group] if counts[slot] == wanted(group, manifest)]
-        if whole:
-            complete.append(_mean(group, whole, score, manifest))
+        if group in by_group:
+            scores = by_group[group]
+            means = np.round(np.mean([scores[name] for name in sorted(scores)], axis=0), MEAN_DIGITS)
+            complete.append(CompleteGroup(group, tuple(sorted(manifest.sampled[group])), means, len(scores)))
         else:
-            quarantine.append(_incomplete(group, {slot: counts[slot] for slot in slots_of[group]}, manifest))
+            quarantine.append(_incomplete(group, fullest.get(group), counts, manifest))
     return complete, quarantine
+
+
+def rated_whole(ratings: pa.Table, manifest: Manifest) -> dict[str, Scores]:
+    """What everybody said who rated a whole group, by group and annotator, candidates sorted by id.
+
+    The one rule of who counts in a group: several rounds of one annotator are averaged to one opinion, and adjudications, given in
+    knowledge of the others' scores, are none.
+    """
+    score = _own(ratings)
+    counts = slots(score, manifest)
+    found: defaultdict[str, defaultdict[str, list[list[list[float]]]]] = defaultdict(lambda: defaultdict(list))
+    for slot in sorted(counts):
+        group, annotator, round = slot
+        if counts[slot] == wanted(group, manifest):
+            candidates = sorted(manifest.sampled[group])
+            found[group][annotator].append(
+                [[score[candidate, name, annotator, round] for name in manifest.dimensions] for candidate in candidates]
+            )
+    return {group: {name: np.mean(values, axis=0) for name, values in by_name.items()} for group, by_name in found.items()}
 
 
 def cells(ratings: pa.Table) -> dict[Cell, float]:
@@ -55,20 +77,13 @@ def cells(ratings: pa.Table) -> dict[Cell, float]:
     return dict(zip(zip(*columns, strict=True), ratings["score"].to_pylist(), strict=True))
 
 
-def _mean(group: str, whole: list[Slot], score: Mapping[Cell, float], manifest: Manifest) -> CompleteGroup:
-    candidates = tuple(sorted(manifest.sampled[group]))
-    values = [
-        [[score[candidate, dimension, annotator, round] for dimension in manifest.dimensions] for candidate in candidates]
-        for _, annotator, round in whole
-    ]
-    means = np.round(np.mean(values, axis=0), MEAN_DIGITS)
-    return CompleteGroup(group, candidates, means, len({annotator for _, annotator, _ in whole}))
+def _own(ratings: pa.Table) -> dict[Cell, float]:
+    return {cell: score for cell, score in cells(ratings).items() if cell[3] != ADJUDICATION}
 
 
-def _incomplete(group: str, counts: Mapping[Slot, int], manifest: Manifest) -> Quarantined:
-    if not counts:
+def _incomplete(group: str, fullest: Slot | None, counts: Mapping[Slot, int], manifest: Manifest) -> Quarantined:
+    if fullest is None:
         return Quarantined(group, f"group {group}", "unrated-group", "nobody has rated the group")
-    most = max(counts, key=lambda slot: counts[slot])
-    _, annotator, round = most
-    message = f"nobody rated the whole group, at most {counts[most]} of {wanted(group, manifest)} ratings ({annotator}, round {round})"
+    _, annotator, round = fullest
+    message = f"nobody rated the whole group, at most {counts[fullest]} of {wanted(group, manifest)} ratings ({annotator}, round {round})"
     return Quarantined(group, f"group {group}", "incomplete-group", message)

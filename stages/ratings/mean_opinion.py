@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.ratings.agreement import OVERALL, panels
-from stages.ratings.consensus import ADJUDICATION, Consensus, Label
+from stages.ratings.consensus import Consensus, Label
 from stages.ratings.groups import MEAN_DIGITS
+from stages.ratings.rounds import ADJUDICATION
 from stages.units import Quarantined
 
 FEW = 100

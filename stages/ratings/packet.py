@@ -8,9 +8,7 @@ copied as they are and a few at a time, so that memory does not grow with their 
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +19,7 @@ import pyarrow.parquet as pq
 from stages import images, storage
 from stages.ids import ID_DIGITS
 from stages.ratings import label_studio
+from stages.ratings.csv_table import csv_table
 from stages.ratings.delivery import REQUIRED
 from stages.ratings.manifest import Manifest, Scale
 from stages.rundir import StepFolder
@@ -64,7 +63,7 @@ def write(target: Path, generate: StepFolder, manifest: Manifest, chosen: Sequen
         for group, instruction in zip(chosen, _instructions(generate, chosen), strict=True)
     ]
     (partial / "groups.jsonl").write_text("".join(json.dumps(group, ensure_ascii=False) + "\n" for group in groups), encoding="utf-8")
-    (partial / "ratings-template.csv").write_bytes(table(_blank_rows(chosen, manifest)))
+    (partial / "ratings-template.csv").write_bytes(csv_table(_blank_rows(chosen, manifest), TEMPLATE))
     (partial / "RUBRIC.md").write_text(rubric, encoding="utf-8")
     (partial / "label-studio").mkdir()
     (partial / "label-studio" / "tasks.json").write_text(label_studio.tasks(groups, manifest), encoding="utf-8")
@@ -79,15 +78,6 @@ def _is_there(target: Path, content: Mapping[str, Any]) -> bool:
     path = target / "manifest.json"
     there = storage.read_json(path) if path.exists() else {}
     return all(there.get(name) == value for name, value in content.items()) and all((target / name).exists() for name in there["images"])
-
-
-def table(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """CSV of ratings in the canonical long format."""
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, TEMPLATE, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
 
 
 def _blank_rows(groups: Sequence[str], manifest: Manifest) -> list[dict[str, Any]]:

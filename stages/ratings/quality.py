@@ -6,7 +6,7 @@ In: accepted ratings, the scale, the targets. Out: plain values for ``quality.js
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -42,8 +42,17 @@ def of_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[s
 
 def overlap(raters_of: Mapping[str, Collection[str]]) -> dict[str, Any]:
     """How many groups more than one person rated, and the sets of raters that no shared group connects (one set is wanted)."""
+    return {
+        "groups": len(raters_of),
+        "groups_rated_twice": sum(len(names) > 1 for names in raters_of.values()),
+        "connected_sets": connected(raters_of.values()),
+    }
+
+
+def connected(raters: Iterable[Collection[str]]) -> list[list[str]]:
+    """Sets of people whom shared groups link, directly or through others, sorted; raters: who rated each group."""
     neighbours: defaultdict[str, set[str]] = defaultdict(set)
-    for names in raters_of.values():
+    for names in raters:
         for name in names:
             neighbours[name] |= set(names)
     sets: list[list[str]] = []
@@ -58,11 +67,7 @@ def overlap(raters_of: Mapping[str, Collection[str]]) -> dict[str, Any]:
             todo += sorted(new)
         seen |= reached
         sets.append(sorted(reached))
-    return {
-        "groups": len(raters_of),
-        "groups_rated_twice": sum(len(names) > 1 for names in raters_of.values()),
-        "connected_sets": sets,
-    }
+    return sets
 
 
 def judged(rounds: Mapping[str, Mapping[str, Any]], targets: Sequence[Target]) -> list[dict[str, Any]]:

@@ -16,11 +16,11 @@ from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from scipy.stats import rankdata
 
-from stages.ratings.groups import MEAN_DIGITS, cells
+from stages.ratings.groups import MEAN_DIGITS, rated_whole
 from stages.ratings.manifest import Manifest
-from stages.ratings.reannotation import whole_slots
 from stages.ratings.rounds import RANKING
 
 
@@ -61,9 +61,9 @@ def kendalls_w(ranks: np.ndarray) -> float | None:
 
 def group_rankings(ratings: pa.Table, manifest: Manifest) -> list[GroupRanking]:
     """Rankings of every group that somebody ranked whole, sorted by group and dimension."""
-    score = {cell: value for cell, value in cells(ratings).items() if cell[3] == RANKING}
+    ranked = ratings.filter(pc.equal(ratings["round"], RANKING))
     found = []
-    for group, by_name in sorted(whole_slots(score, manifest).items()):
+    for group, by_name in sorted(rated_whole(ranked, manifest).items()):
         names = tuple(sorted(by_name))
         stacked = np.stack([by_name[name] for name in names])  # [raters, candidates, dimensions]
         for column, dimension in enumerate(manifest.dimensions):

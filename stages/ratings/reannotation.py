@@ -7,21 +7,16 @@ with all their raters on which two of them are two levels apart or more.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from stages.ratings.groups import cells
+from stages.ratings.groups import rated_whole
 from stages.ratings.manifest import Manifest, level_width
 from stages.ratings.quality_config import ReannotationRules
-from stages.ratings.slots import slots, wanted
-from stages.ratings.validate import Cell
-
-Scores = Mapping[str, np.ndarray]
-"""By annotator the scores of a group: [candidate, dimension]."""
+from stages.ratings.rounds import ADJUDICATION
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,7 @@ def again(
     accepted: pa.Table, rated: Mapping[str, Collection[str]], manifest: Manifest, rules: ReannotationRules
 ) -> tuple[list[Again], list[Disputed]]:
     """Groups to rate again and cells to adjudicate, sorted. rated: who rated each group, accepted or not."""
-    by_group = whole_slots(cells(accepted), manifest)
+    by_group = rated_whole(accepted, manifest)
     adjudicated = _adjudicated(accepted)
     level = level_width(manifest.scale.levels)
     groups: list[Again] = []
@@ -74,22 +69,6 @@ def again(
     return groups, disputed
 
 
-def whole_slots(score: Mapping[Cell, float], manifest: Manifest) -> dict[str, Scores]:
-    """Per group and annotator the scores of a group rated whole, candidates sorted by id; several rounds of one annotator averaged."""
-    counts = slots(score, manifest)
-    found: defaultdict[str, defaultdict[str, list[list[list[float]]]]] = defaultdict(lambda: defaultdict(list))
-    for slot in sorted(counts):
-        group, annotator, round = slot
-        if counts[slot] == wanted(group, manifest):
-            found[group][annotator].append(
-                [
-                    [score[candidate, name, annotator, round] for name in manifest.dimensions]
-                    for candidate in sorted(manifest.sampled[group])
-                ]
-            )
-    return {group: {name: np.mean(values, axis=0) for name, values in by_name.items()} for group, by_name in found.items()}
-
-
 def mean_difference(stacked: np.ndarray) -> float:
     """Mean absolute difference of two raters over all cells and pairs of raters of [raters, candidates, dimensions]; 0 for one rater."""
     first, second = np.triu_indices(len(stacked), 1)
@@ -98,4 +77,4 @@ def mean_difference(stacked: np.ndarray) -> float:
 
 def _adjudicated(ratings: pa.Table) -> set[tuple[str, str]]:
     columns = (ratings[name].to_pylist() for name in ("candidate_id", "dimension", "round"))
-    return {(candidate, dimension) for candidate, dimension, round in zip(*columns, strict=True) if round == "adjudication"}
+    return {(candidate, dimension) for candidate, dimension, round in zip(*columns, strict=True) if round == ADJUDICATION}

@@ -17,6 +17,7 @@ from stages import storage
 from stages.annotate_config import SimulatedRaters
 from stages.ids import uniform
 from stages.ratings import packet
+from stages.ratings.csv_table import csv_table
 from stages.ratings.manifest import Manifest
 from stages.rundir import StepFolder
 from stages.world import raters
@@ -34,7 +35,7 @@ def write(target: Path, generate: StepFolder, manifest: Manifest, *, config: Sim
     partial = storage.partial_folder(target)
     for rater in names:
         rows = list(_ratings(rater, manifest, levels, config, seed))
-        (partial / f"{rater}.csv").write_bytes(packet.table(rows))
+        (partial / f"{rater}.csv").write_bytes(csv_table(rows, packet.TEMPLATE))
     storage.replace_folder(partial, target)
     return [target / f"{rater}.csv" for rater in names]
 
