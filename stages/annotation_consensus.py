@@ -23,6 +23,7 @@ from stages.ratings.consensus import Consensus, Label
 from stages.ratings.csv_table import csv_table
 from stages.ratings.manifest import Manifest
 from stages.ratings.mean_opinion import mean_opinion
+from stages.ratings.reannotation import Again, listed
 from stages.rundir import Index
 from stages.units import publish_unit
 
@@ -96,7 +97,7 @@ def _ranked(
         if len(raters) < rules.rankings or (lowest < rules.kendall_w and len(raters) < 2 * rules.rankings):
             reason = "too-few-rankings" if len(raters) < rules.rankings else "rankings-differ"
             message = f"{len(raters)} rankings, Kendall's W {lowest:.2f}; wanted {rules.rankings} and {rules.kendall_w:g}"
-            again.append({"group_id": group, "reason": reason, "message": message, "raters": " ".join(raters)})
+            again.append(Again(group, reason, message, raters))
         else:
             settled += parts
     labels = [
@@ -109,7 +110,7 @@ def _ranked(
     kept, contradicted = rankings.without_contradictions(ordered, {(row.candidate_id, row.dimension): row.score for row in opinions})
     files = {
         "pairs.csv": csv_table(map(vars, kept), ("group_id", "dimension", "better", "worse", "gap")),
-        "reannotate.csv": csv_table(again, ("group_id", "reason", "message", "raters")),
+        "reannotate.csv": listed(again),
     }
     figures = {"pairs": len(kept), "pairs_of_equal_rank": equal, "pairs_contradicted_by_scores": contradicted, "groups_again": len(again)}
     return Consensus(labels, [], []), files, figures

@@ -11,7 +11,7 @@ From then on preferences reads the accepted ratings, and refuses a decision that
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from stages.ids import settings_hash
 from stages.ratings import adjudication, ledger, manifest, own_items, plan, quality
 from stages.ratings.csv_table import csv_table
 from stages.ratings.manifest import Manifest
-from stages.ratings.reannotation import Again, again
+from stages.ratings.reannotation import again, listed
 from stages.ratings.rounds import EXAM
 from stages.ratings.screening import Screening, screen
 from stages.ratings.slots import raters_of
@@ -87,7 +87,7 @@ def run(context: Context) -> Index:
     }
     texts = {
         "annotators.csv": csv_table((_flat(row) for row in figures["annotators"]), ANNOTATOR_COLUMNS),
-        "reannotate.csv": _reannotate(groups),
+        "reannotate.csv": listed(groups),
         "adjudicate.csv": adjudication.queue(disputed, work),
     }
     files = {name: storage.publish_bytes(folder.path / name, text) for name, text in texts.items()}
@@ -192,8 +192,3 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
         elif value is not None:
             flat[name] = value
     return flat
-
-
-def _reannotate(groups: Sequence[Again]) -> bytes:
-    rows = [{"group_id": row.group_id, "reason": row.reason, "message": row.message, "raters": " ".join(row.raters)} for row in groups]
-    return csv_table(rows, ("group_id", "reason", "message", "raters"))

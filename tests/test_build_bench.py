@@ -101,8 +101,11 @@ def test_majority_or_the_adjudicator(tmp_path: Path) -> None:
     settled = consensus.majority(ratings, work)
     assert [(label.score, label.source, label.raters) for label in settled.labels] == [(2.0, "adjudicated", 3)]
     assert len(settled.disputed) == 7 and settled.disputed[0].scores == (1.0, 2.0, 4.0)
-    own = consensus.majority(*said(tmp_path / "d", {"ann": 1, "bob": 2, "cat": 4}, {"round": "adjudication", "score": 2}))
-    assert not own.labels, "who rated the group cannot adjudicate it"
+    own_ratings, _ = said(tmp_path / "d", {"ann": 1, "bob": 2, "cat": 4}, {"round": "adjudication", "score": 2})
+    assert not consensus.majority(own_ratings, work).labels, "who rated the group cannot adjudicate it"
+    raters = {name: {"ann", "bob", "cat"} for name in work.sampled}
+    asked = [len(again(table, raters, work, ReannotationRules())[1]) for table in (ratings, own_ratings)]
+    assert asked == [7, 8], "nor takes it from the queue of quality control"
     two = consensus.majority(*said(tmp_path / "e", {"ann": 1, "bob": 1}))
     assert [row.reason for row in two.left_out] == ["too-few-raters"]
     average = consensus.mean(*said(tmp_path / "f", {"ann": 1, "bob": 2}))

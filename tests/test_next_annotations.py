@@ -22,6 +22,7 @@ from stages import annotate, annotation_qc, next_annotations, storage
 from stages.context import Context
 from stages.images import png
 from stages.ratings.information import SHRINKAGE, Group, choose, disagreement, information
+from stages.ratings.quality_config import QualityConfig
 
 SCORES = st.lists(st.tuples(st.floats(-4, 4), st.floats(0, 3)), min_size=2, max_size=6)
 
@@ -124,21 +125,21 @@ def test_random_needs_no_model_and_leaves_held_out_groups_alone(tmp_path: Path, 
 
 
 def test_rankings_and_what_quality_control_refused_rate_no_group(tmp_path: Path) -> None:
-    context = make_run(tmp_path / "run", groups=5, simulate=None)
+    context = make_run(tmp_path / "run", groups=5, simulate=None, quality=QualityConfig(exclude=("bob",)))
     work = manifest_of(context)
     split = {row["source_id"]: row["split"] for row in context.run.step("generate").read("sources", ["source_id", "split"]).to_pylist()}
-    ranked, examined, scored, never = (name for name in work.sampled if split[name] == "train")
+    ranked, refused, scored, never = (name for name in work.sampled if split[name] == "train")
     rows = [
         row | {"round": round}
-        for name, round in ((ranked, "ranking"), (examined, "exam"), (scored, "production"))
-        for row in ratings_of(work, groups=[name])
+        for name, who, round in ((ranked, "ann", "ranking"), (refused, "bob", "production"), (scored, "ann", "production"))
+        for row in ratings_of(work, who, groups=[name])
     ]
     annotate.ingest(context, [write_csv(tmp_path / "r.csv", rows)])
     next_annotations.run(context, count=9, strategy="random")
     assert {row["group_id"] for row in listed(context)} == {ranked, never}, "ranks are no scores"
     annotation_qc.run(context)
     index = next_annotations.run(context, count=9, strategy="random")
-    assert {row["group_id"] for row in listed(context)} == {ranked, examined, never}, "an exam is not accepted"
+    assert {row["group_id"] for row in listed(context)} == {ranked, refused, never}, "what is not accepted is not rated"
     assert index.inputs.keys() == {"generate", "annotate", "annotation-qc"}
     annotate.ingest(
         context, [write_csv(tmp_path / "more.csv", [row | {"round": "production"} for row in ratings_of(work, groups=[never])])]

@@ -9,8 +9,8 @@ In: ratings and the manifest. Out: cells, and those without a majority.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.ratings.groups import cells, complete_groups, rated_whole
+from stages.ratings.adjudication import Disputed, adjudications, settled
+from stages.ratings.groups import complete_groups, rated_whole
 from stages.ratings.manifest import Manifest
-from stages.ratings.reannotation import Disputed
 from stages.ratings.rounds import ADJUDICATION
 from stages.units import Quarantined
 
@@ -68,7 +68,7 @@ def of_experts(ratings: pa.Table, round: str) -> pa.Table:
 
 def majority(ratings: pa.Table, manifest: Manifest, *, judged: Sequence[str] | None = None) -> Consensus:
     """Majority of at least three raters of the whole group, or the adjudicator. judged: groups that should have them; default: all."""
-    by_group, settled = rated_whole(ratings, manifest), _adjudications(ratings)
+    by_group, given_later = rated_whole(ratings, manifest), adjudications(ratings)
     labels: list[Label] = []
     disputed: list[Disputed] = []
     left_out: list[Quarantined] = []
@@ -82,28 +82,15 @@ def majority(ratings: pa.Table, manifest: Manifest, *, judged: Sequence[str] | N
         for place, candidate in enumerate(sorted(manifest.sampled[group])):
             for column, dimension in enumerate(manifest.dimensions):
                 given = stacked[:, place, column].tolist()
-                score, source = _settle(given, settled.get((candidate, dimension), {}), set(scores))
-                if score is None:
-                    disputed.append(Disputed(group, candidate, dimension, tuple(sorted(given))))
+                level, count = Counter(given).most_common(1)[0]
+                if 2 * count > len(given):
+                    source = "unanimous" if count == len(given) else "majority"
+                    labels.append(Label(group, candidate, dimension, level, len(given), source))
+                elif (score := settled(given_later, candidate, dimension, scores)) is not None:
+                    labels.append(Label(group, candidate, dimension, score, len(given), "adjudicated"))
                 else:
-                    labels.append(Label(group, candidate, dimension, score, len(given), source))
+                    disputed.append(Disputed(group, candidate, dimension, tuple(sorted(given))))
     return Consensus(labels, disputed, left_out)
-
-
-def _settle(given: Sequence[float], adjudicated: Mapping[str, float], raters: set[str]) -> tuple[float | None, str]:
-    level, count = Counter(given).most_common(1)[0]
-    if 2 * count > len(given):
-        return level, "unanimous" if count == len(given) else "majority"
-    scores = {score for name, score in adjudicated.items() if name not in raters}
-    return (scores.pop(), "adjudicated") if len(scores) == 1 else (None, "")
-
-
-def _adjudications(ratings: pa.Table) -> dict[tuple[str, str], dict[str, float]]:
-    found: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for (candidate, dimension, annotator, round), score in cells(ratings).items():
-        if round == ADJUDICATION:
-            found[candidate, dimension][annotator] = score
-    return dict(found)
 
 
 def table(labels: Sequence[Label]) -> list[dict[str, Any]]:

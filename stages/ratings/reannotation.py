@@ -7,16 +7,17 @@ with all their raters on which two of them are two levels apart or more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from stages.ratings.adjudication import Disputed, adjudications, settled
+from stages.ratings.csv_table import csv_table
 from stages.ratings.groups import rated_whole
 from stages.ratings.manifest import Manifest, level_width
 from stages.ratings.quality_config import ReannotationRules
-from stages.ratings.rounds import ADJUDICATION
 
 
 @dataclass(frozen=True)
@@ -29,22 +30,12 @@ class Again:
     raters: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Disputed:
-    """A cell for an adjudicator, who has not rated the group. scores: what was given, lowest first."""
-
-    group_id: str
-    candidate_id: str
-    dimension: str
-    scores: tuple[float, ...]
-
-
 def again(
     accepted: pa.Table, rated: Mapping[str, Collection[str]], manifest: Manifest, rules: ReannotationRules
 ) -> tuple[list[Again], list[Disputed]]:
     """Groups to rate again and cells to adjudicate, sorted. rated: who rated each group, accepted or not."""
     by_group = rated_whole(accepted, manifest)
-    adjudicated = _adjudicated(accepted)
+    adjudicated = adjudications(accepted)
     level = level_width(manifest.scale.levels)
     groups: list[Again] = []
     disputed: list[Disputed] = []
@@ -64,7 +55,7 @@ def again(
             continue
         for place, column in np.argwhere(np.round(np.ptp(stacked, axis=0), 9) >= 2 * level):
             candidate, dimension = sorted(manifest.sampled[group])[place], manifest.dimensions[column]
-            if (candidate, dimension) not in adjudicated:
+            if settled(adjudicated, candidate, dimension, rated[group]) is None:
                 disputed.append(Disputed(group, candidate, dimension, tuple(sorted(stacked[:, place, column].tolist()))))
     return groups, disputed
 
@@ -75,6 +66,7 @@ def mean_difference(stacked: np.ndarray) -> float:
     return float(np.abs(stacked[first] - stacked[second]).mean()) if len(first) else 0.0
 
 
-def _adjudicated(ratings: pa.Table) -> set[tuple[str, str]]:
-    columns = (ratings[name].to_pylist() for name in ("candidate_id", "dimension", "round"))
-    return {(candidate, dimension) for candidate, dimension, round in zip(*columns, strict=True) if round == ADJUDICATION}
+def listed(groups: Sequence[Again]) -> bytes:
+    """The list ``reannotate.csv``, which `annotate export --groups` takes."""
+    rows = [{"group_id": row.group_id, "reason": row.reason, "message": row.message, "raters": " ".join(row.raters)} for row in groups]
+    return csv_table(rows, ("group_id", "reason", "message", "raters"))
