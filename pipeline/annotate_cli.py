@@ -116,7 +116,7 @@ def annotate_next(
         from stages import next_annotations as step
 
         index = step.run(context, count=count, strategy=strategy, model=model)
-        print(ratings.chosen(context.run.step(step.STEP).path / step.LIST, index))
+        print(ratings.chosen(context.run.path, context.run.step(step.STEP).path / step.LIST, index))
 
 
 @annotate.command(

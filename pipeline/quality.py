@@ -29,11 +29,10 @@ def summary(run: RunDir) -> str:
     ratings, again = figures["ratings"], figures["again"]
     excluded = ", ".join(f"{reason} {count:,}" for reason, count in ratings["excluded"].items()) or "none"
     parts.append(f"ratings: {ratings['in']:,}, accepted {ratings['accepted']:,}, excluded: {excluded}")
-    listed = ", ".join(f"{reason} {count:,}" for reason, count in again["groups"].items()) or "none"
-    parts.append(
-        f"groups to rate again: {listed} ({folder / 'reannotate.csv'})\n"
-        f"cells to adjudicate: {again['cells']:,} ({folder / 'adjudicate.csv'})"
-    )
+    listed = ", ".join(f"{reason} {count:,}" for reason, count in again["groups"].items())
+    groups = f"groups to rate again: {listed} ({folder / 'reannotate.csv'})" if listed else "groups to rate again: none"
+    cells = f"cells to adjudicate: {again['cells']:,}" + (f" ({folder / 'adjudicate.csv'})" if again["cells"] else "")
+    parts.append(f"{groups}\n{cells}")
     if figures["again_exceeds"]:
         parts.append(f"warning: more than {figures['most_again']:.0%} of the rated groups would be rated again; look at the rubric first")
     parts.append(f"the targets are {'met' if figures['met'] else 'not met'}\npage: {page}")

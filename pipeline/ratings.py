@@ -28,7 +28,7 @@ def ingested(result: IngestResult) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def chosen(path: Path, index: Index) -> str:
+def chosen(run: Path, path: Path, index: Index) -> str:
     """The first groups of the list, how many of each kind, and where it is."""
     rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
     by_task = ", ".join(f"{task or 'no kind'} {count:,}" for task, count in index.results["by_task"].items())
@@ -36,7 +36,8 @@ def chosen(path: Path, index: Index) -> str:
         ["rank", "group", "kind", "why"], [[row["rank"], row["group_id"], row["task"], row["reason"]] for row in rows[:SHOWN]]
     )
     more = f"\n... and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
-    return f"{table}{more}\n\n{len(rows):,} groups ({by_task}): {path}\nhand them out with: pipeline annotate export --groups {path}"
+    hint = f"hand them out with: pipeline annotate export --run {run} --groups {path}"
+    return f"{table}{more}\n\n{len(rows):,} groups ({by_task}): {path}\n{hint}"
 
 
 def _balance(batch: Any) -> list[str]:

@@ -29,6 +29,12 @@ from stages.units import publish_unit
 
 Method = Literal["mean", "majority", "mos", "ranking"]
 STEP = "consensus-{method}"
+NEEDED: dict[Method, str] = {
+    "mean": "scores of a whole group by somebody",
+    "majority": "scores of a whole group by three people in round {round} (annotate.benchmark.round)",
+    "mos": "scores that differ by people who gave two or more",
+    "ranking": "ranks of a whole group by somebody, in round ranking, of groups that are not to be ranked again",
+}
 COLUMNS = ("source_id", "candidate_id", "dimension", "score", "raters", "label_source")
 
 
@@ -47,7 +53,8 @@ def run(context: Context, method: Method) -> Index:
     found, texts, results = _labelled(method, ratings, work, config)
     if not found.labels:
         why = f", e.g. {found.left_out[0].position}: {found.left_out[0].message}" if found.left_out else ""
-        raise ValueError(f"by the method {method} no candidate of {context.run.step('annotate').path} can be labelled{why}")
+        needed = NEEDED[method].format(round=config.benchmark.round)
+        raise ValueError(f"{context.run.step('annotate').path} has no ratings that the method {method} needs: {needed}{why}")
     texts["consensus.csv"] = csv_table(consensus.table(found.labels), COLUMNS)
     tables = {
         "consensus": contracts.table("consensus", consensus.table(found.labels)),

@@ -38,6 +38,9 @@ TUPLES = ("id", "size", "task", "source_id", "candidates", "hardness", "expert_a
 def run(context: Context) -> Index:
     """Make the step; returns its index. Raises ``ValueError`` when no group has three experts, or none gives a tuple."""
     config, seed = context.flow.annotate.benchmark, context.flow.seed
+    wanted = {2: config.pairs, 3: config.triples, 4: config.quadruples}
+    if not any(wanted.values()):
+        raise ValueError("annotate.benchmark wants no tuples; give a number of pairs, triples or quadruples")
     generate = context.run.step("generate")
     ratings, decision = annotation_qc.accepted_ratings(context.run)
     annotate = context.run.step("annotate").require()
@@ -68,7 +71,6 @@ def run(context: Context) -> Index:
     copies = _copies(generate, {candidate: group for group, candidates in settled.items() for candidate in candidates})
     settled = {group: {name: of[name] for name in of if name not in copies} for group, of in settled.items()}
     groups = _groups(settled, used, work, {name: source["task"] for name, source in sources.items()})
-    wanted = {2: config.pairs, 3: config.triples, 4: config.quadruples}
     tuples = bench_tuples.choose(groups, wanted, tie_share=config.tie_share, seed=seed)
     if not tuples:
         raise ValueError(

@@ -6,6 +6,7 @@ fails to make stays in the table with status ``failed`` and its error, and is ne
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -28,9 +29,14 @@ def run(context: Context) -> Index:
     flow = context.flow
     for choice in config.editors:
         editors.check_name(choice.name)
-    planned = len(_plan(config.editors))
-    if planned < config.annotate:
-        raise ValueError(f"generate.annotate: {config.annotate} of {planned} candidates per source cannot be sampled; add editors or seeds")
+    planned = Counter(_plan(config.editors))
+    (name, seed), times = planned.most_common(1)[0]
+    if times > 1:
+        raise ValueError(f"generate.editors: {name} with seed {seed} is there {times} times and would make equal candidates; name it once")
+    if len(planned) < config.annotate:
+        raise ValueError(
+            f"generate.annotate: {config.annotate} of {len(planned)} candidates per source cannot be sampled; add editors or seeds"
+        )
     settings = {
         "generate": config.model_dump(mode="json", exclude={"workers", "unit_sources"}),
         "world": flow.world.model_dump(mode="json") if flow.world else None,
@@ -59,7 +65,7 @@ def run(context: Context) -> Index:
         artifacts=artifacts,
         counts=result.counts(),
         quarantined=result.quarantined(),
-        results={"candidates_per_source": planned, "annotated_per_source": config.annotate, "failed_candidates": failed},
+        results={"candidates_per_source": len(planned), "annotated_per_source": config.annotate, "failed_candidates": failed},
     )
     return folder.publish(index)
 

@@ -44,6 +44,8 @@ def run(context: Context, *, count: int, strategy: Strategy, model: str | Path |
     """
     if count < 1:
         raise ValueError(f"--count {count}: give the number of groups to choose, at least 1")
+    if strategy == "random" and model is not None:
+        raise ValueError(f"--model {model}: --strategy random asks no model; leave it out")
     source_folder, rated = context.run.step(generate.STEP), context.run.step(ledger.STEP)
     inputs = {generate.STEP: source_folder.require().fingerprint}
     work = manifest.from_generate(source_folder, context.flow.annotate, seed=context.flow.seed)

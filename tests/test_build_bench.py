@@ -146,6 +146,9 @@ def test_groups_without_a_settled_candidate_are_counted(tmp_path: Path) -> None:
         for row in ratings_of(work, name)
     ]
     annotate.ingest(context, [write_csv(tmp_path / "r.csv", [row for row in rows if row["group_id"] != agreed])])
+    none = make_run(tmp_path / "run", groups=3, simulate=None, benchmark=BenchConfig(pairs=0, triples=0, quadruples=0))
+    with pytest.raises(ValueError, match="wants no tuples"):
+        build_bench.run(none)
     with pytest.raises(ValueError, match="order no two edits of a group clearly, and 12 cells have no majority"):
         build_bench.run(context)
     annotate.ingest(context, [write_csv(tmp_path / "r.csv", rows)])

@@ -168,4 +168,7 @@ def test_consensus_by_command(tmp_path: Path) -> None:
     assert "labels: unanimous 8" in said and "left out: too-few-raters 2" in said
     table = list(csv.DictReader((tmp_path / "run/consensus-majority/consensus.csv").open()))
     assert {(row["source_id"], row["score"], row["raters"]) for row in table} == {(first, "2.0", "3")}
-    assert "by the method ranking no candidate" in refusal("annotate", "consensus", "--run", tmp_path / "run", "--method", "ranking")
+    found = refusal("annotate", "consensus", "--run", tmp_path / "run", "--method", "ranking")
+    assert "has no ratings that the method ranking needs: ranks of a whole group by somebody, in round ranking" in found
+    found = refusal("annotate", "consensus", "--run", tmp_path / "run", "--method", "majority", "annotate.benchmark.round=pilot")
+    assert "three people in round pilot (annotate.benchmark.round), e.g. group" in found and "a majority needs 3" in found

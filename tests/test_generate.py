@@ -98,6 +98,8 @@ def test_own_sources_and_a_failing_editor(tmp_path: Path, monkeypatch: pytest.Mo
 def test_refusals(cluster: Cluster, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"there is no editor 'world/quil'; known: world/quill"):
         generate.run(context(tmp_path, WORLD, cluster, "generate.editors.0.name=world/quil"))
+    with pytest.raises(ValueError, match=r"generate.editors: world/anvil with seed 0 is there 2 times and would make equal candidates"):
+        generate.run(context(tmp_path, WORLD.replace("seeds: [0]", "seeds: [0, 2, 0]"), cluster))
     with pytest.raises(ValueError, match=r"generate.annotate: 4 of 3 candidates"):
         generate.run(context(tmp_path, WORLD, cluster, "generate.annotate=4"))
     with pytest.raises(ValueError, match=r"sources.jsonl cannot be read"):

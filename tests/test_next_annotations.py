@@ -118,6 +118,8 @@ def test_random_needs_no_model_and_leaves_held_out_groups_alone(tmp_path: Path, 
     assert [row["group_id"] for row in listed(context)] == names[:3]
     with pytest.raises(ValueError, match="no reward model at"):
         next_annotations.run(context, count=3, strategy="information")
+    with pytest.raises(ValueError, match="--strategy random asks no model"):
+        next_annotations.run(context, count=3, strategy="random", model="there")
     with pytest.raises(ValueError, match="--count 0"):
         next_annotations.run(context, count=0, strategy="random")
     with pytest.raises(ValueError, match="every group of the training split is rated"):
@@ -180,6 +182,8 @@ def test_a_model_chooses_the_same_list_everywhere(tmp_path: Path, drawn: None, c
         str(tmp_path / "model"),
     ]
     result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 0 and "pipeline annotate export --groups" in result.output and rows[0]["group_id"] in result.output, (
-        result.output
-    )
+    assert (
+        result.exit_code == 0
+        and f"pipeline annotate export --run {tmp_path / 'b'} --groups" in result.output
+        and rows[0]["group_id"] in result.output
+    ), result.output

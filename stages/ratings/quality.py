@@ -15,12 +15,15 @@ import pyarrow.compute as pc
 from stages.ratings import gwet, intraclass
 from stages.ratings.agreement import OVERALL, agreement, directions, panels, rater_tables
 from stages.ratings.quality_config import Target
-from stages.ratings.rounds import ROUNDS
+from stages.ratings.rounds import ADJUDICATION, ROUNDS
 
 
 def by_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[str, dict[str, Any]]:
-    """Per round and dimension all statistics of agreement, and under ``confusion`` how often two raters gave which levels."""
-    rounds = sorted(set(ratings["round"].to_pylist()), key=ROUNDS.index)
+    """Per round and dimension all statistics of agreement, and under ``confusion`` how often two raters gave which levels.
+
+    Adjudications, given in knowledge of the others' scores, are no evidence of agreement.
+    """
+    rounds = sorted(set(ratings["round"].to_pylist()) - {ADJUDICATION}, key=ROUNDS.index)
     return {name: of_round(ratings.filter(pc.equal(ratings["round"], name)), levels, seed=seed) for name in rounds}
 
 
