@@ -1,10 +1,19 @@
-"""Does choosing what to annotate next pay? Learning curves of `annotate next` against random choice on the embedded world.
+"""Does choosing what to annotate next pay? Learning curves of `annotate next` and of other choices on the embedded world.
 
     python benchmarks/active_annotation.py --seeds 0 1 2
 
-Per seed: a pool of groups with simulated ratings that stay hidden until a group is chosen. Both strategies begin with the same random
+Per seed: a pool of groups with simulated ratings that stay hidden until a group is chosen. All choices begin with the same random
 groups and the same stand-in pretraining. At every budget the reward model is trained anew from there, its accuracy on held-out groups is
-measured against the true levels, and the next groups are chosen with it. Writes the table into benchmarks/RESULTS.md between its markers.
+measured against the true levels, and the next groups are chosen with it:
+
+- random: a draw, `annotate next --strategy random`;
+- information: `annotate next --strategy information`;
+- stratified: a draw with as many groups of every kind of edit as its share of the pool;
+- committee: stratified, and of a kind the groups on whose pairs two models disagree most that differ in the heads' weights and the order
+  of the groups: entropy of their mean P(a better) less the mean of their entropies (Houlsby et al. 2011; Seung et al. 1992);
+- hindsight: the groups in which the model orders most pairs otherwise than the true levels do, which nobody can know.
+
+Writes the table into benchmarks/RESULTS.md between its markers.
 """
 
 from __future__ import annotations
@@ -24,10 +33,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import entr
 
 from benchmarks import results
 from pipeline import config as configurations
 from reward import RatedGroup, RewardModel, pretrain, train
+from reward.comparison import preference_probability
 from reward.evaluation import overall_accuracy, predict_groups
 from reward.metrics import Interval, Prediction, labelled_pairs
 from stages.groups import load_groups, with_truth
@@ -38,7 +49,9 @@ from stages.train_reward import _captioned
 from stages.training_group import seeded
 
 ROOT = Path(__file__).resolve().parent.parent
-STRATEGIES = ("random", "information")
+MEMBER = 1000
+"""Added to the seed for the second member of the committee."""
+STRATEGIES = ("random", "information", "stratified", "committee", "hindsight")
 
 
 def main() -> int:
@@ -90,7 +103,8 @@ def curves(options: argparse.Namespace, run: Path, seed: int) -> dict[str, Any]:
     truth = with_truth(held_out, runs)
     assert truth is not None, "the embedded world knows the true levels"
     examples = _captioned(flow)
-    base = RewardModel.from_config(flow.reward.model, [g.instruction for g in pool.values()] + [e.instruction for e in examples], seed=seed)
+    words = [group.instruction for group in pool.values()] + [example.instruction for example in examples]
+    base = RewardModel.from_config(flow.reward.model, words, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         pretrain(
             model=base,
@@ -99,49 +113,105 @@ def curves(options: argparse.Namespace, run: Path, seed: int) -> dict[str, Any]:
             checkpoint_dir=Path(folder),
             on_metrics=lambda _: None,
         )
+    known = {group.source_id: group for group in with_truth(list(pool.values()), runs) or []}
     order = sorted(pool, key=lambda name: (uniform("next to annotate", seed, name), name))
     first, rest = options.budgets[0], options.budgets[1:]
-    model, accuracy = trained(options, flow, base, [pool[name] for name in order[:first]], truth, seed)
-    found: dict[str, Any] = {"seed": seed, "accuracy": {name: {str(first): accuracy} for name in STRATEGIES}, "kinds": {}}
+
+    def fitted(names: list[str], member: int = 0) -> RewardModel:
+        model = copy.deepcopy(base)
+        if member:
+            model.heads.load_state_dict(RewardModel.from_config(flow.reward.model, words, seed=seed + MEMBER).heads.state_dict())
+        return trained(options, flow, model, [pool[name] for name in names], seed + MEMBER * member)
+
+    start = [fitted(order[:first]), fitted(order[:first], member=1)]
+    found: dict[str, Any] = {"seed": seed, "accuracy": {}, "kinds": {}}
     for strategy in STRATEGIES:
-        rated, asked = order[:first], model
+        rated, models = order[:first], start
+        accuracies = {str(first): accuracy_of(models[0], truth, seed)}
         for budget in rest:
-            more = budget - len(rated)
-            rated = order[:budget] if strategy == "random" else rated + chosen(asked, pool, rated, held_out, more)
-            asked, accuracy = trained(options, flow, base, [pool[name] for name in rated], truth, seed)
-            found["accuracy"][strategy][str(budget)] = accuracy
-            print(f"seed {seed}, {strategy}, {budget}: {accuracy['value']:.4f}", file=sys.stderr, flush=True)
+            left = [pool[name] for name in order if name not in set(rated)]
+            rated = rated + chosen(strategy, models, left, [pool[name] for name in rated], held_out, known, budget - len(rated))
+            members = 2 if strategy == "committee" and budget != rest[-1] else 1
+            models = [fitted(rated, member) for member in range(members)]
+            accuracies[str(budget)] = accuracy_of(models[0], truth, seed)
+            print(f"seed {seed}, {strategy}, {budget}: {accuracies[str(budget)]['value']:.4f}", file=sys.stderr, flush=True)
+        found["accuracy"][strategy] = accuracies
         found["kinds"][strategy] = dict(sorted(Counter(pool[name].task for name in rated).items()))
     return found | {"seconds": round(time.monotonic() - started)}
 
 
-def trained(
-    options: argparse.Namespace, flow: Any, base: RewardModel, groups: list[RatedGroup], truth: list[RatedGroup], seed: int
-) -> tuple[RewardModel, dict[str, float]]:
-    """A model trained on the groups from the pretrained one, and its accuracy on the held-out groups."""
-    model = copy.deepcopy(base)
-    training = seeded(flow.reward.training, seed).model_copy(update={"steps": options.steps})
+def trained(options: argparse.Namespace, flow: Any, model: RewardModel, groups: list[RatedGroup], seed: int) -> RewardModel:
+    """The model, trained on the groups."""
     with tempfile.TemporaryDirectory() as folder:
-        result = train(
+        return train(
             model=model,
-            config=training,
+            config=seeded(flow.reward.training, seed).model_copy(update={"steps": options.steps}),
             loss=flow.reward.loss,
             groups=groups,
             validation=[],
             checkpoint_dir=Path(folder),
             on_metrics=lambda _: None,
-        )
-    predictions = predict_groups(model=result.model, groups=truth)
-    accuracy: Interval = overall_accuracy(labelled_pairs(truth, predictions), seed=seed)
-    return result.model, {"value": accuracy.estimate, "low": accuracy.low, "high": accuracy.high}
+        ).model
 
 
-def chosen(model: RewardModel, pool: dict[str, RatedGroup], rated: list[str], held_out: list[RatedGroup], count: int) -> list[str]:
-    """What `annotate next` would choose."""
-    unrated = [group for name, group in pool.items() if name not in set(rated)]
-    asked = [_group(group, scores) for group, scores in zip(unrated, predict_groups(model=model, groups=unrated), strict=True)]
-    known = [_group(group, scores, True) for group, scores in zip(held_out, predict_groups(model=model, groups=held_out), strict=True)]
-    return [choice.group_id for choice in choose(asked, known, Counter(pool[name].task for name in rated), count)]
+def accuracy_of(model: RewardModel, truth: list[RatedGroup], seed: int) -> dict[str, float]:
+    """Accuracy on strict pairs of groups that are labelled with the true levels."""
+    accuracy: Interval = overall_accuracy(labelled_pairs(truth, predict_groups(model=model, groups=truth)), seed=seed)
+    return {"value": accuracy.estimate, "low": accuracy.low, "high": accuracy.high}
+
+
+def chosen(
+    strategy: str,
+    models: list[RewardModel],
+    left: list[RatedGroup],
+    rated: list[RatedGroup],
+    held_out: list[RatedGroup],
+    truth: dict[str, RatedGroup],
+    count: int,
+) -> list[str]:
+    """Names of the groups to rate next. left: those to choose from, in the order of the draw; truth: groups with their true levels."""
+    if strategy == "random":
+        return [group.source_id for group in left[:count]]
+    if strategy == "stratified":
+        return by_kind(left, rated, count)
+    scores = [predict_groups(model=model, groups=left) for model in models]
+    if strategy == "information":
+        asked = [_group(group, of) for group, of in zip(left, scores[0], strict=True)]
+        known = [_group(group, of, True) for group, of in zip(held_out, predict_groups(model=models[0], groups=held_out), strict=True)]
+        return [choice.group_id for choice in choose(asked, known, Counter(group.task for group in rated), count)]
+    if strategy == "committee":
+        worth = [_disagreement(of_group) for of_group in zip(*scores, strict=True)]
+    else:
+        worth = [_errors(truth[group.source_id], of) for group, of in zip(left, scores[0], strict=True)]
+    ranked = [left[place] for place in np.argsort(-np.array(worth), kind="stable")]
+    return by_kind(ranked, rated, count) if strategy == "committee" else [group.source_id for group in ranked[:count]]
+
+
+def by_kind(ranked: list[RatedGroup], rated: list[RatedGroup], count: int) -> list[str]:
+    """The first groups of every kind, so many that the kinds' shares of all rated groups become those of all groups."""
+    there, have = Counter(group.task for group in [*ranked, *rated]), Counter(group.task for group in rated)
+    queues = {kind: [group.source_id for group in ranked if group.task == kind] for kind in sorted(there)}
+    names: list[str] = []
+    while len(names) < count:
+        kind = max((kind for kind, queue in queues.items() if queue), key=lambda kind: there[kind] / (have[kind] + 1))
+        names.append(queues[kind].pop(0))
+        have[kind] += 1
+    return names
+
+
+def _disagreement(members: tuple[Prediction, ...]) -> float:
+    a, b = np.triu_indices(len(members[0].overall_mean), 1)
+    better = np.stack(
+        [preference_probability(m.overall_mean[a] - m.overall_mean[b], m.overall_sigma[a], m.overall_sigma[b]) for m in members]
+    )  # [member, pair]
+    mean = better.mean(0)
+    return float((entr(mean) + entr(1 - mean) - (entr(better) + entr(1 - better)).mean(0)).sum())
+
+
+def _errors(group: RatedGroup, scores: Prediction) -> int:
+    a, b = np.triu_indices(len(group.candidates), 1)
+    overall = np.array([sum(score.values()) for score in group.scores])
+    return int(((scores.overall_mean[a] - scores.overall_mean[b]) * (overall[a] - overall[b]) < 0).sum())
 
 
 def _group(group: RatedGroup, scores: Prediction, rated: bool = False) -> Group:
@@ -174,16 +244,17 @@ def table(options: argparse.Namespace, measured: list[dict[str, Any]]) -> str:
                 + " | ".join(f"{c['value']:.3f} [{c['low']:.3f}, {c['high']:.3f}]" for c in cells)
                 + " |"
             )
-    lines += ["", "Information minus random at the same budget, per seed, and mean ± standard error over seeds:", ""]
-    lines += ["| " + " | ".join(f"{budget} groups" for budget in options.budgets[1:]) + " |", "| --- " * (len(options.budgets) - 1) + "|"]
-    cells = []
-    for budget in options.budgets[1:]:
-        gaps = np.array(
-            [e["accuracy"]["information"][str(budget)]["value"] - e["accuracy"]["random"][str(budget)]["value"] for e in measured]
-        )
-        error = f" ± {gaps.std(ddof=1) / len(gaps) ** 0.5:.3f}" if len(gaps) > 1 else ""
-        cells.append(", ".join(f"{gap:+.3f}" for gap in gaps) + f"; {gaps.mean():+.3f}{error}")
-    lines += ["| " + " | ".join(cells) + " |", "", "Kinds of edit among the groups rated in the end:", ""]
+    later = options.budgets[1:]
+    lines += ["", "Minus random at the same budget: per seed; mean ± standard error over seeds:", ""]
+    lines += ["| choice | " + " | ".join(f"{budget} groups" for budget in later) + " |", "| --- " * (1 + len(later)) + "|"]
+    for strategy in STRATEGIES[1:]:
+        cells = []
+        for budget in map(str, later):
+            gaps = np.array([e["accuracy"][strategy][budget]["value"] - e["accuracy"]["random"][budget]["value"] for e in measured])
+            error = f" ± {gaps.std(ddof=1) / len(gaps) ** 0.5:.3f}" if len(gaps) > 1 else ""
+            cells.append(", ".join(f"{gap:+.3f}" for gap in gaps) + f"; {gaps.mean():+.3f}{error}")
+        lines.append(f"| {strategy} | " + " | ".join(cells) + " |")
+    lines += ["", "Kinds of edit among the groups rated in the end:", ""]
     kinds = sorted({kind for entry in measured for kind in entry["kinds"]["information"]})
     lines += ["| seed | choice | " + " | ".join(kinds) + " |", "| --- " * (2 + len(kinds)) + "|"]
     for entry in measured:
