@@ -64,7 +64,8 @@ def _decision(published: Published) -> list[Block]:
     text = (
         f"Quality control accepted {words.count(index.counts['out'])} of {words.count(index.counts['in'])} ratings"
         f"{f' (annotators removed: {removed})' if removed else ''}; its targets are {'met' if index.results['met'] else 'not met'}. "
-        f"Its page is {annotation_qc.STEP}/quality.html in the run directory. What follows in this section shows all ratings."
+        f"Its page is {annotation_qc.STEP}/quality.html in the run directory. "
+        "Agreement, scores given and severity here are of all ratings, pairs and what follows them of the accepted ones."
     )
     return [Paragraph(text)]
 
