@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from stages.ratings.manifest import Manifest
 from stages.ratings.rounds import ADJUDICATION
@@ -39,7 +40,7 @@ class CompleteGroup:
 def complete_groups(ratings: pa.Table, manifest: Manifest) -> tuple[list[CompleteGroup], list[Quarantined]]:
     """All groups of the manifest, sorted by id: either complete or quarantined. ratings: scores, without rankings."""
     by_group = rated_whole(ratings, manifest)
-    counts = slots(_own(ratings), manifest)
+    counts = slots(_own(ratings) if manifest.sampled.keys() - by_group.keys() else (), manifest)
     fullest = {slot[0]: slot for slot in sorted(counts, key=lambda slot: (counts[slot], slot))}
     complete, quarantine = [], []
     for group in sorted(manifest.sampled):
@@ -78,7 +79,7 @@ def cells(ratings: pa.Table) -> dict[Cell, float]:
 
 
 def _own(ratings: pa.Table) -> dict[Cell, float]:
-    return {cell: score for cell, score in cells(ratings).items() if cell[3] != ADJUDICATION}
+    return cells(ratings.filter(pc.not_equal(ratings["round"], ADJUDICATION)))
 
 
 def _incomplete(group: str, fullest: Slot | None, counts: Mapping[Slot, int], manifest: Manifest) -> Quarantined:
