@@ -1,13 +1,13 @@
 """What the filter adds to the model's own time: its scoring phase against a bare loop over the same prepared inputs, on the CPU.
 
-    python benchmarks/filter_overhead.py                                 # about five minutes on two idle cores
+    python benchmarks/filter_overhead.py                                 # about eight minutes on two idle cores
 
 The bare loop collates prepared edits and runs the model, on a thread of a Ray worker as the filter's actors do: nothing is read, decoded,
-sent or written. The filter reads JPEG files of 512x512
-pixels, decodes and resizes them, scores with one actor of one thread, and publishes tables: once with preparation by the actor itself, once
-by a task on another core. Both form the same passes. Seconds per edit go from the end of loading the model to the end of the last pass, and
-are given as wall time and as CPU time of the process that has the model: on a machine that others use, only the second means something.
-An interval is over groups of edits (95 %, Student's t).
+sent or written. The filter reads JPEG files of 512x512 pixels, decodes and resizes them, scores with one actor of one thread, and publishes
+tables: once with preparation by the actor itself, once by a task on another core, as with GPUs. All form the same passes. Seconds per edit
+go from the end of loading the model to the end of the last pass. They are given as wall time, and as CPU time of the process that has the
+model, which means more on a machine that others use. The three take turns, since a machine's speed drifts; an interval is over the
+ratios within a turn (95 %, Student's t).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import platform
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import ray
@@ -56,36 +56,44 @@ BACKBONE = BackboneConfig(
 """About 0.3 s of one core per edit at 448x448."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """Seconds per edit, one entry per group of edits."""
+BARE, ACTOR, TASK = "bare loop", "filter, prepared by the actor", "filter, prepared by a task"
 
-    name: str
-    wall: list[float]
-    cpu: list[float]
-    idle: float
+
+class Seconds(NamedTuple):
+    """Per edit; ``idle``: share of the wall time in which the model waited."""
+
+    wall: float
+    cpu: float
+    idle: float = 0.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--groups", type=int, default=12)
+    parser.add_argument("--turns", type=int, default=6)
+    parser.add_argument("--groups", type=int, default=4, help="groups of edits per turn; one more is not counted")
     parser.add_argument("--edits", type=int, default=8, help="edits of a group: a unit of the filter, and a pass")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    measured: dict[str, list[Seconds]] = {BARE: [], ACTOR: [], TASK: []}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        save_edits(folder, options.groups * options.edits)
+        save_edits(folder, (1 + options.groups) * options.edits)
         presentation = PresentationConfig(layout="images", prompt="rubric_first", image_area=448 * 448)
         model = RewardModel.from_config(RewardModelConfig(backbone=BACKBONE, presentation=presentation), [INSTRUCTION], seed=0)
         model.save(folder / "model")
         cluster = Cluster(FlowConfig(name="x").ray.model_copy(update={"dashboard": False, "num_cpus": 4}))
         cluster.connect()
-        alone = ray.remote(bare)
-        rows = [ray.get(alone.remote(folder, options.edits))]
-        rows += [filtered(folder, options.edits, cluster, prepare_workers) for prepare_workers in (0, 1)]
-        rows.append(ray.get(alone.remote(folder, options.edits)))
+        for turn in range(options.turns):
+            run = folder / f"run-{turn}"
+            kinds = {
+                BARE: lambda: ray.get(ray.remote(bare).remote(folder, options.edits)),
+                ACTOR: lambda run=run: filtered(folder, run / "actor", options.edits, cluster, 0),
+                TASK: lambda run=run: filtered(folder, run / "task", options.edits, cluster, 1),
+            }
+            for kind in [*kinds][turn % 3 :] + [*kinds][: turn % 3]:
+                measured[kind].append(kinds[kind]())
         cluster.close()
-    print_table(rows, options)
+    print_table(measured, options)
 
 
 def save_edits(folder: Path, count: int) -> None:
@@ -102,29 +110,26 @@ def save_edits(folder: Path, count: int) -> None:
     (folder / "edits.jsonl").write_text("".join(lines))
 
 
-def bare(folder: Path, size: int) -> Row:
+def bare(folder: Path, size: int) -> Seconds:
     """In a Ray worker: inputs prepared beforehand; then nothing but passes."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_passes, folder, size).result()
 
 
-def _passes(folder: Path, size: int) -> Row:
+def _passes(folder: Path, size: int) -> Seconds:
     inference = Inference(load_model(folder / "model"))
     rows = [json.loads(line) for line in (folder / "edits.jsonl").read_text().splitlines()]
     samples = [EditSample(folder / row["source"], row["instruction"], folder / row["edited"]) for row in rows]
     presented = [item for item in inference.model.presenter.present_each(samples) if not isinstance(item, Exception)]
-    groups = [presented[first : first + size] for first in range(0, len(presented), size)]
-    list(inference.passes(groups[0]))  # the first pass builds what later ones keep
-    wall, cpu = [], []
-    for group in groups:
-        started, used = time.monotonic(), time.process_time()
-        list(inference.passes(group))
-        wall.append((time.monotonic() - started) / size)
-        cpu.append((time.process_time() - used) / size)
-    return Row("bare loop", wall, cpu, 0.0)
+    list(inference.passes(presented[:size]))  # the first pass builds what later ones keep
+    started, used = time.monotonic(), time.process_time()
+    for first in range(size, len(presented), size):
+        list(inference.passes(presented[first : first + size]))
+    edits_done = len(presented) - size
+    return Seconds((time.monotonic() - started) / edits_done, (time.process_time() - used) / edits_done)
 
 
-def filtered(folder: Path, size: int, cluster: Cluster, prepare_workers: int) -> Row:
+def filtered(folder: Path, run: Path, size: int, cluster: Cluster, prepare_workers: int) -> Seconds:
     """The filter's scoring phase on one actor. Its first unit, which builds what later ones keep, is left out as in the bare loop."""
     settings = {
         "input": {"dataset": "triplets", "path": str(folder / "edits.jsonl")},
@@ -136,38 +141,31 @@ def filtered(folder: Path, size: int, cluster: Cluster, prepare_workers: int) ->
     }
     flow = FlowConfig.model_validate({"name": "overhead", "filter": settings})
     assert flow.filter is not None
-    run = RunDir(folder / f"run-{prepare_workers}")
     slices = edits.plan(flow.filter.input, seed=0, world=None, unit_rows=size)
-    context = Context(run, flow, cluster, False)
-    model = folder / "model"
-    edit_scoring.score_edits(context, flow.filter, run.step("filter"), model, scorer_revision(model), slices)
-    lines = (run.path / "filter" / "units.jsonl").read_text().splitlines()
-    figures = [json.loads(line)["figures"] for line in lines][1:]
-    idle = sum(entry["idle_seconds"] for entry in figures)
-    busy = sum(entry["model_seconds"] for entry in figures)
-    return Row(
-        "filter, prepared by " + ("a task" if prepare_workers else "the actor"),
-        [(entry["model_seconds"] + entry["idle_seconds"]) / entry["edits"] for entry in figures],
-        [entry["cpu_seconds"] / entry["edits"] for entry in figures],
-        idle / (idle + busy),
-    )
+    directory, model = RunDir(run), folder / "model"
+    context = Context(directory, flow, cluster, False)
+    edit_scoring.score_edits(context, flow.filter, directory.step("filter"), model, scorer_revision(model), slices)
+    figures = [json.loads(line)["figures"] for line in (run / "filter" / "units.jsonl").read_text().splitlines()][1:]
+    done, idle, busy, cpu = (sum(entry[name] for entry in figures) for name in ("edits", "idle_seconds", "model_seconds", "cpu_seconds"))
+    return Seconds((busy + idle) / done, cpu / done, idle / (idle + busy))
 
 
-def print_table(rows: list[Row], options: argparse.Namespace) -> None:
-    what = f"{options.groups} groups of {options.edits} edits"
+def print_table(measured: dict[str, list[Seconds]], options: argparse.Namespace) -> None:
+    what = f"{options.turns} turns of {options.groups} groups of {options.edits} edits"
     print(f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, torch {torch.__version__}: {what}.\n")
-    print("| what | wall seconds per edit | CPU seconds per edit, process of the model | CPU over the bare loop | model idle |")
-    print("| --- | --- | --- | --- | --- |")
-    base = [value for row in rows if row.name == "bare loop" for value in row.cpu]
-    for row in rows:
-        over = "" if row.name == "bare loop" else f"{np.mean(row.cpu) / np.mean(base) - 1:+.1%} ± {half_width(row.cpu, base):.1%}"
-        print(f"| {row.name} | {np.mean(row.wall):.3f} | {np.mean(row.cpu):.3f} | {over} | {row.idle:.1%} |")
+    print("| what | wall seconds per edit | over the bare loop | CPU seconds per edit | over the bare loop | model idle |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    base = np.array(measured[BARE])[:, :2]  # [turn, wall and CPU]
+    for kind, found in measured.items():
+        values = np.array(found)
+        over = ["", ""] if kind == BARE else [interval(ratios) for ratios in (values[:, :2] / base - 1).T]
+        wall, cpu, idle = values.mean(axis=0)
+        print(f"| {kind} | {wall:.3f} | {over[0]} | {cpu:.3f} | {over[1]} | {idle:.1%} |")
 
 
-def half_width(values: list[float], base: list[float]) -> float:
-    """Of the 95 % interval of the ratio of two means."""
-    relative = [stats.sem(part) / np.mean(part) for part in (values, base)]
-    return float(np.hypot(*relative) * stats.t.ppf(0.975, min(len(values), len(base)) - 1) * np.mean(values) / np.mean(base))
+def interval(ratios: np.ndarray) -> str:
+    """Mean of the turns and half the width of its 95 % interval."""
+    return f"{ratios.mean():+.1%} ± {stats.sem(ratios) * stats.t.ppf(0.975, len(ratios) - 1):.1%}"
 
 
 if __name__ == "__main__":

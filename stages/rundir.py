@@ -24,6 +24,9 @@ from stages import storage
 from stages.contracts import SCHEMAS
 from stages.ids import settings_hash
 
+COMMANDS = {"annotate": "annotate ingest", "annotation-qc": "annotate qc"}
+"""What makes a step that ``pipeline run`` does not make."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -140,7 +143,8 @@ class StepFolder:
         """The index; raises ``ValueError`` with what to run when the step is not done."""
         index = self.index()
         if index is None:
-            raise ValueError(f"step {self.name} is not done in {self.path.parent}; run it first (see `pipeline status`)")
+            command = COMMANDS.get(self.name, f"run {self.name}")
+            raise ValueError(f"step {self.name} is not done in {self.path.parent}; run `pipeline {command}` first")
         return index
 
 

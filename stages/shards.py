@@ -32,8 +32,6 @@ PARTS = ("source", "edited", "json")
 """Members of a sample, in their order in the tar."""
 AHEAD = 4
 """Samples that are read before they are written."""
-BLOCK = 1 << 20
-"""Bytes that are written and hashed at once."""
 VERIFIERS = 8
 """Most shards that are verified at the same time."""
 
@@ -89,17 +87,16 @@ def shard_name(number: int) -> str:
 def write_shard(folder: str, name: str, samples: Iterable[Sample]) -> tuple[Shard, pa.Table]:
     """Write one shard (path or URL) and return its record and its rows of ``samples.parquet``.
 
-    Samples are read ahead and the tar is hashed while it is written, each in a thread; at most ``AHEAD`` samples and a few blocks are held.
+    Samples are read ahead in a thread; at most ``AHEAD`` of them are held. What is written is hashed here: with a thread for that as well,
+    two cores were slower.
     """
     rows: list[dict[str, Any]] = []
-    size = 0
-    with storage.publishing(f"{folder}/{name}") as file, beside.Sha256() as digest:
-        for pieces in _gathered(_members(beside.ahead(samples, AHEAD), name, rows)):
-            digest.update(pieces)
-            file.writelines(pieces)
-            size += sum(map(len, pieces))
-        sha256 = digest.hexdigest()
-    return Shard(name, len(rows), size, sha256), pa.Table.from_pylist(rows, schema=TWIN)
+    digest, size = hashlib.sha256(), 0
+    with storage.publishing(f"{folder}/{name}") as file:
+        for piece in _members(beside.ahead(samples, AHEAD), name, rows):
+            digest.update(piece)
+            size += file.write(piece)
+    return Shard(name, len(rows), size, digest.hexdigest()), pa.Table.from_pylist(rows, schema=TWIN)
 
 
 def _members(samples: Iterable[Sample], shard: str, rows: list[dict[str, Any]]) -> Iterator[bytes]:
@@ -114,19 +111,6 @@ def _members(samples: Iterable[Sample], shard: str, rows: list[dict[str, Any]]) 
             yield tar.padding(len(data))
         rows.append(_twin(sample, shard, hashlib.sha256(text).hexdigest()))
     yield tar.END
-
-
-def _gathered(pieces: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """The same pieces in lists of at least ``BLOCK`` bytes, the last one excepted: few turns of the hashing thread, nothing copied."""
-    gathered: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        gathered.append(piece)
-        size += len(piece)
-        if size >= BLOCK:
-            yield gathered
-            gathered, size = [], 0
-    yield gathered
 
 
 def publish(folder: str, shards: list[Shard], twin: pa.Table, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -230,7 +230,7 @@ def test_from_raters_of_the_world_to_a_scored_model(cluster: object, tmp_path: P
     filled = [row | {"annotator_id": "expert", "score": row["scores_given"].split()[1]} for row in rows]
     settled = write_csv(tmp_path / "settled.csv", filled)
     said = pipeline("annotate", "ingest", *common, "--file", settled).output
-    assert f"{len(rows):,}" in said and "incompletely" not in said
+    assert f"{len(rows):,}" in said and "incompletely" not in said and "is not read" not in said
     pipeline("annotate", "build-bench", *common, "--force")
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["cells_to_adjudicate"] == 0 and summary["labels"]["adjudicated"] == len(rows)

@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from stages.ratings import packet
 from stages.ratings.csv_table import csv_table
+from stages.ratings.delivery import SCORES_GIVEN
 from stages.ratings.groups import cells
 from stages.ratings.manifest import Manifest
 from stages.ratings.rounds import ADJUDICATION
 
-COLUMNS = (*packet.TEMPLATE, "scores_given")
+COLUMNS = (*packet.TEMPLATE, SCORES_GIVEN)
 
 Adjudications = Mapping[tuple[str, str], Mapping[str, float]]
 """By (candidate, dimension) what each adjudicator gave."""
@@ -44,7 +45,7 @@ def queue(disputed: Sequence[Disputed], work: Manifest) -> bytes:
             "round": ADJUDICATION,
             "rubric_version": work.rubric_version,
             "project": work.project,
-            "scores_given": " ".join(f"{score:g}" for score in cell.scores),
+            SCORES_GIVEN: " ".join(f"{score:g}" for score in cell.scores),
         }
         for cell in disputed
     ]

@@ -11,6 +11,9 @@ OPTIONAL = ("rated_at", "round", "seconds", "comment", "rubric_version", "submis
 COLUMNS = REQUIRED + OPTIONAL
 """Columns of the canonical long format: one row per candidate, dimension, annotator and round."""
 
+SCORES_GIVEN = "scores_given"
+"""Column of the adjudication queue: what is to be settled, for the eyes of the adjudicator; no rating is read from it."""
+
 DIMENSION_ALIASES = {"if": "instruction_following", "vq": "visual_quality"}
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from stages.ratings.agreement import OVERALL, Panel, panels, weighted_kappa
 from stages.ratings.bootstrap import DIGITS, Estimate, estimate, ratio, resampled_sums
@@ -197,6 +198,7 @@ def _times(ratings: pa.Table) -> np.ndarray:
     time = np.array(seconds, dtype=np.float64)[texts.indices.to_numpy()]
     unknown = np.isnan(time)
     if unknown.any():
-        names = ratings["annotator"].to_numpy(zero_copy_only=False)
-        time = np.where(np.isin(names, names[unknown]), np.arange(len(time), dtype=np.float64), time)
+        names = ratings["annotator"].combine_chunks()
+        without = pc.is_in(names, pc.unique(names.filter(pa.array(unknown)))).to_numpy(zero_copy_only=False)
+        time = np.where(without, np.arange(len(time), dtype=np.float64), time)
     return time

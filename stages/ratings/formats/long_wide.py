@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from stages.contracts import DIMENSIONS
-from stages.ratings.delivery import COLUMNS, DIMENSION_ALIASES, OPTIONAL, REQUIRED, Delivered, Delivery
+from stages.ratings.delivery import COLUMNS, DIMENSION_ALIASES, OPTIONAL, REQUIRED, SCORES_GIVEN, Delivered, Delivery
 from stages.ratings.formats.files import Row, Table
 
 NEEDED = frozenset(COLUMNS + DIMENSIONS)
@@ -45,7 +45,7 @@ def _shape(header: Sequence[str], name: str, format: str) -> tuple[str, list[str
         raise ValueError(f"{name} lacks the column{plural} {', '.join(missing)} (it has {', '.join(columns) or 'none'}){hint}")
     if shape == "wide" and not dimensions:
         raise ValueError(f"{name} has no column of scores: a wide file has one or more of {', '.join(DIMENSIONS)}")
-    known = set(required) | set(OPTIONAL) | (set(dimensions) if shape == "wide" else set())
+    known = {*required, *OPTIONAL, SCORES_GIVEN} | (set(dimensions) if shape == "wide" else set())
     return shape, columns, [f"{name}: column {column!r} is not read" for column in columns if column not in known]
 
 
