@@ -27,7 +27,7 @@ from benchmarks.planted_defects import PLANTED, drawn_edits, nameless, real_trip
 from stages import contracts, gates, inspection
 from stages.edits import Edit
 from stages.gate_config import GatesConfig, LanguageGate, SizeGate, SourceReuseGate
-from stages.units import Quarantined
+from stages.quarantine import Quarantined
 
 ROOT = Path(__file__).resolve().parent.parent
 DRAWN, DRAWN_SIDE = 300, 128

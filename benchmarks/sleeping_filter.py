@@ -17,8 +17,9 @@ from typing import Any, cast
 from stages import contracts, edit_scoring, edits
 from stages.ids import uniform
 from stages.preparation import Prepared, Ready, pieces_of, prepared
+from stages.quarantine import Quarantined
 from stages.scoring import change_from_source, score_row, scorer_revision
-from stages.units import Quarantined, UnitOutput, Work
+from stages.units import UnitOutput, Work
 
 IMAGE_AREA = 32 * 32
 PREPARE_SECONDS, SCORE_SECONDS = 0.15, 0.15

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.units import Quarantined
+from stages.quarantine import Quarantined
 
 REASON = "duplicate"
 

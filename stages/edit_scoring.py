@@ -20,9 +20,10 @@ from stages.context import Context
 from stages.ids import settings_hash
 from stages.meter import Figures, Meter, summary
 from stages.preparation import Prepared, Ready, pieces_of, prepare, prepared
+from stages.quarantine import Quarantined
 from stages.rundir import StepFolder
 from stages.scoring import load_model, score_row, scorer_revision
-from stages.units import Done, Quarantined, Unit, UnitOutput, Work, run_units
+from stages.units import Done, Unit, UnitOutput, Work, run_units
 
 if TYPE_CHECKING:
     from reward import SampleError, Score

@@ -17,8 +17,9 @@ from stages import contracts, editors, images, sources
 from stages.config import EditorChoice, GenerateConfig, WorldConfig
 from stages.context import Context
 from stages.ids import content_id, settings_hash, uniform
+from stages.quarantine import Quarantined
 from stages.rundir import Index, Part, StepFolder
-from stages.units import Quarantined, Unit, UnitOutput, Work, run_units
+from stages.units import Unit, UnitOutput, Work, run_units
 
 STEP = "generate"
 

@@ -25,8 +25,9 @@ from stages.config import FilterConfig
 from stages.context import Context
 from stages.gates.pair import Pair
 from stages.ids import settings_hash
+from stages.quarantine import Quarantined
 from stages.rundir import Part, StepFolder
-from stages.units import Done, Quarantined, Unit, UnitOutput, Work, publish_unit, run_units
+from stages.units import Done, Unit, UnitOutput, Work, publish_unit, run_units
 
 REVISION = 1
 """Raised when a measure changes, so that what was inspected before is inspected again."""

@@ -18,8 +18,8 @@ import ray
 from ray.exceptions import NodeDiedError, WorkerCrashedError
 
 from stages import edits
+from stages.quarantine import Quarantined
 from stages.scoring import change_from_source
-from stages.units import Quarantined
 
 if TYPE_CHECKING:
     from reward import SampleError

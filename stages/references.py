@@ -24,7 +24,8 @@ from stages.edits import files, presets
 from stages.edits_config import TableEdits, WebdatasetEdits
 from stages.gates import wording
 from stages.ids import settings_hash
-from stages.units import Quarantined, Unit, UnitOutput, Work
+from stages.quarantine import Quarantined
+from stages.units import Unit, UnitOutput, Work
 
 if TYPE_CHECKING:
     from reward.benchmarks.pictures import Picture

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from stages import storage
-from stages.units import Quarantined
+from stages.quarantine import Quarantined
 
 if TYPE_CHECKING:
     from reward import EditSample, RewardModel, Score

@@ -26,6 +26,7 @@ from tqdm import tqdm
 from stages import contracts, storage
 from stages.cluster import Cluster
 from stages.dispatch import Dispatch
+from stages.quarantine import Quarantined
 from stages.rundir import Part, StepFolder
 
 
@@ -38,16 +39,6 @@ class Unit:
     payload: Any
     rows: int
     name: str = ""
-
-
-@dataclass(frozen=True)
-class Quarantined:
-    """A row that could not be processed. ``position`` is where it came from, ``reason`` a short code, ``message`` a sentence."""
-
-    row_id: str
-    position: str
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True)

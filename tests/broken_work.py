@@ -9,7 +9,8 @@ from pathlib import Path
 from stages import contracts, edits
 from stages.edits import Slice
 from stages.preparation import Prepared
-from stages.units import Quarantined, UnitOutput, Work
+from stages.quarantine import Quarantined
+from stages.units import UnitOutput, Work
 
 
 def deadly(traces: Path, culprit: int) -> Work:

@@ -23,7 +23,7 @@ from stages.config import WorldConfig
 from stages.contamination_config import Reference
 from stages.edits_config import WorldEdits
 from stages.gates import wording
-from stages.units import Quarantined
+from stages.quarantine import Quarantined
 from stages.world import items
 from stages.world.scenes import render
 

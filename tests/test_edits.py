@@ -24,7 +24,7 @@ from stages.contracts import EDITS
 from stages.edits import language
 from stages.edits.blocks import Block, Spans, cut_blocks
 from stages.edits_config import EditsInput, ShareGPT4oEdits, TripletEdits, WorldEdits
-from stages.units import Quarantined
+from stages.quarantine import Quarantined
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 MINI, TRIPLETS = SHARED / "sharegpt4o-mini", SHARED / "triplets"

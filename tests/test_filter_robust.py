@@ -31,8 +31,9 @@ from stages.edits import Slice
 from stages.ids import settings_hash
 from stages.meter import Meter, summary
 from stages.preparation import prepared
+from stages.quarantine import Quarantined
 from stages.rundir import RunDir
-from stages.units import Quarantined, Unit, run_units
+from stages.units import Unit, run_units
 
 
 @pytest.fixture(scope="module")

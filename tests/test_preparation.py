@@ -14,7 +14,7 @@ from stages import edits
 from stages.edit_scoring import make_scoring
 from stages.edits_config import TripletEdits
 from stages.preparation import PIECE_BYTES, PIECE_ROWS, Ready, pieces_of, prepare
-from stages.units import Quarantined
+from stages.quarantine import Quarantined
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from stages.contracts import EDITS, IMAGE
 from stages.edits import text_tables
 from stages.edits.blocks import Block, Spans, cut_blocks, read_places
 from stages.edits_config import CandidateEdits, EditRewardDataEdits, EditsInput, TableColumns, TableEdits, WebdatasetEdits
-from stages.units import Quarantined
+from stages.quarantine import Quarantined
 
 steady = settings(deadline=None, derandomize=True)
 Triplet = dict[str, Any]

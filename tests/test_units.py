@@ -12,8 +12,9 @@ import pytest
 from stages import contracts
 from stages.cluster import Cluster
 from stages.ids import settings_hash
+from stages.quarantine import Quarantined
 from stages.rundir import Index, RunDir
-from stages.units import Done, Quarantined, Unit, UnitOutput, Work, run_units
+from stages.units import Done, Unit, UnitOutput, Work, run_units
 
 UNITS = [Unit(settings_hash("unit", number), number, 10) for number in range(12)]
 

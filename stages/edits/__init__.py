@@ -18,7 +18,7 @@ from stages.edits import candidates, editreward_data, sharegpt4o, tables, triple
 from stages.edits.memory import samples
 from stages.edits.slices import Edit, Slice, kept, numbers_of, pick, position
 from stages.edits_config import EditsInput
-from stages.units import Quarantined
+from stages.quarantine import Quarantined
 
 __all__ = [
     "READERS",

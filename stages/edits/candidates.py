@@ -21,8 +21,8 @@ from stages.edits.blocks import Place, read_places
 from stages.edits.files import OneOpen, opened
 from stages.edits.slices import Edit, Slice, cut, position
 from stages.edits_config import CandidateEdits
+from stages.quarantine import Quarantined
 from stages.rundir import RunDir
-from stages.units import Quarantined
 
 DATASET = "candidates"
 OF_SOURCE = ["instruction", "image", "language", "task"]

@@ -23,7 +23,7 @@ from stages.edits.cells import Fault
 from stages.edits.files import OneOpen
 from stages.edits.slices import Edit, Slice, cut, position
 from stages.edits_config import EditRewardDataEdits
-from stages.units import Quarantined
+from stages.quarantine import Quarantined
 
 DATASET = "editreward-data"
 SIDES = ("left", "right")

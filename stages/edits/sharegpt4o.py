@@ -32,7 +32,7 @@ from stages.edits.tar_places import TarPlaces, packed, unpacked
 from stages.edits.text_tables import Bad, Record, records
 from stages.edits_config import ShareGPT4oEdits
 from stages.ids import ID_DIGITS
-from stages.units import Quarantined
+from stages.quarantine import Quarantined
 
 DATASET = "sharegpt4o"
 RECORDS = "text_and_image_to_image.json"

@@ -29,7 +29,7 @@ from stages.edits.slices import Edit, Slice, cut_blockwise, is_text, position
 from stages.edits.text_tables import Bad
 from stages.edits_config import TableEdits
 from stages.ids import ID_DIGITS
-from stages.units import Quarantined
+from stages.quarantine import Quarantined
 
 DATASET = "table"
 WHAT = "filter.input"

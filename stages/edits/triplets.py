@@ -25,7 +25,7 @@ from stages.edits.digests import digest, repeated
 from stages.edits.slices import Edit, Slice, cut_blockwise, is_text, position
 from stages.edits_config import TripletEdits
 from stages.ids import ID_DIGITS
-from stages.units import Quarantined
+from stages.quarantine import Quarantined
 
 DATASET = "triplets"
 ROLES = ("source", "edited")

@@ -26,7 +26,7 @@ from stages.edits.digests import digest, repeated
 from stages.edits.slices import Edit, Slice, cut_blockwise, is_text, position
 from stages.edits_config import WebdatasetEdits
 from stages.ids import settings_hash
-from stages.units import Quarantined
+from stages.quarantine import Quarantined
 
 DATASET = "webdataset"
 WHAT = "filter.input"

@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stages.quarantine import Quarantined
 from stages.ratings.adjudication import Disputed, adjudications, settled
 from stages.ratings.groups import complete_groups, rated_whole
 from stages.ratings.manifest import Manifest
 from stages.ratings.rounds import ADJUDICATION
-from stages.units import Quarantined
 
 LEAST_RATERS = 3
 """A majority of two is unanimity."""

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stages.quarantine import Quarantined
 from stages.ratings.manifest import Manifest
 from stages.ratings.rounds import ADJUDICATION
 from stages.ratings.slots import Slot, slots, wanted
 from stages.ratings.validate import Cell
-from stages.units import Quarantined
 
 MEAN_DIGITS = 9
 """Means are rounded so that equal ones are equal numbers."""

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stages.quarantine import Quarantined
 from stages.ratings.agreement import OVERALL, panels
 from stages.ratings.consensus import Consensus, Label
 from stages.ratings.groups import MEAN_DIGITS
 from stages.ratings.rounds import ADJUDICATION
-from stages.units import Quarantined
 
 FEW = 100
 """Ratings of a rater in a dimension below which mean and deviation are rough."""

@@ -25,11 +25,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stages.ids import content_id
+from stages.quarantine import Quarantined
 from stages.ratings.closest import Closest, did_you_mean
 from stages.ratings.delivery import DIMENSION_ALIASES, Delivered, Delivery
 from stages.ratings.manifest import Manifest, Scale
 from stages.ratings.rounds import DEFAULT_ROUND, RANKING, ROUNDS
-from stages.units import Quarantined
 
 if TYPE_CHECKING:
     from stages.ratings.revisions import Revisions

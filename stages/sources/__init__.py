@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from stages.config import TableSources, WorldConfig, WorldSources
+from stages.quarantine import Quarantined
 from stages.sources import table, world
-from stages.units import Quarantined
 
 
 def plan(config: WorldSources | TableSources, *, seed: int, drawing: WorldConfig | None, rows: int) -> list[dict[str, Any]]:

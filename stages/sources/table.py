@@ -13,7 +13,7 @@ from typing import Any
 from stages import images, storage
 from stages.config import TableSources
 from stages.ids import content_id, uniform
-from stages.units import Quarantined
+from stages.quarantine import Quarantined
 
 
 def plan(config: TableSources, *, rows: int) -> list[dict[str, Any]]:
