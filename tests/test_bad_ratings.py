@@ -18,7 +18,7 @@ from stages.ratings.manifest import Manifest
 Rows = list[dict[str, Any]]
 FUTURE = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 OPTIONAL = {"round": "", "seconds": "", "rubric_version": "", "comment": "", "project": "", "scale_min": "", "scale_max": ""}
-INCOMPLETE = "1 groups are rated incompletely and give no pairs until the rest is ingested, .* 7 of 8 ratings"
+INCOMPLETE = "groups rated incompletely, which give no pairs until the rest is ingested: 1, .* 7 of 8 ratings"
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def test_kills_leave_no_trace(tmp_path: Path) -> None:
         "--config",
         str(config),
         "--kills",
-        "3",
+        "2",
         "--seed",
         "1",
         "--runs",
@@ -61,4 +61,4 @@ def test_kills_leave_no_trace(tmp_path: Path) -> None:
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     logs = "\n".join(path.read_text()[-3000:] for path in (tmp_path / "runs").glob("*.log")) if found.returncode else ""
     assert found.returncode == 0, found.stdout + found.stderr + logs
-    assert "3 kills, 0 runs with differences" in found.stdout
+    assert "2 kills, 0 runs with differences" in found.stdout

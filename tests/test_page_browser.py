@@ -201,7 +201,7 @@ def test_the_page_by_mouse_and_at_200_percent(tmp_path: Path, browser: Browser, 
         tab.key("ArrowDown")
         tab.screenshot(shots / "cannot-be-rated-1280.png")
         tab.key("Tab", "Tab", "Enter")
-        tab.wait("document.querySelector('#progress').textContent.includes('rated 1 groups')")
+        tab.wait("document.querySelector('#progress').textContent.includes('rated 1 group.')")
         with sqlite3.connect(context.run.path / "annotate" / "page" / "submissions.sqlite") as connection:
             (flag,) = connection.execute("SELECT flag FROM unrateable").fetchone()
         assert flag in ("source-broken", "instruction-impossible")

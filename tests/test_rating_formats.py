@@ -139,7 +139,7 @@ def test_what_label_studio_lets_through_is_set_aside(context: Context, work: Man
     expected = {"score-out-of-scale": 1, "control-unknown": 2, "not-one-choice": 1, "changed-by-another": 8, "ground-truth": 8}
     assert result.index.quarantined == dict(sorted((expected | {"cancelled": 1, "empty-submission": 1}).items()))
     assert result.index.counts == {"in": 65, "out": 43, "duplicates": 0, "quarantined": 22}
-    assert "5 groups are rated incompletely" in result.warnings[0]
+    assert "rated incompletely, which give no pairs until the rest is ingested: 5, " in result.warnings[0]
     assert ledger(context)["p9", work.sampled[groups[1]][0], IF]["score"] == 4
     positions = {row["position"] for row in context.run.step("annotate").read("quarantine").to_pylist()}
     assert positions == {"export.json task 1", "export.json task 2"}

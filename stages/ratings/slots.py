@@ -47,6 +47,6 @@ def warnings(cells: Iterable[Cell], manifest: Manifest) -> list[str]:
         return []
     (group, annotator, round), count = incomplete[0]
     return [
-        f"{len(incomplete)} groups are rated incompletely and give no pairs until the rest is ingested, "
+        f"groups rated incompletely, which give no pairs until the rest is ingested: {len(incomplete):,}, "
         f"e.g. group {group} by {annotator} in round {round}: {count} of {wanted(group, manifest)} ratings"
     ]
