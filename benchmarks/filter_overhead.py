@@ -1,6 +1,6 @@
 """What the filter adds to the model's own time: its scoring phase against a bare loop over the same prepared inputs, on the CPU.
 
-    python benchmarks/filter_overhead.py                                 # about twelve minutes on two idle cores
+    python benchmarks/filter_overhead.py                                 # about nine minutes on two idle cores
 
 The bare loop collates prepared edits and runs the model, on a thread of a Ray worker as the filter's actors do: nothing is read, decoded,
 sent or written. The filter reads JPEG files of 512x512 pixels, decodes and resizes them, scores with one actor of one thread, and publishes
@@ -70,8 +70,8 @@ class Seconds(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--groups", type=int, default=15, help="groups of edits per turn; one more is not counted")
-    parser.add_argument("--edits", type=int, default=8, help="edits of a group: a unit of the filter, and a pass")
+    parser.add_argument("--groups", type=int, default=1, help="groups of edits per turn; one more is not counted")
+    parser.add_argument("--edits", type=int, default=48, help="edits of a group: a unit of the filter")
     options = parser.parse_args()
     torch.set_num_threads(1)
     measured: dict[str, list[Seconds]] = {BARE: [], ACTOR: [], TASK: []}
