@@ -114,14 +114,9 @@ class Database:
     @contextmanager
     def write(self) -> Generator[sqlite3.Connection]:
         """A transaction: all of the block or nothing."""
-        with self._turn:
+        with self._turn, self._connection:  # leaving a connection's block commits, or rolls back after an exception
             self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
+            yield self._connection
 
     def belongs_to(self, project: str) -> None:
         """Note the project in a new database; raises ``ValueError`` for a database of other candidates."""
