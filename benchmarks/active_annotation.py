@@ -38,15 +38,15 @@ from scipy.special import entr
 from benchmarks import results
 from pipeline import config as configurations
 from reward import RatedGroup, RewardModel, pretrain, train
-from reward.comparison import preference_probability
-from reward.evaluation import overall_accuracy, predict_groups
-from reward.metrics import Interval, Prediction, labelled_pairs
-from stages.groups import load_groups, with_truth
-from stages.ids import uniform
-from stages.ratings.information import Group, choose
-from stages.rundir import RunDir
-from stages.train_reward import _captioned
-from stages.training_group import seeded
+from reward.evaluation.evaluate import overall_accuracy, predict_groups
+from reward.evaluation.metrics import Interval, Prediction, labelled_pairs
+from reward.model.comparison import preference_probability
+from stages.annotate.active.information import Group, choose
+from stages.engine.ids import uniform
+from stages.engine.rundir import RunDir
+from stages.engine.training_group import seeded
+from stages.preferences.groups import load_groups, with_truth
+from stages.train_reward.step import _captioned
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMBER = 1000

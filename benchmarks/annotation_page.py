@@ -32,15 +32,17 @@ import numpy as np
 import psutil
 
 from benchmarks import results
-from stages import annotate, contracts, images, storage
-from stages.annotation_server import server
-from stages.cluster import Cluster
-from stages.config import FlowConfig, RayConfig
+from stages.annotate import step as annotate
+from stages.annotate.packet import plan
+from stages.annotate.page import server
+from stages.config import FlowConfig
 from stages.context import Context
-from stages.ids import content_id, uniform
-from stages.ratings import plan
-from stages.rundir import Index, RunDir
-from stages.units import publish_unit
+from stages.engine import contracts, images, storage
+from stages.engine.cluster import Cluster
+from stages.engine.config import RayConfig
+from stages.engine.ids import content_id, uniform
+from stages.engine.rundir import Index, RunDir
+from stages.engine.units import publish_unit
 
 GROUPS, EDITS, PEOPLE = 9557, 7, 10
 TARGET = 2.0

@@ -23,13 +23,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages import contracts, edit_scoring, edits, filter, guard, inspection, selection, shard_sets, units
-from stages.cluster import Cluster
-from stages.config import FlowConfig, RayConfig
+from stages.config import FlowConfig
 from stages.context import Context
-from stages.ids import settings_hash
-from stages.rundir import RunDir, StepFolder
-from stages.scoring import scorer_revision
+from stages.datasets import readers as edits
+from stages.engine import contracts, units
+from stages.engine.cluster import Cluster
+from stages.engine.config import RayConfig
+from stages.engine.ids import settings_hash
+from stages.engine.rundir import RunDir, StepFolder
+from stages.filter import guard, inspection, shard_sets
+from stages.filter import scoring as edit_scoring
+from stages.filter import step as filter
+from stages.filter.selection import api as selection
+from stages.scoring.rows import scorer_revision
 
 UNIT_ROWS = 500
 INSTRUCTION = "replace the red car on the left with a blue bicycle and keep the street as it is, number"

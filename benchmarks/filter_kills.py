@@ -32,7 +32,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 import psutil
 from ray.cluster_utils import Cluster
 
-from stages.rundir import RunDir
+from stages.engine.rundir import RunDir
 
 HERE = Path(__file__).resolve().parent
 KINDS = ("driver", "actor", "preparation", "node")

@@ -31,13 +31,14 @@ from scipy import stats
 
 from reward import EditSample, RewardModel, RewardModelConfig
 from reward.config import BackboneConfig, PresentationConfig
-from reward.inference import Inference
-from stages import edit_scoring, edits
-from stages.cluster import Cluster
+from reward.inference.passes import Inference
 from stages.config import FlowConfig
 from stages.context import Context
-from stages.rundir import RunDir
-from stages.scoring import load_model, scorer_revision
+from stages.datasets import readers as edits
+from stages.engine.cluster import Cluster
+from stages.engine.rundir import RunDir
+from stages.filter import scoring as edit_scoring
+from stages.scoring.rows import load_model, scorer_revision
 
 INSTRUCTION = "replace the red car on the left with a blue bicycle and keep the rest of the street as it is"
 BACKBONE = BackboneConfig(

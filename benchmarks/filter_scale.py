@@ -30,13 +30,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages import contracts, edits, selection, shard_sets, units
-from stages.cluster import Cluster
-from stages.config import RayConfig, ShardsConfig, WorldConfig
-from stages.edits_config import TripletEdits, WorldEdits
-from stages.ids import ID_DIGITS, settings_hash
-from stages.rundir import StepFolder
-from stages.selection_config import SelectionConfig
+from stages.config import ShardsConfig, WorldConfig
+from stages.datasets import readers as edits
+from stages.datasets.config import TripletEdits, WorldEdits
+from stages.engine import contracts, units
+from stages.engine.cluster import Cluster
+from stages.engine.config import RayConfig
+from stages.engine.ids import ID_DIGITS, settings_hash
+from stages.engine.run_units import _sound_records, run_units
+from stages.engine.rundir import StepFolder
+from stages.filter import shard_sets
+from stages.filter.selection import api as selection
+from stages.filter.selection.config import SelectionConfig
 
 UNIT_ROWS = 500
 SLEEP_SECONDS = 0.25
@@ -79,7 +84,7 @@ def _actors(folder: Path, count: int) -> list[Row]:
         for actors in ACTORS:
             step = StepFolder(folder / f"{sleep}-{actors}", "filter")
             todo = [units.Unit(settings_hash(sleep, actors, n), n, UNIT_ROWS) for n in range(number)]
-            units.run_units(step, todo, partial(_make_work, sleep), cluster=cluster, workers=actors)
+            run_units(step, todo, partial(_make_work, sleep), cluster=cluster, workers=actors)
             finished = sorted(path.stat().st_mtime for path in step.path.glob("units/*/scores.parquet"))
             what = f"units that sleep {sleep} s" if sleep else "units without work"
             done.append((f"{what}, {actors} actor{'s' if actors > 1 else ''}", number - 1, finished[-1] - finished[0]))
@@ -125,7 +130,7 @@ def _planning(folder: Path, count: int) -> list[Row]:
         for unit in named:
             file.write(json.dumps(asdict(units.UnitRecord(unit.key, {}, 1, 1))) + "\n")
     wanted = {unit.key for unit in named}
-    done.append(("log lines read at a resume", count, _timed(lambda: units._sound_records(StepFolder(folder, "filter"), log, wanted))))
+    done.append(("log lines read at a resume", count, _timed(lambda: _sound_records(StepFolder(folder, "filter"), log, wanted))))
     return done
 
 
@@ -140,9 +145,7 @@ def _resuming(folder: Path, count: int) -> list[Row]:
     log = folder / "units.jsonl"
     log.write_text("".join(json.dumps(asdict(record)) + "\n" for record in records))
     wanted = {record.key for record in records}
-    return [
-        ("done units checked at a resume, 3 files each", count, _timed(lambda: units._sound_records(StepFolder(folder, "f"), log, wanted)))
-    ]
+    return [("done units checked at a resume, 3 files each", count, _timed(lambda: _sound_records(StepFolder(folder, "f"), log, wanted)))]
 
 
 def _selection(folder: Path, count: int) -> list[Row]:

@@ -24,10 +24,12 @@ import pyarrow as pa
 
 from benchmarks import results
 from benchmarks.planted_defects import PLANTED, drawn_edits, nameless, real_triplets
-from stages import contracts, gates, inspection
-from stages.edits import Edit
-from stages.gate_config import GatesConfig, LanguageGate, SizeGate, SourceReuseGate
-from stages.quarantine import Quarantined
+from stages.datasets.readers import Edit
+from stages.engine import contracts
+from stages.engine.quarantine import Quarantined
+from stages.filter import inspection
+from stages.filter.gates import decide as gates
+from stages.filter.gates.config import GatesConfig, LanguageGate, SizeGate, SourceReuseGate
 
 ROOT = Path(__file__).resolve().parent.parent
 DRAWN, DRAWN_SIDE = 300, 128

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageFilter
 
-from stages.edits import Edit
-from stages.edits.language import by_characters
-from stages.images import pixels, png
+from stages.datasets.language import by_characters
+from stages.datasets.readers import Edit
+from stages.engine.images import pixels, png
 from stages.world import flaws, items
 
 Defect = Callable[[Sequence[Edit]], list[Edit]]

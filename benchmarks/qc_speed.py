@@ -26,13 +26,15 @@ from simulated_project import Rater, project  # noqa: E402  # ty: ignore[import-
 
 from benchmarks import results  # noqa: E402
 from pipeline.report import quality_page  # noqa: E402
-from stages import annotation_qc, contracts  # noqa: E402
-from stages.annotate_config import AnnotateConfig  # noqa: E402
-from stages.cluster import Cluster  # noqa: E402
-from stages.config import FlowConfig, RayConfig  # noqa: E402
+from stages.annotate.config import AnnotateConfig  # noqa: E402
+from stages.annotate.quality import step as annotation_qc  # noqa: E402
+from stages.config import FlowConfig  # noqa: E402
 from stages.context import Context  # noqa: E402
-from stages.rundir import Index, RunDir  # noqa: E402
-from stages.units import publish_unit  # noqa: E402
+from stages.engine import contracts  # noqa: E402
+from stages.engine.cluster import Cluster  # noqa: E402
+from stages.engine.config import RayConfig  # noqa: E402
+from stages.engine.rundir import Index, RunDir  # noqa: E402
+from stages.engine.units import publish_unit  # noqa: E402
 
 
 def main() -> None:

@@ -26,15 +26,19 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from benchmarks import results
-from stages import annotate, contracts, preferences
-from stages.annotate_config import AnnotateConfig
-from stages.cluster import Cluster
-from stages.config import FlowConfig, RayConfig
+from stages.annotate import step as annotate
+from stages.annotate.agreement import alpha as agreement
+from stages.annotate.config import AnnotateConfig
+from stages.annotate.ratings import manifest
+from stages.config import FlowConfig
 from stages.context import Context
-from stages.ids import content_id, uniform
-from stages.ratings import agreement, manifest
-from stages.rundir import Index, RunDir
-from stages.units import publish_unit
+from stages.engine import contracts
+from stages.engine.cluster import Cluster
+from stages.engine.config import RayConfig
+from stages.engine.ids import content_id, uniform
+from stages.engine.rundir import Index, RunDir
+from stages.engine.units import publish_unit
+from stages.preferences import step as preferences
 
 TARGET = 30.0
 EDITORS = tuple(f"editor-{number}" for number in range(12))

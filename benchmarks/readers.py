@@ -24,8 +24,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages import contamination, contracts, edits
-from stages.edits_config import EditsInput, ShareGPT4oEdits, TableEdits, TripletEdits, WebdatasetEdits
+from stages.contamination import match as contamination
+from stages.datasets import readers as edits
+from stages.datasets.config import EditsInput, ShareGPT4oEdits, TableEdits, TripletEdits, WebdatasetEdits
+from stages.engine import contracts
 
 IMAGE = bytes(2000)
 UNIT_ROWS = 500

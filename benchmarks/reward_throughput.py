@@ -34,12 +34,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLModel
 
 from reward import EditSample, RewardModel, score
-from reward.backbone import FAMILIES
-from reward.compute import peak_of
 from reward.config import DIMENSIONS, BackboneConfig, HeadConfig, PresentationConfig, RewardModelConfig
-from reward.images import decode, patchify, resize
-from reward.prompt import tokenise
-from reward.tree import expand, node_positions
+from reward.inference.compute import peak_of
+from reward.inputs.images import decode, patchify, resize
+from reward.inputs.prompt import tokenise
+from reward.inputs.tree import expand, node_positions
+from reward.model.backbone import FAMILIES
 
 CANDIDATES = 7
 AREA = 448 * 448

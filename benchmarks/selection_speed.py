@@ -26,8 +26,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import results
-from stages import contracts, selection
-from stages.selection_config import SelectionConfig
+from stages.engine import contracts
+from stages.filter.selection import api as selection
+from stages.filter.selection.config import SelectionConfig
 
 PART = 500_000
 """Rows per Parquet file: a part of the scores artifact."""

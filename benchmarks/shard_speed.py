@@ -27,8 +27,9 @@ from pathlib import Path
 
 import numpy as np
 
-from stages import edits, shards
-from stages.edits_config import TripletEdits
+from stages.datasets import readers as edits
+from stages.datasets.config import TripletEdits
+from stages.shards import format as shards
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -14,12 +14,14 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
-from stages import contracts, edit_scoring, edits
-from stages.ids import uniform
-from stages.preparation import Prepared, Ready, pieces_of, prepared
-from stages.quarantine import Quarantined
-from stages.scoring import change_from_source, score_row, scorer_revision
-from stages.units import UnitOutput, Work
+from stages.datasets import readers as edits
+from stages.engine import contracts
+from stages.engine.ids import uniform
+from stages.engine.quarantine import Quarantined
+from stages.engine.units import UnitOutput, Work
+from stages.filter import scoring as edit_scoring
+from stages.scoring.preparation import Prepared, Ready, pieces_of, prepared
+from stages.scoring.rows import change_from_source, score_row, scorer_revision
 
 IMAGE_AREA = 32 * 32
 PREPARE_SECONDS, SCORE_SECONDS = 0.15, 0.15
@@ -37,7 +39,7 @@ class _Drawn:
 
 
 def make_scoring(model: Path, token_budget: int, prepare_workers: int, step: str) -> Work:
-    """Stands in for ``stages.edit_scoring.make_scoring``."""
+    """Stands in for ``stages.filter.scoring.make_scoring``."""
     revision = scorer_revision(model)
 
     def work(piece: edits.Slice) -> UnitOutput:

@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from stages.rundir import RunDir
+from stages.engine.rundir import RunDir
 
 
 def main() -> int:

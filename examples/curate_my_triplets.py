@@ -12,13 +12,15 @@ import sys
 
 import webdataset
 
-from stages import filter, shards
-from stages.cluster import Cluster
-from stages.config import FilterConfig, FlowConfig, RayConfig, ShardsConfig
+from stages.config import FilterConfig, FlowConfig, ShardsConfig
 from stages.context import Context
-from stages.edits_config import TripletEdits
-from stages.rundir import RunDir
-from stages.selection_config import SelectionConfig
+from stages.datasets.config import TripletEdits
+from stages.engine.cluster import Cluster
+from stages.engine.config import RayConfig
+from stages.engine.rundir import RunDir
+from stages.filter import step as filter
+from stages.filter.selection.config import SelectionConfig
+from stages.shards import format as shards
 
 edits, model, run_directory = sys.argv[1:4]
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from pipeline.annotate_cli import annotate
-from pipeline.command import EXAMPLE, common, load, opened, run_path_of
-from pipeline.export_cli import export
-from pipeline.reward_cli import reward
-from pipeline.select_cli import select
-from pipeline.shards_cli import shards
+from pipeline.commands.annotate import annotate
+from pipeline.commands.common import EXAMPLE, common, load, opened, run_path_of
+from pipeline.commands.export import export
+from pipeline.commands.reward import reward
+from pipeline.commands.select import select
+from pipeline.commands.shards import shards
 
 STEP_HELP = {
     "all": "Every step that the configuration has a section for, then the report.",
@@ -122,7 +122,7 @@ main.add_command(export)
 def plan(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
     loaded = load(config_path, run_path, overrides)
 
-    from pipeline import plan as planning
+    from pipeline.planning import plan as planning
 
     print(planning.plan(loaded.flow, run_path_of(loaded, run_path)))
 
@@ -139,7 +139,7 @@ def status(config_path: str | None, run_path: str | None, address: str | None, o
 @common
 def report(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
     from pipeline import report as page
-    from stages.rundir import RunDir
+    from stages.engine.rundir import RunDir
 
     path = run_path_of(load(config_path, run_path, overrides), run_path)
     if not path.is_dir():

@@ -14,11 +14,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pipeline.tables import text_table
-from stages import annotate, evaluate_editor, evaluate_reward, filter, finetune, generate, preferences, train_reward
+from pipeline.commands.tables import text_table
+from stages.annotate import step as annotate
 from stages.config import FlowConfig
 from stages.context import Context
-from stages.rundir import Index
+from stages.engine.rundir import Index
+from stages.evaluate_editor import step as evaluate_editor
+from stages.evaluate_reward import step as evaluate_reward
+from stages.filter import step as filter
+from stages.finetune import step as finetune
+from stages.generate import step as generate
+from stages.preferences import step as preferences
+from stages.train_reward import step as train_reward
 
 COUNTS = ("in", "out", "quarantined", "gated")
 """Order in which counts are shown, before others."""

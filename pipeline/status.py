@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pipeline.commands.tables import text_table
 from pipeline.flow import STEPS, counted, headline
-from pipeline.tables import text_table
-from stages import annotation_qc
-from stages.rundir import RunDir, StepFolder
+from stages.annotate.quality import step as annotation_qc
+from stages.engine.rundir import RunDir, StepFolder
 
 
 def status(path: Path) -> str:

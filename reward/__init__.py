@@ -9,23 +9,23 @@ from importlib import import_module
 from typing import Any
 
 _HOME = {
-    "RewardModel": "reward.model",
+    "RewardModel": "reward.model.model",
     "RewardConfig": "reward.config",
     "RewardModelConfig": "reward.config",
-    "EditSample": "reward.sample",
-    "SampleError": "reward.sample",
-    "ImageError": "reward.sample",
-    "Score": "reward.scorer",
-    "score": "reward.scorer",
-    "score_one": "reward.scorer",
-    "score_stream": "reward.scorer",
-    "better": "reward.scorer",
-    "preference": "reward.scorer",
-    "RatedGroup": "reward.groups",
-    "Preference": "reward.pairs",
-    "build_preferences": "reward.pairs",
-    "train": "reward.training",
-    "pretrain": "reward.pretraining",
+    "EditSample": "reward.inputs.sample",
+    "SampleError": "reward.inputs.sample",
+    "ImageError": "reward.inputs.sample",
+    "Score": "reward.inference.scorer",
+    "score": "reward.inference.scorer",
+    "score_one": "reward.inference.scorer",
+    "score_stream": "reward.inference.scorer",
+    "better": "reward.inference.scorer",
+    "preference": "reward.inference.scorer",
+    "RatedGroup": "reward.training.groups",
+    "Preference": "reward.training.pairs",
+    "build_preferences": "reward.training.pairs",
+    "train": "reward.training.train",
+    "pretrain": "reward.training.pretrain",
 }
 __all__ = list(_HOME)
 

@@ -11,24 +11,15 @@ from pydantic import Field, model_validator
 
 from finetune.config import BASE_TRAINING, EditorConfig, EditorTrainingConfig
 from reward.config import TOKEN_BUDGET, RewardConfig
-from stages.annotate_config import AnnotateConfig
-from stages.config_base import BenchmarkName, Config
-from stages.contamination_config import ContaminationConfig
-from stages.edits_config import EditsInput, WorldEdits
-from stages.gate_config import GatesConfig
-from stages.selection_config import SelectionConfig
+from stages.annotate.config import AnnotateConfig
+from stages.contamination.config import ContaminationConfig
+from stages.datasets.config import EditsInput, WorldEdits
+from stages.engine.config import BenchmarkName, Config, RayConfig
+from stages.filter.gates.config import GatesConfig
+from stages.filter.selection.config import SelectionConfig
 
 EditKind = Literal["recolour", "remove", "background", "add", "replace", "resize", "move", "style"]
 ALL_KINDS: tuple[EditKind, ...] = ("recolour", "remove", "background", "add", "replace", "resize", "move", "style")
-
-
-class RayConfig(Config):
-    """The local Ray cluster; with --address only `dashboard` has no effect."""
-
-    num_cpus: int | None = Field(None, gt=0, description="Logical CPUs of a local cluster; default: the cores, at least 4")
-    object_store_mb: int = Field(300, ge=80, description="Object store of a local cluster in MiB")
-    dashboard: bool = Field(True, description="Start the Ray dashboard")
-    temp_dir: str | None = Field(None, description="Folder for Ray's sockets and logs (short path); default: Ray's own")
 
 
 class WorldConfig(Config):

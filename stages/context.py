@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from stages.cluster import Cluster
 from stages.config import FlowConfig, WorldConfig
-from stages.rundir import RunDir
+from stages.engine.cluster import Cluster
+from stages.engine.rundir import RunDir
 
 
 @dataclass(frozen=True)

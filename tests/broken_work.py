@@ -6,11 +6,12 @@ import os
 import time
 from pathlib import Path
 
-from stages import contracts, edits
-from stages.edits import Slice
-from stages.preparation import Prepared
-from stages.quarantine import Quarantined
-from stages.units import UnitOutput, Work
+from stages.datasets import readers as edits
+from stages.datasets.readers import Slice
+from stages.engine import contracts
+from stages.engine.quarantine import Quarantined
+from stages.engine.units import UnitOutput, Work
+from stages.scoring.preparation import Prepared
 
 
 def deadly(traces: Path, culprit: int) -> Work:

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from pipeline import cli
-from stages.rundir import RunDir
+from stages.engine.rundir import RunDir
 
 CONFIGURATION = """\
 name: small

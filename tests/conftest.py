@@ -63,8 +63,8 @@ def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[object]:
     """A local Ray cluster without dashboard, one for the test process."""
-    from stages.cluster import Cluster
-    from stages.config import RayConfig
+    from stages.engine.cluster import Cluster
+    from stages.engine.config import RayConfig
 
     cluster = Cluster(RayConfig(num_cpus=4, object_store_mb=150, dashboard=False))
     cluster.connect()

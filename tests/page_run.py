@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 from rated_run import make_run, manifest_of, source, write_csv
 
-from stages import annotate, contracts, images
-from stages.annotate_config import PlanConfig, ServeConfig
-from stages.annotation_server import server
-from stages.annotation_server.roster import Roster
+from stages.annotate import step as annotate
+from stages.annotate.config import PlanConfig, ServeConfig
+from stages.annotate.page import server
+from stages.annotate.page.roster import Roster
 from stages.context import Context
-from stages.ids import content_id, uniform
-from stages.rundir import Index
-from stages.units import publish_unit
+from stages.engine import contracts, images
+from stages.engine.ids import content_id, uniform
+from stages.engine.rundir import Index
+from stages.engine.units import publish_unit
 
 EDITS = 7
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script> make it {{ 7*7 }} & größer"

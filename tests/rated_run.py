@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stages import contracts
-from stages.annotate_config import AnnotateConfig, SimulatedRaters
-from stages.cluster import Cluster
-from stages.config import FlowConfig, RayConfig
+from stages.annotate.config import AnnotateConfig, SimulatedRaters
+from stages.annotate.ratings import manifest
+from stages.annotate.ratings.manifest import Manifest
+from stages.config import FlowConfig
 from stages.context import Context
-from stages.ids import content_id, uniform
-from stages.ratings import manifest
-from stages.ratings.manifest import Manifest
-from stages.rundir import Index, RunDir
-from stages.units import publish_unit
+from stages.engine import contracts
+from stages.engine.cluster import Cluster
+from stages.engine.config import RayConfig
+from stages.engine.ids import content_id, uniform
+from stages.engine.rundir import Index, RunDir
+from stages.engine.units import publish_unit
 
 PNG = b"\x89PNG\r\n\x1a\n"
 JPEG = b"\xff\xd8\xff\xe0"

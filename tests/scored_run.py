@@ -10,11 +10,14 @@ import numpy as np
 from command import save_triplets
 
 from pipeline import config
-from stages import contracts, edits, filter, selection, storage
 from stages.config import FlowConfig
-from stages.rundir import Index, RunDir
-from stages.selection import stored
-from stages.units import publish_unit
+from stages.datasets import readers as edits
+from stages.engine import contracts, storage
+from stages.engine.rundir import Index, RunDir
+from stages.engine.units import publish_unit
+from stages.filter import step as filter
+from stages.filter.selection import api as selection
+from stages.filter.selection import stored
 
 TASKS = ("add", "recolour", "remove")
 

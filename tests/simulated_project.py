@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from stages.contracts import DIMENSIONS, RATINGS
+from stages.engine.contracts import DIMENSIONS, RATINGS
 
 CUTS = (-0.75, 0.0, 0.75)
 

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, tensor
 
-from reward.aggregation import aggregate, aggregate_ratings
 from reward.config import Aggregation
+from reward.model.aggregation import aggregate, aggregate_ratings
 
 RULES: tuple[Aggregation, ...] = get_args(Aggregation)
 rules = st.sampled_from(RULES)

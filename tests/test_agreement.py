@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rated_run import make_run
 
-from stages import annotate
-from stages.contracts import table
-from stages.ratings.agreement import Panel, agreement, alpha, by_task, directions, panels, rater_tables, summary, weighted_kappa
-from stages.ratings.bootstrap import estimate, resampled_sums, share
+from stages.annotate import step as annotate
+from stages.annotate.agreement.alpha import Panel, agreement, alpha, by_task, directions, panels, rater_tables, summary, weighted_kappa
+from stages.annotate.agreement.bootstrap import estimate, resampled_sums, share
+from stages.engine.contracts import table
 
 NONE = np.nan
 KRIPPENDORFF_2011 = np.array(  # section C: four observers, twelve units, missing data

@@ -15,10 +15,13 @@ from rated_run import make_run, manifest_of, ratings_of, write_csv
 
 from pipeline import cli, config, report
 from pipeline.report import quality_page
-from stages import annotate, annotation_qc, preferences
+from stages.annotate import step as annotate
+from stages.annotate.quality import step as annotation_qc
+from stages.annotate.quality.config import QualityConfig
+from stages.annotate.ratings.accepted import accepted_ratings
 from stages.context import Context
-from stages.ids import uniform
-from stages.ratings.quality_config import QualityConfig
+from stages.engine.ids import uniform
+from stages.preferences import step as preferences
 
 
 def qc(run: Path, *overrides: str) -> Result:
@@ -153,7 +156,7 @@ def test_exam_ratings_are_no_training_data_and_those_of_calibration_are(tmp_path
     rows = ratings_of(work, "ann", others, round="production") + ratings_of(work, "bob", [examined], round="exam")
     rows += [row for name in ("ann", "bob") for row in ratings_of(work, name, [calibrating], round="calibration", score=3)]
     annotate.ingest(context, [write_csv(tmp_path / "a.csv", rows)])
-    before, _ = annotation_qc.accepted_ratings(context.run)
+    before, _ = accepted_ratings(context.run)
     index = annotation_qc.run(context)
     folder = context.run.step("annotation-qc")
     assert index.counts["excluded"] == 8 and before.equals(folder.read("ratings"))

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from rated_run import make_run, manifest_of, ratings_of, write_csv
 
-from stages import annotate
-from stages.ratings.manifest import Manifest
+from stages.annotate import step as annotate
+from stages.annotate.ratings.manifest import Manifest
 
 Rows = list[dict[str, Any]]
 FUTURE = (datetime.now(UTC) + timedelta(hours=1)).isoformat()

@@ -14,13 +14,17 @@ from benchmark_copies import cell, genai_row, png, tiger_row, write
 
 from pipeline.flow import headline
 from pipeline.report.page import build
-from stages import annotate, benchmarks, contracts, evaluate_reward, preferences, storage
-from stages.cluster import Cluster
+from stages.annotate import step as annotate
 from stages.config import BenchmarkConfig, EvaluateRewardConfig, FlowConfig
 from stages.context import Context
-from stages.rundir import Index, RunDir
-from stages.scoring import scorer_revision
-from stages.units import publish_unit
+from stages.engine import contracts, storage
+from stages.engine.cluster import Cluster
+from stages.engine.rundir import Index, RunDir
+from stages.engine.units import publish_unit
+from stages.evaluate_reward import benchmarks
+from stages.evaluate_reward import step as evaluate_reward
+from stages.preferences import step as preferences
+from stages.scoring.rows import scorer_revision
 
 
 def save_model(path: Path, seed: int) -> Path:

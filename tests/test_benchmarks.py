@@ -11,14 +11,7 @@ import numpy as np
 import pytest
 from benchmark_copies import editscore_row, genai_copy, genai_row, imagenhub_copy, judged, save_images, tiger_row, write, write_json
 
-from reward.benchmarks import (
-    aurora_pair,
-    aurora_point,
-    editscore_editreward_bench,
-    genai_bench,
-    imagenhub,
-    tiger_editreward_bench,
-)
+from reward.benchmarks import aurora_pair, aurora_point, editscore_editreward_bench, genai_bench, imagenhub, tiger_editreward_bench
 from reward.benchmarks.figures import Bootstrap
 from reward.benchmarks.items import Judged, distinct
 from reward.benchmarks.pictures import read

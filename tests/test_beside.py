@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages import beside
+from stages.engine import read_ahead as beside
 
 
 @given(items=st.lists(st.integers() | st.none()), room=st.integers(1, 5))

@@ -13,7 +13,8 @@ import yaml
 from click.testing import CliRunner
 
 from pipeline.cli import main
-from stages import bridges, shards
+from stages.shards import format as shards
+from stages.shards.exports import export as bridges
 
 
 @pytest.fixture(scope="module")

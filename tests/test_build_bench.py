@@ -18,13 +18,15 @@ from hypothesis import strategies as st
 from rated_run import make_run, manifest_of, ratings_of, write_csv
 
 from reward.benchmarks import tiger_editreward_bench as bench
-from stages import annotate, build_bench, storage
-from stages.annotate_config import BenchConfig
-from stages.ratings import consensus
-from stages.ratings.bench_tuples import ExpertGroup, balanced, choose, hardest
-from stages.ratings.groups import complete_groups
-from stages.ratings.quality_config import ReannotationRules
-from stages.ratings.reannotation import again
+from stages.annotate import step as annotate
+from stages.annotate.bench import step as build_bench
+from stages.annotate.bench.tuples import ExpertGroup, balanced, choose, hardest
+from stages.annotate.config import BenchConfig
+from stages.annotate.consensus import consensus
+from stages.annotate.quality.config import ReannotationRules
+from stages.annotate.quality.reannotation import again
+from stages.annotate.ratings.groups import complete_groups
+from stages.engine import storage
 
 
 def group(name: str, overall: list[list[float]], task: str = "add") -> ExpertGroup:

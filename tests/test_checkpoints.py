@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reward.checkpoints import CONTENTS, load_checkpoint, newest_sound_checkpoint, read_notes, save_checkpoint
+from reward.trainer.checkpoints import CONTENTS, load_checkpoint, newest_sound_checkpoint, read_notes, save_checkpoint
 
 
 def state(value: float) -> dict:

@@ -54,7 +54,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_plan_and_status_do_not_import_torch() -> None:
-    code = "import sys, pipeline.plan, pipeline.status; print('torch' in sys.modules)"
+    code = "import sys, pipeline.planning.plan, pipeline.status; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
 

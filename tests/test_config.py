@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import config
-from pipeline.plan import plan
+from pipeline.planning.plan import plan
 
 MINIMAL = """\
 name: x

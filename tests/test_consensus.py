@@ -16,11 +16,14 @@ from scipy.stats import friedmanchisquare, rankdata
 from test_agreement import rows_of
 
 from pipeline import config, report
-from stages import annotate, annotation_consensus, annotation_qc, preferences
+from stages.annotate import step as annotate
+from stages.annotate.consensus import step as annotation_consensus
+from stages.annotate.consensus.mean_opinion import mean_opinion
+from stages.annotate.consensus.rankings import GroupRanking, RankPair, kendalls_w, pairs, without_contradictions
+from stages.annotate.quality import step as annotation_qc
+from stages.annotate.ratings.validate import score_problem
 from stages.context import Context
-from stages.ratings.mean_opinion import mean_opinion
-from stages.ratings.rankings import GroupRanking, RankPair, kendalls_w, pairs, without_contradictions
-from stages.ratings.validate import score_problem
+from stages.preferences import step as preferences
 
 
 def test_concordance_of_rankings() -> None:

@@ -18,12 +18,15 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from reward.benchmarks.perceptual_hash import perceptual_hash
-from stages import contamination, contracts, edits, images, references
 from stages.config import WorldConfig
-from stages.contamination_config import Reference
-from stages.edits_config import WorldEdits
-from stages.gates import wording
-from stages.quarantine import Quarantined
+from stages.contamination import match as contamination
+from stages.contamination import references
+from stages.contamination.config import Reference
+from stages.datasets import readers as edits
+from stages.datasets.config import WorldEdits
+from stages.engine import contracts, images
+from stages.engine.quarantine import Quarantined
+from stages.filter.gates import wording
 from stages.world import items
 from stages.world.scenes import render
 

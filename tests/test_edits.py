@@ -18,13 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from stages import duplicates, edits, images, inspection, storage, tar
 from stages.config import WorldConfig
-from stages.contracts import EDITS
-from stages.edits import language
-from stages.edits.blocks import Block, Spans, cut_blocks
-from stages.edits_config import EditsInput, ShareGPT4oEdits, TripletEdits, WorldEdits
-from stages.quarantine import Quarantined
+from stages.datasets import language
+from stages.datasets import readers as edits
+from stages.datasets.blocks import Block, Spans, cut_blocks
+from stages.datasets.config import EditsInput, ShareGPT4oEdits, TripletEdits, WorldEdits
+from stages.engine import images, storage, tar
+from stages.engine.contracts import EDITS
+from stages.engine.quarantine import Quarantined
+from stages.filter import duplicates, inspection
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 MINI, TRIPLETS = SHARED / "sharegpt4o-mini", SHARED / "triplets"

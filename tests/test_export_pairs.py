@@ -14,12 +14,14 @@ from rated_run import candidates as made_candidates
 from rated_run import make_run, manifest_of, ratings_of, write_csv
 
 from pipeline.cli import main
-from stages import annotate, preferences, storage
+from stages.annotate import step as annotate
 from stages.config import PreferencesConfig
 from stages.context import Context
-from stages.export_pairs import export_pairs
-from stages.images import png
-from stages.pair_exports import hub
+from stages.engine import storage
+from stages.engine.images import png
+from stages.preferences import step as preferences
+from stages.preferences.export_pairs import export_pairs
+from stages.preferences.layouts import hub
 
 IF, VQ = "instruction_following", "visual_quality"
 

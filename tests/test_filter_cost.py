@@ -9,9 +9,10 @@ import pytest
 from conftest import ROOT
 from safetensors.numpy import save_file
 
-from pipeline import config, filter_cost, plan
-from stages import storage
-from stages.selection_config import SelectionConfig
+from pipeline import config
+from pipeline.planning import filter_cost, plan
+from stages.engine import storage
+from stages.filter.selection.config import SelectionConfig
 
 
 def test_gpu_hours_wall_time_and_storage_by_hand() -> None:

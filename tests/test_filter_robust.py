@@ -22,18 +22,21 @@ from command import copied, finished, hashes, pipeline, refusal
 from conftest import ROOT
 from test_shards import context, needs_shared, use
 
-import reward.model
-from reward.backbone import encode
-from reward.inference import Spent
-from stages import dispatch, filter, preparation
-from stages.cluster import Cluster
-from stages.edits import Slice
-from stages.ids import settings_hash
-from stages.meter import Meter, summary
-from stages.preparation import prepared
-from stages.quarantine import Quarantined
-from stages.rundir import RunDir
-from stages.units import Unit, run_units
+import reward.model.model
+from reward.inference.passes import Spent
+from reward.model.backbone import encode
+from stages.datasets.readers import Slice
+from stages.engine import dispatch
+from stages.engine.cluster import Cluster
+from stages.engine.ids import settings_hash
+from stages.engine.quarantine import Quarantined
+from stages.engine.run_units import run_units
+from stages.engine.rundir import RunDir
+from stages.engine.units import Unit
+from stages.filter import step as filter
+from stages.scoring import preparation
+from stages.scoring.meter import Meter, summary
+from stages.scoring.preparation import prepared
 
 
 @pytest.fixture(scope="module")

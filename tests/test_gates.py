@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from benchmarks.planted_defects import LATIN_SCRIPT, NOTHING, OTHER_SCRIPTS, PLANTED, drawn_edits, nameless, real_triplets
-from stages import contracts, gates, inspection
-from stages.edits import Edit
-from stages.gate_config import GatesConfig, LanguageGate, NearDuplicateGate, NearEmbeddingGate, SizeGate, SourceReuseGate
-from stages.gates import near_duplicate, source_reuse, upscaled, wording
+from stages.datasets.readers import Edit
+from stages.engine import contracts
+from stages.filter import inspection
+from stages.filter.gates import decide as gates
+from stages.filter.gates import near_duplicate, source_reuse, upscaled, wording
+from stages.filter.gates.config import GatesConfig, LanguageGate, NearDuplicateGate, NearEmbeddingGate, SizeGate, SourceReuseGate
 
 steady = settings(deadline=None, derandomize=True)
 WANTED = (

@@ -15,20 +15,24 @@ import pytest
 from command import save_model
 
 from pipeline import report
-from stages import edit_scoring, filter, inspection, shard_sets, units
-from stages.cluster import Cluster
-from stages.config import FlowConfig, RayConfig
+from stages.config import FlowConfig
 from stages.context import Context
-from stages.inspection import Inspection, check_unchanged
-from stages.rundir import RunDir, StepFolder
-from stages.units import Done, Unit, Work
+from stages.engine.cluster import Cluster
+from stages.engine.config import RayConfig
+from stages.engine.run_units import _sound_records, _Worker
+from stages.engine.rundir import RunDir, StepFolder
+from stages.engine.units import Done, Unit, Work
+from stages.filter import inspection, shard_sets
+from stages.filter import scoring as edit_scoring
+from stages.filter import step as filter
+from stages.filter.inspection import Inspection, check_unchanged
 
 
 def in_process(folder: StepFolder, todo: Sequence[Unit], make_work: Callable[[], Work], *, backwards: bool, **_: Any) -> Done:
     """What ``run_units`` does, without Ray."""
-    done = units._sound_records(folder, folder.path / "units.jsonl", {unit.key for unit in todo})
+    done = _sound_records(folder, folder.path / "units.jsonl", {unit.key for unit in todo})
     missing = [unit for unit in todo if unit.key not in done]
-    worker = units._Worker(make_work, str(folder.path))
+    worker = _Worker(make_work, str(folder.path))
     with open(folder.path / "units.jsonl", "a") as log:
         for unit in reversed(missing) if backwards else missing:
             done[unit.key] = worker.run(unit)

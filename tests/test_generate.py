@@ -10,11 +10,13 @@ import pytest
 from PIL import Image
 
 from pipeline import config
-from stages import editors, generate, sources
-from stages.cluster import Cluster
-from stages.config import RayConfig
 from stages.context import Context
-from stages.rundir import RunDir
+from stages.datasets.sources import readers as sources
+from stages.editors import editors
+from stages.engine.cluster import Cluster
+from stages.engine.config import RayConfig
+from stages.engine.rundir import RunDir
+from stages.generate import step as generate
 
 WORLD = """\
 name: x

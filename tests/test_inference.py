@@ -14,14 +14,14 @@ from PIL import Image
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-import reward.model
+import reward.model.model
 from reward import EditSample, RewardModel, RewardModelConfig, SampleError, Score, score
-from reward.backbone import encode
-from reward.compute import PassCost, peak_of
 from reward.config import BackboneConfig, PresentationConfig
-from reward.inference import Inference, MemoryNeedError, Spent
-from reward.presenter import Presenter
-from reward.scorer import score_presented
+from reward.inference.compute import PassCost, peak_of
+from reward.inference.passes import Inference, MemoryNeedError, Spent
+from reward.inference.scorer import score_presented
+from reward.inputs.presenter import Presenter
+from reward.model.backbone import encode
 
 torch.set_num_threads(1)
 

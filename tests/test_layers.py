@@ -20,7 +20,7 @@ def test_imports_only_go_down() -> None:
     [
         ("pipeline.cli", ["torch", "ray", "transformers", "diffusers", "pyarrow", "pydantic"]),  # --help must answer at once
         (
-            "stages.annotation_server.server, stages.annotation_server.lead_routes",
+            "stages.annotate.page.server, stages.annotate.page.lead_routes",
             ["torch", "ray", "transformers", "scipy", "pandas"],
         ),  # the page is there at once
         ("stages.config", ["torch", "ray", "transformers", "diffusers", "pyarrow"]),

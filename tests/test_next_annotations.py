@@ -18,11 +18,14 @@ from rated_run import make_run, manifest_of, ratings_of, source, write_csv
 from pipeline.cli import main
 from reward import RewardModel
 from reward.config import PresentationConfig, RewardModelConfig
-from stages import annotate, annotation_qc, next_annotations, storage
+from stages.annotate import step as annotate
+from stages.annotate.active import step as next_annotations
+from stages.annotate.active.information import SHRINKAGE, Group, choose, disagreement, information
+from stages.annotate.quality import step as annotation_qc
+from stages.annotate.quality.config import QualityConfig
 from stages.context import Context
-from stages.images import png
-from stages.ratings.information import SHRINKAGE, Group, choose, disagreement, information
-from stages.ratings.quality_config import QualityConfig
+from stages.engine import storage
+from stages.engine.images import png
 
 SCORES = st.lists(st.tuples(st.floats(-4, 4), st.floats(0, 3)), min_size=2, max_size=6)
 

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from page_run import Client, exported, gold_file, page_run, plan, roster, serving
 
-from stages import annotate, annotation_qc
-from stages.annotate_config import PlanConfig
+from stages.annotate import step as annotate
+from stages.annotate.config import PlanConfig
+from stages.annotate.packet import plan as plans
+from stages.annotate.quality import step as annotation_qc
+from stages.annotate.quality.config import QualityConfig
 from stages.context import Context
-from stages.ids import content_id
-from stages.ratings import plan as plans
-from stages.ratings.quality_config import QualityConfig
+from stages.engine.ids import content_id
 
 
 def configured(context: Context, **settings: Any) -> Context:

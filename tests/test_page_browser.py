@@ -11,9 +11,9 @@ import pytest
 from browser import CHROMIUM, Browser, Tab, browsing
 from page_run import HOSTILE, Client, exported, gold_file, page_run, plan, roster, serving
 
-from stages.annotate_config import PlanConfig
+from stages.annotate.config import PlanConfig
 from stages.context import Context
-from stages.ids import content_id
+from stages.engine.ids import content_id
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine to look at the page with")
 

@@ -18,18 +18,19 @@ from command import pipeline, refusal
 from page_run import HOSTILE, Client, exported, gold_file, page_run, plan, roster, serving
 from rated_run import make_run, manifest_of, ratings_of, write_csv
 
-from stages import annotate, annotation_qc
-from stages.annotate_config import AnnotateConfig, PlanConfig
-from stages.annotation_server import exam, rubric
-from stages.annotation_server.limits import RateLimit
-from stages.annotation_server.roster import Roster
+from stages.annotate import step as annotate
+from stages.annotate.config import AnnotateConfig, PlanConfig
+from stages.annotate.packet import plan as plans
+from stages.annotate.page import exam, rubric
+from stages.annotate.page.limits import RateLimit
+from stages.annotate.page.roster import Roster
+from stages.annotate.quality import step as annotation_qc
+from stages.annotate.quality.config import ExamRules, QualityConfig, RemovalRules
+from stages.annotate.quality.reannotation import mean_difference
+from stages.annotate.ratings.gold import gold_cells
 from stages.context import Context
-from stages.contracts import DIMENSIONS
-from stages.ids import content_id
-from stages.ratings import plan as plans
-from stages.ratings.gold import gold_cells
-from stages.ratings.quality_config import ExamRules, QualityConfig, RemovalRules
-from stages.ratings.reannotation import mean_difference
+from stages.engine.contracts import DIMENSIONS
+from stages.engine.ids import content_id
 
 CELLS = 7 * 2
 

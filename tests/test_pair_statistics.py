@@ -9,10 +9,12 @@ from rated_run import EDITORS, make_run
 
 from pipeline.report.blocks import Block, Columns, Figure, Table
 from pipeline.report.sections.pair_statistics import RULES, blocks
-from reward.pairs import Ties
-from stages import annotate, preferences, storage
+from reward.training.pairs import Ties
+from stages.annotate import step as annotate
 from stages.config import PreferencesConfig
 from stages.context import Context
+from stages.engine import storage
+from stages.preferences import step as preferences
 
 
 def flat(found: list[Block]) -> list[Block]:

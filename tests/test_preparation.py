@@ -9,12 +9,12 @@ import pytest
 from command import save_model, save_triplets
 
 from reward import EditSample, RewardModel, Score, score
-from reward.batch import Presented
-from stages import edits
-from stages.edit_scoring import make_scoring
-from stages.edits_config import TripletEdits
-from stages.preparation import PIECE_BYTES, PIECE_ROWS, Ready, pieces_of, prepare
-from stages.quarantine import Quarantined
+from reward.inputs.batch import Presented
+from stages.datasets import readers as edits
+from stages.datasets.config import TripletEdits
+from stages.engine.quarantine import Quarantined
+from stages.filter.scoring import make_scoring
+from stages.scoring.preparation import PIECE_BYTES, PIECE_ROWS, Ready, pieces_of, prepare
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from test_agreement import panel_of, rows_of
 
-from stages.ratings.gold import gold_cells, on_gold
-from stages.ratings.profiles import Profile, pairs_within_items, profiles
-from stages.ratings.quality_config import ExamRules
+from stages.annotate.quality.config import ExamRules
+from stages.annotate.quality.profiles import Profile, pairs_within_items, profiles
+from stages.annotate.ratings.gold import gold_cells, on_gold
 
 LEVELS = [1.0, 2.0, 3.0, 4.0]
 

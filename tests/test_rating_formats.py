@@ -16,13 +16,17 @@ import pyarrow.parquet as pq
 import pytest
 from rated_run import make_run, manifest_of, ratings_of, write_csv
 
-from pipeline.ratings import ingested
+from pipeline.commands.print_ratings import ingested
 from pipeline.report.published import Published
-from stages import annotate, annotation_qc, preferences, storage
+from stages.annotate import step as annotate
+from stages.annotate.formats import editreward_data
+from stages.annotate.formats import read as readers
+from stages.annotate.quality import step as annotation_qc
+from stages.annotate.ratings.accepted import accepted_ratings
+from stages.annotate.ratings.manifest import Manifest
 from stages.context import Context
-from stages.ratings import readers
-from stages.ratings.formats import editreward_data
-from stages.ratings.manifest import Manifest
+from stages.engine import storage
+from stages.preferences import step as preferences
 
 IF, VQ = "instruction_following", "visual_quality"
 
@@ -335,7 +339,7 @@ CREATE VIEW ratings AS SELECT l.*, s.candidate_id, s.dimension, s.score, s.posit
   WHERE l.flag IS NULL;
 CREATE VIEW unrateable AS SELECT * FROM latest WHERE flag IS NOT NULL;
 """
-"""The columns and views that :mod:`stages.ratings.formats.page_database` reads."""
+"""The columns and views that :mod:`stages.annotate.formats.page_database` reads."""
 
 
 def submit(database: Path, work: Manifest, group: str, who: str, revision: int, score: int | None, **changes: Any) -> None:
@@ -401,7 +405,7 @@ def test_a_revision_after_its_ingest_replaces_what_was_said_and_keeps_it_in_the_
 
     def counting(of: Context) -> dict[str, list[float]]:
         groups: dict[str, list[float]] = {}
-        for row in annotation_qc.accepted_ratings(of.run)[0].to_pylist():
+        for row in accepted_ratings(of.run)[0].to_pylist():
             groups.setdefault(row["source_id"], []).append(row["score"])
         return {group: sorted(scores) for group, scores in groups.items()}
 

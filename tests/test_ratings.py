@@ -16,14 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rated_run import EDITORS, candidates, make_run, manifest_of, ratings_of, write_csv
 
-from stages import annotate, storage
+from stages.annotate import step as annotate
+from stages.annotate.formats import imagenhub
+from stages.annotate.formats import read as readers
+from stages.annotate.ratings.delivery import COLUMNS
+from stages.annotate.ratings.manifest import Manifest, Scale
+from stages.annotate.ratings.validate import score_problem, validate
 from stages.context import Context
-from stages.ratings import readers
-from stages.ratings.delivery import COLUMNS
-from stages.ratings.formats import imagenhub
-from stages.ratings.manifest import Manifest, Scale
-from stages.ratings.validate import score_problem, validate
-from stages.rundir import StepFolder
+from stages.engine import storage
+from stages.engine.rundir import StepFolder
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -20,12 +20,13 @@ from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages import edits, shards
-from stages.contracts import EDITS, IMAGE
-from stages.edits import text_tables
-from stages.edits.blocks import Block, Spans, cut_blocks, read_places
-from stages.edits_config import CandidateEdits, EditRewardDataEdits, EditsInput, TableColumns, TableEdits, WebdatasetEdits
-from stages.quarantine import Quarantined
+from stages.datasets import readers as edits
+from stages.datasets import text_tables
+from stages.datasets.blocks import Block, Spans, cut_blocks, read_places
+from stages.datasets.config import CandidateEdits, EditRewardDataEdits, EditsInput, TableColumns, TableEdits, WebdatasetEdits
+from stages.engine.contracts import EDITS, IMAGE
+from stages.engine.quarantine import Quarantined
+from stages.shards import format as shards
 
 steady = settings(deadline=None, derandomize=True)
 Triplet = dict[str, Any]
@@ -341,7 +342,7 @@ def write_tars(folder: Path, triplets: list[Triplet], *, per_tar: int = 6) -> No
 
 
 def test_webdataset_triplets(tmp_path: Path, triplets: list[Triplet], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.edits.webdataset_tars.BLOCK_SAMPLES", 4)
+    monkeypatch.setattr("stages.datasets.webdataset_tars.BLOCK_SAMPLES", 4)
     write_tars(tmp_path, triplets)
     config = WebdatasetEdits(dataset="webdataset", path=str(tmp_path), licence="CC0")
     entries = everything(config)
@@ -408,10 +409,10 @@ def generated(tmp_path: Path) -> Path:
     """A run directory with a generate step as that step publishes it, without Ray."""
     from functools import partial
 
-    from stages import generate
     from stages.config import FlowConfig
-    from stages.rundir import Index, RunDir
-    from stages.units import publish_unit
+    from stages.engine.rundir import Index, RunDir
+    from stages.engine.units import publish_unit
+    from stages.generate import step as generate
 
     flow = FlowConfig.model_validate(
         {
@@ -438,7 +439,7 @@ def generated(tmp_path: Path) -> Path:
 
 
 def pieces(flow: Any) -> Iterator[Any]:
-    from stages import sources
+    from stages.datasets.sources import readers as sources
 
     for piece in sources.plan(flow.generate.sources, seed=0, drawing=flow.world, rows=2):
         yield sources.placed(piece)
@@ -503,7 +504,7 @@ import json, sys, tracemalloc
 from pathlib import Path
 import pyarrow as pa, pyarrow.parquet as pq
 from stages import edits
-from stages.edits_config import TableEdits
+from stages.datasets.config import TableEdits
 
 image = {"bytes": b"x" * 2000, "path": None}
 struct = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

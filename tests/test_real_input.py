@@ -17,11 +17,13 @@ import webdataset
 from command import hashes, pipeline, refusal, save_model
 from PIL import Image
 
-from stages import filter, references, storage
-from stages.cluster import Cluster
 from stages.config import FlowConfig
+from stages.contamination import references
 from stages.context import Context
-from stages.rundir import RunDir
+from stages.engine import storage
+from stages.engine.cluster import Cluster
+from stages.engine.rundir import RunDir
+from stages.filter import step as filter
 
 MINI = "sharegpt4o-mini"
 

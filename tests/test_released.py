@@ -15,12 +15,12 @@ from command import pipeline, refusal
 from safetensors.torch import load_file, save_file
 
 from reward import EditSample, RewardModel, Score, score
-from reward.aggregation import aggregate
-from reward.backbone import FAMILIES, encode
-from reward.images import patchify
-from reward.losses import uncertainty_released
-from reward.reference_prompts import COLLATOR_FILE, PROMPTS_FILE, read_reference_prompts
-from reward.released import import_released
+from reward.inputs.images import patchify
+from reward.model.aggregation import aggregate
+from reward.model.backbone import FAMILIES, encode
+from reward.model.reference_prompts import COLLATOR_FILE, PROMPTS_FILE, read_reference_prompts
+from reward.model.released import import_released
+from reward.training.losses import uncertainty_released
 
 torch.set_num_threads(1)
 

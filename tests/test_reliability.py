@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_agreement import KRIPPENDORFF_2011, NONE, panel_of
 
-from stages.ratings import gwet, intraclass
+from stages.annotate.agreement import ac2 as gwet
+from stages.annotate.agreement import icc as intraclass
 
 SHROUT_FLEISS_1979 = np.array(  # table 2: six targets (columns here), four judges (rows here)
     [[9, 6, 8, 7, 10, 6], [2, 1, 4, 1, 5, 2], [5, 3, 6, 2, 6, 4], [8, 2, 8, 6, 9, 7]], dtype=float

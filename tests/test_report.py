@@ -27,10 +27,10 @@ from pipeline.report.charts.histogram import BINS, histogram
 from pipeline.report.charts.lines import MOST_POINTS, Series, lines
 from pipeline.report.estimates import Estimate
 from pipeline.report.pictures import picture
-from stages import contracts, images, storage
-from stages.ids import content_id, settings_hash
-from stages.rundir import Index, RunDir
-from stages.units import publish_unit
+from stages.engine import contracts, images, storage
+from stages.engine.ids import content_id, settings_hash
+from stages.engine.rundir import Index, RunDir
+from stages.engine.units import publish_unit
 from stages.world import editors, items, raters
 from stages.world.scenes import render
 

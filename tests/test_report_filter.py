@@ -20,11 +20,12 @@ from pipeline.report.charts.boxes import boxes
 from pipeline.report.edited_images import EditedImages
 from pipeline.report.sections.filter_league import clustered_mean
 from pipeline.report.triptychs import difference, triptych
-from stages import contracts, images, selection
-from stages.rundir import Index, RunDir
-from stages.selection import stored
-from stages.selection_config import SelectionConfig
-from stages.units import publish_unit
+from stages.engine import contracts, images
+from stages.engine.rundir import Index, RunDir
+from stages.engine.units import publish_unit
+from stages.filter.selection import api as selection
+from stages.filter.selection import stored
+from stages.filter.selection.config import SelectionConfig
 
 ROWS = 46_000
 TASKS = [f"task-{number}" for number in range(25)]

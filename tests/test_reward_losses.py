@@ -18,9 +18,10 @@ from scipy.special import log_expit
 from torch import Tensor, tensor
 
 from reward.config import Aggregation, LossConfig
-from reward.evaluation import from_scores
-from reward.groups import RatedGroup, loss_targets
-from reward.losses import (
+from reward.evaluation.evaluate import from_scores
+from reward.evaluation.metrics import labelled_pairs
+from reward.training.groups import RatedGroup, loss_targets
+from reward.training.losses import (
     PairTargets,
     RatingTargets,
     bradley_terry,
@@ -31,9 +32,8 @@ from reward.losses import (
     uncertainty,
     uncertainty_released,
 )
-from reward.metrics import labelled_pairs
-from reward.pairs import Preference, Ties, build_preferences
-from reward.quadrature import expected_log_sigmoid, log_expected_sigmoid
+from reward.training.pairs import Preference, Ties, build_preferences
+from reward.training.quadrature import expected_log_sigmoid, log_expected_sigmoid
 
 DIMENSIONS = ("instruction_following", "visual_quality")
 NAN = float("nan")

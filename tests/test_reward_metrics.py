@@ -13,14 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from reward.baselines import change_from_source, closeness_scores, constant_scores, random_scores
-from reward.calibration import Calibration, fit_calibration, fit_tie_threshold
-from reward.comparison import compare, outcome_probabilities, preference_probability
-from reward.confidence import SHARES, calibration_error, measure_confidence, most_confident, reliability
-from reward.evaluation import evaluate, from_scores, held_out_means
-from reward.groups import RatedGroup
-from reward.losses import preference_log_probability
-from reward.metrics import (
+from reward.evaluation.baselines import change_from_source, closeness_scores, constant_scores, random_scores
+from reward.evaluation.confidence import SHARES, calibration_error, measure_confidence, most_confident, reliability
+from reward.evaluation.evaluate import evaluate, from_scores, held_out_means
+from reward.evaluation.metrics import (
     LabelledPairs,
     SourceDraws,
     clustered_interval,
@@ -29,8 +25,12 @@ from reward.metrics import (
     labelled_pairs,
     pair_accuracy,
 )
-from reward.outcomes import measure_three_way
-from reward.pairs import build_preferences
+from reward.evaluation.outcomes import measure_three_way
+from reward.model.calibration import Calibration, fit_calibration, fit_tie_threshold
+from reward.model.comparison import compare, outcome_probabilities, preference_probability
+from reward.training.groups import RatedGroup
+from reward.training.losses import preference_log_probability
+from reward.training.pairs import build_preferences
 
 DIMENSIONS = ("instruction_following", "visual_quality")
 NAN = float("nan")

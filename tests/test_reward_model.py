@@ -38,9 +38,6 @@ from reward import (
     score,
     train,
 )
-from reward.backbone import FAMILIES, encode
-from reward.calibration import fit_calibration
-from reward.checkpoints import newest_sound_checkpoint, save_checkpoint
 from reward.config import (
     BackboneConfig,
     HeadConfig,
@@ -51,10 +48,13 @@ from reward.config import (
     RewardModelConfig,
     TrainingConfig,
 )
-from reward.evaluation import predict_groups
-from reward.images import decode, fitted_size, patchify, resize
-from reward.loop import Metrics, batch_order, learning_rate_factor
-from reward.tokenizer import REWARD_TOKEN, build_tokenizer, load_tokenizer
+from reward.evaluation.evaluate import predict_groups
+from reward.inputs.images import decode, fitted_size, patchify, resize
+from reward.inputs.tokenizer import REWARD_TOKEN, build_tokenizer, load_tokenizer
+from reward.model.backbone import FAMILIES, encode
+from reward.model.calibration import fit_calibration
+from reward.trainer.checkpoints import newest_sound_checkpoint, save_checkpoint
+from reward.trainer.loop import Metrics, batch_order, learning_rate_factor
 
 torch.set_num_threads(1)
 
@@ -499,8 +499,8 @@ def test_bf16_keeps_fp32_weights(tmp_path: Path) -> None:
 WORKER = """
 import pickle, sys, torch, torch.distributed as dist
 from pathlib import Path
-from reward.model import RewardModel
-from reward.training import train
+from reward.model.model import RewardModel
+from reward.training.train import train
 folder, rank = Path(sys.argv[1]), int(sys.argv[2])
 torch.set_num_threads(1)
 dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
@@ -563,7 +563,7 @@ def test_captioning_is_the_same_whatever_the_prompt_is_later(tmp_path: Path) -> 
 
 
 def test_captioning_predicts_the_instruction_and_its_end() -> None:
-    from reward.pretraining import Captioner
+    from reward.training.pretrain import Captioner
 
     model = make("images")
     presented = model.present(source=png(0), candidates=[png(1)], instruction="add a yellow square")
@@ -646,7 +646,7 @@ def test_configuration_is_quick_to_import() -> None:
 
 def test_scoring_imports_nothing_of_training() -> None:
     check = (
-        "import sys, reward.scorer; "
+        "import sys, reward.inference.scorer; "
         "print(sorted({'losses', 'loop', 'training', 'checkpoints', 'pairs', 'groups', 'metrics', 'lora', 'sharding', 'pretraining'} "
         "& {name.removeprefix('reward.') for name in sys.modules}), 'peft' in sys.modules)"
     )

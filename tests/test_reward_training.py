@@ -22,11 +22,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from reward import RatedGroup, RewardModel, build_preferences, train
 from reward.config import HeadConfig, LoraConfig, LossConfig, PresentationConfig, RewardModelConfig, TrainingConfig
-from reward.curves import draw_curves
-from reward.loop import Metrics, Share, accumulate
-from reward.lora import adapt, merge
-from stages.cluster import Cluster
-from stages.training_group import Gauges, fit
+from reward.trainer.curves import draw_curves
+from reward.trainer.loop import Metrics, Share, accumulate
+from reward.trainer.lora import adapt, merge
+from stages.engine.cluster import Cluster
+from stages.engine.training_group import Gauges, fit
 
 torch.set_num_threads(1)
 
@@ -195,7 +195,7 @@ def test_heads_have_a_rate_of_their_own(tmp_path: Path) -> None:
 
 
 def test_validation_and_the_result_have_averaged_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import reward.training as module
+    import reward.training.train as module
 
     model = make()
     averages, validated = [weights(model)], []

@@ -19,7 +19,9 @@ import pytest
 from command import copied, finished, hashes, pipeline, refusal, save_triplets
 from conftest import ROOT
 
-from stages import finetune, shard_sets, storage
+from stages.engine import storage
+from stages.filter import shard_sets
+from stages.finetune import step as finetune
 
 PATIENCE = 300
 """Seconds that a process may take before a test gives it up."""
@@ -70,7 +72,9 @@ def test_a_full_disk(small: Path, tiny_disk: Path) -> None:
 def test_a_busy_run_directory(small: Path, tmp_path: Path) -> None:
     run = copied(small, tmp_path / "run")
     before = times(run / "filter")
-    holder = "import sys, time; from stages.rundir import RunDir\nwith RunDir(sys.argv[1]): print('held', flush=True); time.sleep(600)"
+    holder = (
+        "import sys, time; from stages.engine.rundir import RunDir\nwith RunDir(sys.argv[1]): print('held', flush=True); time.sleep(600)"
+    )
     process = subprocess.Popen([sys.executable, "-c", holder, str(run)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None and process.stdout.readline() == "held\n"

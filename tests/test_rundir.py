@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages import contracts, storage
-from stages.ids import content_id, settings_hash
-from stages.rundir import Index, RunDir
-from stages.units import publish_unit
+from stages.engine import contracts, storage
+from stages.engine.ids import content_id, settings_hash
+from stages.engine.rundir import Index, RunDir
+from stages.engine.units import publish_unit
 
 
 def publish(run: RunDir, settings: dict, *, score: float = 1.0, force: bool = False) -> bool:
@@ -65,7 +65,9 @@ def test_leftovers_of_a_crash_are_removed_at_the_next_start(tmp_path: Path) -> N
 
 
 def test_a_busy_run_directory_is_refused_and_a_dead_holder_is_not(tmp_path: Path) -> None:
-    holder = "import sys, time; from stages.rundir import RunDir\nwith RunDir(sys.argv[1]): print('held', flush=True); time.sleep(600)"
+    holder = (
+        "import sys, time; from stages.engine.rundir import RunDir\nwith RunDir(sys.argv[1]): print('held', flush=True); time.sleep(600)"
+    )
     process = subprocess.Popen([sys.executable, "-c", holder, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "held\n"
     with pytest.raises(ValueError, match=f"in use by process {process.pid}"), RunDir(tmp_path):

@@ -14,13 +14,13 @@ from rated_run import make_run, manifest_of
 from simulated_project import Rater, project
 from test_agreement import panel_of, rows_of
 
-from stages.ratings.manifest import level_width
-from stages.ratings.outliers import outlying_raters
-from stages.ratings.quality import judged, met, of_round, overlap
-from stages.ratings.quality_config import ExamRules, QualityConfig, ReannotationRules, RemovalRules, Round, Target
-from stages.ratings.reannotation import again
-from stages.ratings.rounds import RANKING, ROUNDS
-from stages.ratings.screening import screen
+from stages.annotate.quality.config import ExamRules, QualityConfig, ReannotationRules, RemovalRules, Round, Target
+from stages.annotate.quality.figures import judged, met, of_round, overlap
+from stages.annotate.quality.outliers import outlying_raters
+from stages.annotate.quality.reannotation import again
+from stages.annotate.quality.screening import screen
+from stages.annotate.ratings.manifest import level_width
+from stages.annotate.ratings.rounds import RANKING, ROUNDS
 
 LEVELS = [1.0, 2.0, 3.0, 4.0]
 PEOPLE = {f"a{n:02}": Rater() for n in range(16)}

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages import selection
-from stages.contracts import SCORES, SELECTION
-from stages.selection_config import SelectionConfig
+from stages.engine.contracts import SCORES, SELECTION
+from stages.filter.selection import api as selection
+from stages.filter.selection.config import SelectionConfig
 
 steady = settings(deadline=None, derandomize=True)
 

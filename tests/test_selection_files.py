@@ -14,12 +14,12 @@ from command import pipeline, refusal
 from scipy import stats
 from scored_run import TASKS, scored_run
 
-from pipeline import selection_sizes
 from pipeline.config import load
-from pipeline.plan import plan
-from stages import storage
-from stages.selection import difference
-from stages.selection_config import SelectionConfig
+from pipeline.planning import selection_sizes
+from pipeline.planning.plan import plan
+from stages.engine import storage
+from stages.filter.selection import difference
+from stages.filter.selection.config import SelectionConfig
 
 
 @pytest.fixture(scope="module")

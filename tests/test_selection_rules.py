@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scored_run import score_row
 
-from stages import contracts, selection
-from stages.selection import near_hashes, quotas
-from stages.selection_config import SelectionConfig
+from stages.engine import contracts
+from stages.filter.selection import api as selection
+from stages.filter.selection import near_hashes, quotas
+from stages.filter.selection.config import SelectionConfig
 
 steady = settings(deadline=None, derandomize=True, max_examples=40)
 Row = dict[str, Any]

@@ -24,15 +24,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from stages import bridges, edit_scoring, edits, filter, inspection, selection, shard_sets, shards, storage, units
 from stages.config import FlowConfig, ShardsConfig
 from stages.context import Context
-from stages.contracts import EDITS, SCORES
-from stages.edits_config import ShareGPT4oEdits
-from stages.rundir import Index, RunDir, StepFolder
-from stages.scoring import scorer_revision
-from stages.selection_config import SelectionConfig
-from stages.units import Done, Unit, UnitRecord, Work
+from stages.datasets import readers as edits
+from stages.datasets.config import ShareGPT4oEdits
+from stages.engine import storage
+from stages.engine.contracts import EDITS, SCORES
+from stages.engine.run_units import _sound_records, _Worker
+from stages.engine.rundir import Index, RunDir, StepFolder
+from stages.engine.units import Done, Unit, UnitRecord, Work
+from stages.filter import inspection, shard_sets
+from stages.filter import scoring as edit_scoring
+from stages.filter import step as filter
+from stages.filter.selection import api as selection
+from stages.filter.selection.config import SelectionConfig
+from stages.scoring.rows import scorer_revision
+from stages.shards import format as shards
+from stages.shards.exports import export as bridges
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 MINI = SHARED / "sharegpt4o-mini"
@@ -59,9 +67,9 @@ def in_process(
     **_: Any,
 ) -> Done:
     """What ``run_units`` does, without Ray: done units are skipped, the others done in either order, each by a fresh worker or by one."""
-    done = units._sound_records(folder, folder.path / "units.jsonl", {unit.key for unit in todo})
+    done = _sound_records(folder, folder.path / "units.jsonl", {unit.key for unit in todo})
     missing = [unit for unit in todo if unit.key not in done]
-    worker = units._Worker(make_work, str(folder.path)) if missing else None
+    worker = _Worker(make_work, str(folder.path)) if missing else None
     for number, unit in enumerate(reversed(missing) if backwards else missing):
         if number == stop_after:
             raise KeyboardInterrupt

@@ -11,8 +11,18 @@ import pytest
 
 from finetune import BASE_TRAINING, EditorConfig, EditSamples
 from finetune.config import CodecConfig, DenoiserConfig
-from stages.cluster import Cluster
-from stages.training_group import MetricsFile, alone, fit, is_first_worker, is_trained, publish_trained, read_metrics, seeded, total_steps
+from stages.engine.cluster import Cluster
+from stages.engine.training_group import (
+    MetricsFile,
+    alone,
+    fit,
+    is_first_worker,
+    is_trained,
+    publish_trained,
+    read_metrics,
+    seeded,
+    total_steps,
+)
 
 
 def loop(payload: dict[str, Any]) -> None:

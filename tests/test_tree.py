@@ -14,13 +14,13 @@ from PIL import Image
 from torch import Tensor
 
 from reward import RewardModel
-from reward.attention import tree_attention, tree_attention_varlen
-from reward.backbone import FAMILIES, encode
-from reward.batch import Batch, Presented, packed
 from reward.config import BackboneConfig, HeadConfig, PresentationConfig, RewardModelConfig
-from reward.images import patchify
-from reward.inference import Inference
-from reward.tree import node_positions
+from reward.inference.passes import Inference
+from reward.inputs.batch import Batch, Presented, packed
+from reward.inputs.images import patchify
+from reward.inputs.tree import node_positions
+from reward.model.attention import tree_attention, tree_attention_varlen
+from reward.model.backbone import FAMILIES, encode
 
 INSTRUCTIONS = ("Make the red circle blue.", "add a yellow square", "remove the cross at the top and add a small green star below it")
 KINDS = [("clip", "words"), ("clip", "reference"), ("images", "words"), ("images", "reference"), ("images", "rubric_first")]

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from stages import contracts
-from stages.cluster import Cluster
-from stages.ids import settings_hash
-from stages.quarantine import Quarantined
-from stages.rundir import Index, RunDir
-from stages.units import Done, Unit, UnitOutput, Work, run_units
+from stages.engine import contracts
+from stages.engine.cluster import Cluster
+from stages.engine.ids import settings_hash
+from stages.engine.quarantine import Quarantined
+from stages.engine.run_units import run_units
+from stages.engine.rundir import Index, RunDir
+from stages.engine.units import Done, Unit, UnitOutput, Work
 
 UNITS = [Unit(settings_hash("unit", number), number, 10) for number in range(12)]
 

@@ -11,8 +11,8 @@ from markupsafe import Markup
 from pipeline.report.blocks import Section
 from pipeline.report.published import STEPS, Published
 from pipeline.report.sections import arms, filtering, flow, headline, provenance, quarantine, ratings, reward, samples
-from stages import storage
-from stages.rundir import RunDir
+from stages.engine import storage
+from stages.engine.rundir import RunDir
 
 NAME = "report.html"
 SECTIONS = (

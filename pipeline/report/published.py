@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from stages import contracts, storage
-from stages.ratings.revisions import standing
-from stages.rundir import Index, RunDir
+from stages.annotate.ratings.revisions import standing
+from stages.engine import contracts, storage
+from stages.engine.rundir import Index, RunDir
 
 SECTIONS = {
     "generate": "generate",

@@ -11,9 +11,10 @@ from pipeline.report.blocks import Block, Callout, Columns, Fact, Facts, Figure,
 from pipeline.report.charts.intervals import intervals
 from pipeline.report.estimates import Estimate
 from pipeline.report.page import render
-from stages import annotation_qc, storage
-from stages.ratings.agreement import OVERALL
-from stages.rundir import RunDir
+from stages.annotate.agreement.alpha import OVERALL
+from stages.annotate.quality import step as annotation_qc
+from stages.engine import storage
+from stages.engine.rundir import RunDir
 
 NAME = "quality.html"
 STATISTICS = {

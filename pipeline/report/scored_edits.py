@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.report.published import Published
-from stages.selection.companions import SOURCE_HASH
-from stages.selection.values import means
+from stages.filter.selection.companions import SOURCE_HASH
+from stages.filter.selection.values import means
 
 STEP = "filter"
 SCORES = ["sample_id", "dimensions", "overall_mean", "overall_sigma", "change_from_source", "task", "language"]

@@ -13,9 +13,10 @@ from pipeline.report.edited_images import EditedImages
 from pipeline.report.estimates import Estimate
 from pipeline.report.page import render
 from pipeline.report.triptychs import triptych
-from stages import filter, storage
 from stages.context import Context
-from stages.selection.difference import Difference, Interval, Side
+from stages.engine import storage
+from stages.filter import step as filter
+from stages.filter.selection.difference import Difference, Interval, Side
 
 MOST_STRATA = 40
 

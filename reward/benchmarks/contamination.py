@@ -19,8 +19,8 @@ from reward.benchmarks.items import Edit, Item
 from reward.benchmarks.perceptual_hash import NEAR, distances, perceptual_hash
 from reward.benchmarks.pictures import Picture, content_of, read
 from reward.benchmarks.result import BenchmarkResult
-from reward.images import decode
-from reward.sample import ImageError
+from reward.inputs.images import decode
+from reward.inputs.sample import ImageError
 
 BATCH = 64
 

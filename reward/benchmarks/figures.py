@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from reward.metrics import clustered_interval
+from reward.evaluation.metrics import clustered_interval
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Score the edits of a benchmark in one process. The pipeline does so on Ray, unit by unit (``stages/benchmarks.py``).
+"""Score the edits of a benchmark in one process. The pipeline does so on Ray, unit by unit (``stages/evaluate_reward/benchmarks.py``).
 
 Closeness to the source is measured at full size here, at 64 pixels there, where it is a column of the scores.
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from reward.baselines import change_from_source
 from reward.benchmarks.items import Edit, Item, Judged, distinct
 from reward.benchmarks.pictures import read
-from reward.images import decode
-from reward.sample import EditSample, SampleError
+from reward.evaluation.baselines import change_from_source
+from reward.inputs.images import decode
+from reward.inputs.sample import EditSample, SampleError
 
 if TYPE_CHECKING:
-    from reward.model import RewardModel
-    from reward.scorer import Score
+    from reward.inference.scorer import Score
+    from reward.model.model import RewardModel
 
 BATCH = 64
 """Edits whose images are in memory at the same time."""
@@ -24,7 +24,7 @@ BATCH = 64
 
 def score_items(*, model: RewardModel, items: Sequence[Item]) -> tuple[dict[str, Judged], dict[str, SampleError]]:
     """Scores by edit_id, every distinct edit scored once; and why the others have none."""
-    from reward.scorer import score
+    from reward.inference.scorer import score
 
     judged: dict[str, Judged] = {}
     failed: dict[str, SampleError] = {}

@@ -15,8 +15,8 @@ from pipeline.report.edited_images import edited_images
 from pipeline.report.published import Published
 from pipeline.report.scored_edits import ScoredEdits
 from pipeline.report.triptychs import triptych
-from stages import selection
-from stages.selection_config import SelectionConfig
+from stages.filter.selection import api as selection
+from stages.filter.selection.config import SelectionConfig
 
 GALLERY = 12
 SHOWN_OPEN = 4

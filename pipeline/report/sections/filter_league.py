@@ -12,7 +12,7 @@ from pipeline.report import words
 from pipeline.report.blocks import Block, Heading, Paragraph, Table
 from pipeline.report.estimates import Estimate
 from pipeline.report.scored_edits import ScoredEdits
-from stages.selection.difference import Z
+from stages.filter.selection.difference import Z
 
 MOST_ROWS = 30
 

@@ -14,7 +14,7 @@ from pipeline.report.charts.histogram import histogram
 from pipeline.report.charts.scatter import scatter
 from pipeline.report.estimates import Estimate
 from pipeline.report.scored_edits import ScoredEdits
-from stages.selection.difference import spearman
+from stages.filter.selection.difference import spearman
 
 DRAWN_SELECTIONS = 2
 """More lines than that over one histogram cannot be told apart."""

@@ -16,8 +16,8 @@ from pipeline.report.published import Published
 from pipeline.report.sections import contamination, filter_cost, filter_galleries, filter_league, filter_scores
 from pipeline.report.sections import gates as gates_section
 from pipeline.report.steps import missing
-from stages import storage
-from stages.ids import settings_hash
+from stages.engine import storage
+from stages.engine.ids import settings_hash
 
 STEP = "filter"
 EVERYTHING = "everything scored"

@@ -10,7 +10,7 @@ from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Table
 from pipeline.report.charts.intervals import intervals
 from pipeline.report.charts.stacked import stacked
 from pipeline.report.estimates import Estimate
-from stages.ratings.agreement import OVERALL
+from stages.annotate.agreement.alpha import OVERALL
 
 RULES = {
     "opposed": "An overall tie whose dimensions disagree is there twice, with opposite labels (tie-disentangled); other ties stay ties.",

@@ -15,10 +15,10 @@ from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
 from pipeline.report.sections import pair_statistics
 from pipeline.report.steps import missing
-from stages import annotation_qc
-from stages.ratings.agreement import OVERALL
-from stages.ratings.ledger import scores_only
-from stages.ratings.statistics import severity
+from stages.annotate.agreement.alpha import OVERALL
+from stages.annotate.agreement.statistics import severity
+from stages.annotate.quality import step as annotation_qc
+from stages.annotate.ratings.ledger import scores_only
 
 FEW_RATERS = 10
 STATISTICS = {

@@ -1,0 +1,178 @@
+"""`pipeline annotate`: hand out work, read ratings in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipeline.commands.annotate_page import roster, serve
+from pipeline.commands.common import EXAMPLE, common, opened
+
+
+@click.group()
+def annotate() -> None:
+    """Human ratings: hand out work, read what comes back, or simulate raters of the embedded world.
+
+    \b
+    Example:
+      pipeline annotate export --config configs/demo.yaml
+    """
+
+
+@annotate.command(
+    name="export",
+    help="Write the groups to rate, for the rating page, as a table to fill in, as JSON Lines and for Label Studio; and the lead's plan of "
+    f"who rates what.\n\n{EXAMPLE.format(command='annotate export', more='')}",
+)
+@common
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first N groups.")
+@click.option("--groups", "groups", metavar="FILE", help="Only the groups of this list: a CSV with a column group_id, or one id per line.")
+def annotate_export(
+    config_path: str | None, run_path: str | None, address: str | None, limit: int | None, groups: str | None, overrides: tuple[str, ...]
+) -> None:
+    with opened(config_path, run_path, address, overrides) as context:
+        from stages.annotate import step
+
+        print(f"work for the raters: {step.export(context, limit=limit, groups=groups)}")
+
+
+@annotate.command(
+    name="ingest",
+    help="Read ratings into the ledger: validated row by row, nothing twice, everything refused is kept with its reason.\n\n"
+    + EXAMPLE.format(command="annotate ingest --file ratings.csv", more=""),
+)
+@common
+@click.option("--file", "files", multiple=True, required=True, metavar="FILE", help="File of ratings; may be given several times.")
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["auto", "long", "wide", "page", "label-studio", "argilla", "editreward-data", "imagenhub"]),
+    default="auto",
+    show_default=True,
+    help="auto: by its content, all but imagenhub (that project's rater tables); long: a row per rating; wide: a row per candidate; "
+    "page: the rating page's database; the others: exports of those tools and data sets.",
+)
+@click.option(
+    "--pseudonyms", "pseudonym_list", metavar="FILE", help="CSV of name,pseudonym: replaces names in the files; nobody else is taken."
+)
+@click.option("--force", is_flag=True, help="Begin a new ledger where the old one is of other candidates.")
+def annotate_ingest(
+    config_path: str | None,
+    run_path: str | None,
+    address: str | None,
+    files: tuple[str, ...],
+    layout: Any,
+    pseudonym_list: str | None,
+    force: bool,
+    overrides: tuple[str, ...],
+) -> None:
+    with opened(config_path, run_path, address, overrides, force) as context:
+        from pipeline.commands import print_ratings as ratings
+        from stages.annotate import step
+
+        print(ratings.ingested(step.ingest(context, [Path(file) for file in files], layout, pseudonym_list)))
+
+
+@annotate.command(
+    name="simulate",
+    help=f"Let the embedded world's raters fill in the exported work.\n\n{EXAMPLE.format(command='annotate simulate', more='')}",
+)
+@common
+def annotate_simulate(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+    with opened(config_path, run_path, address, overrides) as context:
+        from stages.annotate import step
+
+        for path in step.simulate(context):
+            print(path)
+
+
+@annotate.command(
+    name="next",
+    help="Choose the groups to have rated next, as a list for `annotate export --groups`.\n\n"
+    + EXAMPLE.format(command="annotate next --count 100 --strategy information", more=""),
+)
+@common
+@click.option("--count", required=True, type=click.IntRange(min=1), help="How many groups.")
+@click.option(
+    "--strategy",
+    type=click.Choice(["information", "random"]),
+    required=True,
+    help="information: where the reward model is unsure or wrong and what is rated too little; random: a seeded draw, without a model.",
+)
+@click.option("--model", metavar="DIR", help="Reward model to ask; default: the one trained in this run.")
+def annotate_next(
+    config_path: str | None,
+    run_path: str | None,
+    address: str | None,
+    count: int,
+    strategy: Any,
+    model: str | None,
+    overrides: tuple[str, ...],
+) -> None:
+    with opened(config_path, run_path, address, overrides) as context:
+        from pipeline.commands import print_ratings as ratings
+        from stages.annotate.active import step
+
+        index = step.run(context, count=count, strategy=strategy, model=model)
+        print(ratings.chosen(context.run.path, context.run.step(step.STEP).path / step.LIST, index))
+
+
+@annotate.command(
+    name="qc",
+    help="Judge ratings and annotators: what is accepted, who needs attention, what is rated again. Nothing leaves the ledger. Exit "
+    "status 0: the targets are met; 2: they are not.\n\n" + EXAMPLE.format(command="annotate qc", more=""),
+)
+@common
+def annotate_qc(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+    with opened(config_path, run_path, address, overrides) as context:
+        from pipeline.commands import print_quality as quality
+        from stages.annotate.quality import step as annotation_qc
+
+        met = annotation_qc.run(context).results["met"]
+        print(quality.summary(context.run))
+    click.get_current_context().exit(0 if met else 2)
+
+
+@annotate.command(
+    name="build-bench",
+    help="Make a benchmark in the layout of EditReward-Bench from ratings of three experts: comparisons of 2, 3 and 4 edits, hard ones "
+    "first.\n\n" + EXAMPLE.format(command="annotate build-bench", more=""),
+)
+@common
+@click.option("--force", is_flag=True, help="Redo what was made with other settings or ratings.")
+def annotate_build_bench(
+    config_path: str | None, run_path: str | None, address: str | None, force: bool, overrides: tuple[str, ...]
+) -> None:
+    with opened(config_path, run_path, address, overrides, force) as context:
+        from pipeline.commands import print_quality as quality
+        from stages.annotate.bench import step as build_bench
+
+        build_bench.run(context)
+        print(quality.bench(context.run))
+
+
+@annotate.command(
+    name="consensus",
+    help="One score per candidate and dimension out of several people's accepted ratings.\n\n"
+    + EXAMPLE.format(command="annotate consensus --method majority", more=""),
+)
+@common
+@click.option(
+    "--method",
+    required=True,
+    type=click.Choice(["mean", "majority", "mos", "ranking"]),
+    help="mean; majority of three, else adjudication; mos: mean opinion score 0..100 of z-scores; ranking: mean rank.",
+)
+def annotate_consensus(config_path: str | None, run_path: str | None, address: str | None, method: Any, overrides: tuple[str, ...]) -> None:
+    with opened(config_path, run_path, address, overrides) as context:
+        from pipeline.commands import print_quality as quality
+        from stages.annotate.consensus import step as annotation_consensus
+
+        index = annotation_consensus.run(context, method)
+        print(quality.consensus(index, context.run))
+
+
+annotate.add_command(serve)
+annotate.add_command(roster)

@@ -1,0 +1,57 @@
+"""`pipeline export`: what a run made, in the layouts of others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pipeline.commands.common import EXAMPLE, common, load, run_path_of
+
+
+@click.group()
+def export() -> None:
+    """What a run made, in the layouts of others.
+
+    \b
+    Example:
+      pipeline export pairs --config configs/demo.yaml --format hub --target pairs-for-the-hub --licence cc-by-4.0
+    """
+
+
+@export.command(
+    name="pairs",
+    help="Preference pairs with their images, into a new folder. Nothing is uploaded, and no annotator is named.\n\n"
+    + EXAMPLE.format(command="export pairs --format reference-json --target pairs", more=""),
+)
+@common
+@click.option(
+    "--format",
+    "layout",
+    required=True,
+    type=click.Choice(["reference-json", "hub"]),
+    help="reference-json: training files of the public EditReward code; hub: Parquet and a card for the Hugging Face Hub.",
+)
+@click.option("--target", required=True, metavar="DIR", help="Folder to make; must not exist or be empty.")
+@click.option("--licence", metavar="ID", help="hub: licence of the data set as you publish it, e.g. cc-by-4.0.")
+@click.option(
+    "--path-prefix", default="", metavar="TEXT", help="reference-json: put before image paths; without it they are relative to DIR."
+)
+def export_pairs(
+    config_path: str | None,
+    run_path: str | None,
+    address: str | None,
+    layout: Any,
+    target: str,
+    licence: str | None,
+    path_prefix: str,
+    overrides: tuple[str, ...],
+) -> None:
+    from stages.engine.rundir import RunDir
+    from stages.preferences import export_pairs as exporting
+
+    run = RunDir(run_path_of(load(config_path, run_path, overrides), run_path))
+    made = exporting.export_pairs(run, layout, target, licence=licence, path_prefix=path_prefix)
+    print(f"{made.folder}: " + ", ".join(f"{count:,} pairs for {split}" for split, count in made.pairs.items()))
+    for reason, count in made.left_out.items():
+        print(f"left out: {count:,} pairs ({reason})")

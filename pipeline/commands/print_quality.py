@@ -1,0 +1,107 @@
+"""What `pipeline annotate qc` says and draws: the targets, the annotators, where the lists and the page are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline.commands.tables import text_table
+from pipeline.report import quality_page
+from stages.annotate.bench import step as build_bench
+from stages.annotate.quality import step as annotation_qc
+from stages.engine import storage
+from stages.engine.rundir import Index, RunDir
+
+
+def summary(run: RunDir) -> str:
+    """Tables as text; writes the page."""
+    folder = run.step(annotation_qc.STEP).path
+    figures = storage.read_json(folder / "quality.json")
+    page = quality_page.build(run)
+    parts = [
+        "targets\n"
+        + text_table(["round", "dimension", "statistic", "wanted", "estimate", "met"], [_target(t) for t in figures["targets"]]),
+        "annotators\n"
+        + text_table(
+            ["annotator", "status", "dimension", "groups", "compared", "kappa", "severity", "drift"],
+            [_annotator(entry) for entry in figures["annotators"]],
+        ),
+    ]
+    reasons = {entry["annotator"]: entry["reasons"] for entry in figures["annotators"] if entry["reasons"]}
+    parts += ["\n".join(f"{name}: {'; '.join(why)}" for name, why in reasons.items())] if reasons else []
+    ratings, again = figures["ratings"], figures["again"]
+    excluded = ", ".join(f"{reason} {count:,}" for reason, count in ratings["excluded"].items()) or "none"
+    parts.append(f"ratings: {ratings['in']:,}, accepted {ratings['accepted']:,}, excluded: {excluded}")
+    listed = ", ".join(f"{reason} {count:,}" for reason, count in again["groups"].items())
+    groups = f"groups to rate again: {listed} ({folder / 'reannotate.csv'})" if listed else "groups to rate again: none"
+    cells = f"cells to adjudicate: {again['cells']:,}" + (f" ({folder / 'adjudicate.csv'})" if again["cells"] else "")
+    parts.append(f"{groups}\n{cells}")
+    if figures["again_exceeds"]:
+        parts.append(f"warning: more than {figures['most_again']:.0%} of the rated groups would be rated again; look at the rubric first")
+    parts.append(f"the targets are {'met' if figures['met'] else 'not met'}\npage: {page}")
+    return "\n\n".join(parts)
+
+
+def _target(target: dict[str, Any]) -> list[str]:
+    sign = "lower limit >=" if target["bound"] == "low" else ">="
+    verdict = {True: "yes", False: "no", None: "no ratings"}[target["met"]]
+    wanted = f"{sign} {target['at_least']:g}"
+    return [target["round"], target["dimension"], target["statistic"], wanted, estimate(target["estimate"]), verdict]
+
+
+def _annotator(entry: dict[str, Any]) -> list[str]:
+    drift = entry.get("drift")
+    return [
+        entry["annotator"],
+        entry["status"],
+        entry["dimension"],
+        f"{entry.get('groups', 0):,}",
+        f"{entry.get('compared_groups', 0):,}",
+        estimate(entry.get("kappa")),
+        estimate(entry.get("severity"), signed=True),
+        "" if drift is None else f"{drift:+.2f}",
+    ]
+
+
+def estimate(value: dict[str, Any] | None, *, signed: bool = False) -> str:
+    """An estimate with its interval, or why there is none."""
+    if value is None:
+        return ""
+    if value["value"] is None:
+        return str(value["note"])
+    form = "+.2f" if signed else ".2f"
+    return f"{value['value']:{form}} [{value['low']:{form}}, {value['high']:{form}}]"
+
+
+def bench(run: RunDir) -> str:
+    """What `pipeline annotate build-bench` made."""
+    folder = run.step(build_bench.STEP).path
+    figures = storage.read_json(folder / "summary.json")
+    tasks = sorted({task for by_task in figures["by_task"].values() for task in by_task})
+    rows = [
+        [size, f"{count:,}", f"{figures['mean_difference'].get(size, 0):.2f}", *(f"{figures['by_task'][size].get(t, 0):,}" for t in tasks)]
+        for size, count in figures["tuples"].items()
+    ]
+    parts = [
+        text_table(["edits", "tuples", "mean difference", *tasks], rows),
+        f"{figures['comparisons']:,} comparisons, {figures['ties']:,} ties; experts who say what the label says: "
+        f"{figures['expert_agreement']:.1%}",
+    ]
+    short = ", ".join(f"{count:,} of {size} edits" for size, count in figures["missing"].items())
+    parts += [f"warning: fewer than wanted, missing {short}; the experts' groups give no more"] if short else []
+    left = ", ".join(f"{reason} {count:,}" for reason, count in figures["groups_left_out"].items())
+    parts += [f"groups left out: {left}"] if left else []
+    if figures["candidates_that_are_copies"]:
+        parts.append(f"candidates not compared because another of their group is the same image: {figures['candidates_that_are_copies']:,}")
+    if figures["cells_to_adjudicate"]:
+        parts.append(f"cells to adjudicate: {figures['cells_to_adjudicate']:,} ({folder / 'adjudicate.csv'})")
+    parts.append(f"benchmark: {folder / build_bench.LAYOUT}")
+    return "\n\n".join(parts)
+
+
+def consensus(index: Index, run: RunDir) -> str:
+    """What `pipeline annotate consensus` made."""
+    labels = ", ".join(f"{source} {count:,}" for source, count in index.results["labels"].items())
+    figures = [f"{name.replace('_', ' ')}: {value:,}" for name, value in index.results.items() if isinstance(value, int)]
+    left = [f"left out: {', '.join(f'{reason} {count:,}' for reason, count in index.quarantined.items())}"] if index.quarantined else []
+    warnings = [f"warning: {warning}" for warning in index.results.get("warnings", [])]
+    return "\n".join([f"labels: {labels}", *figures, *left, *warnings, f"written to {run.step(index.step).path}"])

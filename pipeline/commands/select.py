@@ -1,0 +1,101 @@
+"""`pipeline select`: another selection from scores that exist; `pipeline select diff`: what changed between two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pipeline.commands.common import common, opened
+
+RULES = ("top", "bottom", "random", "closest-to-source", "all")
+VALUES = ("overall", "lower-bound", "likert", "product", "minimum")
+
+_HELP = """Make another selection from existing scores, without scoring again.
+
+A rule orders the scored edits; a size or a bound says where to cut; quotas and --at-most constrain what is kept. The same command on
+the same scores gives the same bytes. `pipeline select diff A B` compares two selections.
+
+\b
+Examples:
+  pipeline select --run runs/demo --name best-1000 --rule top --count 1000
+  pipeline select --run runs/demo --name sure --rule top --value lower-bound --sigmas 1 --fraction 0.2
+  pipeline select --run runs/demo --name good --rule top --value minimum --threshold 3
+  pipeline select --run runs/demo --name even --rule top --count 800 --quota-by task --quota equal --short refill
+  pipeline select --run runs/demo --name control --rule random --like even --quota-by task --quota like
+  pipeline select --run runs/demo --name varied --rule top --fraction 0.1 --at-most 2 --per instruction
+  pipeline select diff selected even --run runs/demo
+"""
+
+
+class _WithDiff(click.Command):
+    """A command that `diff` as its first word hands over to another command."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any) -> click.Context:
+        if args[:1] == [diff.name]:
+            return diff.make_context(f"{info_name} {diff.name}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command(name="select", cls=_WithDiff, help=_HELP)
+@common
+@click.option("--name", required=True, help="Name of the selection.")
+@click.option("--rule", required=True, type=click.Choice(RULES), help="The order: top is the best value first.")
+@click.option("--value", type=click.Choice(VALUES), default="overall", show_default=True, help="What top, bottom and all order by.")
+@click.option("--sigmas", type=float, default=1.0, show_default=True, help="k of lower-bound: mean - k sigma.")
+@click.option(
+    "--scale", type=click.Choice(["likert", "percentile"]), default="likert", show_default=True, help="Scale of product and minimum."
+)
+@click.option("--count", type=int, help="How many to keep.")
+@click.option("--fraction", type=float, help="Share of the scored edits to keep, instead of --count.")
+@click.option("--like", metavar="NAME", help="As many as another selection keeps, instead of --count.")
+@click.option("--threshold", type=float, help="Only values at least this (at most, for bottom and closest-to-source).")
+@click.option("--quantile", type=float, help="A threshold as a quantile of the values, e.g. 0.9 for the best tenth.")
+@click.option("--quota-by", metavar="COLUMN", help="Strata: task, language, dataset, source, metadata.KEY ...")
+@click.option(
+    "--quota", "quota", multiple=True, metavar="SHARES", help="proportional, equal, like; or STRATUM=NUMBER, may be given several times."
+)
+@click.option("--short", type=click.Choice(["refuse", "refill"]), default="refuse", show_default=True, help="A stratum with too few.")
+@click.option("--at-most", type=int, metavar="N", help="Keep at most N of each cluster.")
+@click.option("--per", metavar="COLUMN", help="What a cluster is: source, instruction, edited_phash, metadata.KEY ...")
+@click.option("--bits", type=int, default=0, show_default=True, help="Perceptual hashes that differ in so few bits are one cluster.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random rule.")
+@click.option("--shards/--no-shards", default=False, show_default=True, help="Write webdataset shards of it as well.")
+def select(
+    config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...], shards: bool, **flags: Any
+) -> None:
+    """Make and publish a selection."""
+    with opened(config_path, run_path, address, overrides) as context:
+        from pipeline.commands import print_selection as selecting
+
+        selecting.select(context, selecting.read_flags(flags), shards=shards)
+
+
+@click.command(name="diff")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@common
+@click.option("--by", metavar="COLUMN", default="task", show_default=True, help="Column of the table's strata.")
+@click.option("--page", metavar="FILE", help="The HTML page; default: selection-A-B.html in the run directory.")
+@click.option("--images", type=click.IntRange(min=0), default=12, show_default=True, help="Edits shown of each side.")
+def diff(
+    config_path: str | None,
+    run_path: str | None,
+    address: str | None,
+    overrides: tuple[str, ...],
+    first: str,
+    second: str,
+    by: str,
+    page: str | None,
+    images: int,
+) -> None:
+    """Compare the selections A and B: a table, and a page with the edits that only one of them keeps.
+
+    \b
+    Example:
+      pipeline select diff selected random --run runs/demo
+    """
+    with opened(config_path, run_path, address, overrides) as context:
+        from pipeline.commands import print_selection as selecting
+
+        selecting.diff(context, first, second, by=by, page=page, images=images)

@@ -1,0 +1,1 @@
+"""`pipeline plan`: what would be done and what it costs."""

@@ -1,0 +1,115 @@
+"""What scoring and filtering would cost at three sizes of data set on three sizes of cluster: an estimate from stated assumptions.
+
+Compute: FLOP per pair as `pipeline plan` counts them (2 per parameter and token of the model that scores, attention left out), at an
+assumed share of an assumed GPU's peak. Decoding: assumed seconds per image on an assumed number of cores per GPU. The slower of the two
+sets the wall time; what has to be read per second follows from it. Nothing is added for a disk or a network that is slower than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.commands.tables import text_table
+from stages.filter.selection.config import SelectionConfig
+
+PAIRS = (46_539, 1_000_000, 100_000_000)
+"""ShareGPT-4o-Image's edit split, and larger sets."""
+GPUS = (8, 64, 512)
+PEAK_TFLOPS, UTILISATION = 312.0, 0.40
+"""Assumed: dense bf16 of an A100 or A800, and the share of it that the model gets (MFU)."""
+IMAGE_BYTES = 1_000_000
+"""Assumed size of an encoded image of one megapixel."""
+DECODE_SECONDS = 0.04
+"""Assumed time of a core to decode a PNG of one megapixel (0.03 s) and to resize it to the model's area (0.01 s)."""
+CORES_PER_GPU = 12
+"""Assumed: cores that decode, per GPU."""
+DRIVER_BYTES = 2_000
+"""Assumed memory of the driver per pair, rounded up from 1.5 KB measured by ``benchmarks/driver_memory.py``."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One size of data set on one size of cluster."""
+
+    gpu_hours: float
+    wall_hours: float
+    limit: str
+    input_bytes: float
+    shard_bytes: float
+    read_bytes_per_second: float
+    driver_bytes: float
+
+
+def cost(pairs: int, gpus: int, flop_per_pair: float, kept: float) -> Cost:
+    """``kept``: pairs written into shards, all selections together."""
+    gpu_hours = pairs * flop_per_pair / (PEAK_TFLOPS * 1e12 * UTILISATION) / 3600
+    decode_hours = pairs * 2 * DECODE_SECONDS / CORES_PER_GPU / 3600
+    wall_hours = max(gpu_hours, decode_hours) / gpus
+    return Cost(
+        gpu_hours=gpu_hours,
+        wall_hours=wall_hours,
+        limit="GPUs" if gpu_hours >= decode_hours else "decoding",
+        input_bytes=pairs * 2 * IMAGE_BYTES,
+        shard_bytes=kept * 2 * IMAGE_BYTES,
+        read_bytes_per_second=pairs * 2 * IMAGE_BYTES / (wall_hours * 3600),
+        driver_bytes=pairs * DRIVER_BYTES,
+    )
+
+
+def kept(selections: Sequence[SelectionConfig], pairs: int) -> float:
+    """Pairs that the selections keep together; one without count and fraction may keep all."""
+    total = 0.0
+    for choice in selections:
+        if choice.count is not None:
+            total += min(choice.count, pairs)
+        else:
+            total += pairs if choice.fraction is None else choice.fraction * pairs
+    return total
+
+
+def table(selections: Sequence[SelectionConfig], flop_per_pair: float, scorer: str) -> str:
+    """The estimate as text; ``scorer`` names the model whose FLOP were counted."""
+    rows = []
+    for pairs in PAIRS:
+        for gpus in GPUS:
+            found = cost(pairs, gpus, flop_per_pair, kept(selections, pairs))
+            first = gpus == GPUS[0]
+            rows.append(
+                [
+                    f"{pairs:,}" if first else "",
+                    _amount(found.gpu_hours) if first else "",
+                    str(gpus),
+                    _duration(found.wall_hours),
+                    found.limit,
+                    f"{found.read_bytes_per_second / 1e9:,.2f} GB/s",
+                    _size(found.input_bytes) if first else "",
+                    _size(found.shard_bytes) if first else "",
+                    _size(found.driver_bytes) if first else "",
+                ]
+            )
+    header = ["pairs", "GPU hours", "GPUs", "wall time", "limited by", "reading", "images in", "shards out, at most", "driver memory"]
+    about = (
+        f"filter at other sizes, an estimate: {flop_per_pair:.1e} FLOP per pair ({scorer}), {UTILISATION:.0%} of {PEAK_TFLOPS:.0f} TFLOP/s "
+        f"per GPU (A100 or A800),\n{IMAGE_BYTES / 1e6:g} MB and {DECODE_SECONDS:g} s of a core per image, {CORES_PER_GPU} cores per GPU\n"
+    )
+    return about + text_table(header, rows)
+
+
+def _amount(hours: float) -> str:
+    return f"{hours:,.1f}" if hours >= 0.05 else f"{hours:.1e}"
+
+
+def _duration(hours: float) -> str:
+    if hours >= 48:
+        return f"{hours / 24:,.1f} days"
+    if hours >= 1:
+        return f"{hours:.1f} h"
+    return f"{hours * 60:.1f} min" if hours >= 1 / 60 else f"{hours * 3600:.2g} s"
+
+
+def _size(count: float) -> str:
+    for unit, factor in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9)):
+        if count >= factor:
+            return f"{count / factor:,.1f} {unit}"
+    return f"{count / 1e6:,.1f} MB"

@@ -1,0 +1,213 @@
+"""`pipeline plan`: what the flow would do with a configuration, what is done already, and what it costs - before anything runs.
+
+Compute is counted as 2 FLOP per parameter and token forward and three times that for training (forward and backward), attention left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from pipeline.commands.tables import text_table
+from pipeline.flow import STEPS
+from pipeline.planning import filter_cost, selection_sizes
+from reward.config import BackboneConfig, RewardModelConfig
+from stages.config import FlowConfig, TableSources, WorldEdits, WorldSources
+from stages.editors import editors
+from stages.engine import storage
+from stages.engine.rundir import Index, RunDir
+
+SUSTAINED_TFLOPS = filter_cost.PEAK_TFLOPS * filter_cost.UTILISATION
+"""Assumed for GPU hours: 40 % of the 312 TFLOP/s that an A100 or A800 does in bf16."""
+SECONDS_PER_GROUP = (75, 150)
+"""Assumed time of one annotator for a group of seven."""
+RUBRIC_TOKENS, INSTRUCTION_TOKENS = 150, 20
+"""Assumed length of the rubric of a dimension and of an instruction."""
+
+
+def plan(flow: FlowConfig, path: Path) -> str:
+    """The plan as text."""
+    work = _work(flow, path)
+    manifest = RunDir(path).manifest().get("steps", {}) if path.exists() else {}
+    rows = []
+    for number, step in enumerate(STEPS, start=1):
+        if getattr(flow, step.section) is None:
+            rows.append([str(number), step.name, "left out", f"no section {step.section}", ""])
+            continue
+        state = _state(flow, RunDir(path).step(step.name).index())
+        last = f"took {manifest[step.name]['seconds']} s" if step.name in manifest else ""
+        rows.append([str(number), step.name, state, work[step.name], last])
+    notes = _notes(flow)
+    text = f"run directory: {path}\n\n" + text_table(["", "step", "state", "work", "last time"], rows)
+    text += "\n\n" + "\n".join(f"- {note}" for note in notes) if notes else ""
+    if flow.filter is not None:
+        text += "\n\n" + filter_cost.table(flow.filter.selections, *flop_per_pair(flow))
+    return text
+
+
+def flop_per_pair(flow: FlowConfig) -> tuple[float, str]:
+    """FLOP to score one pair with the filter's model, and in words which model was counted.
+
+    A saved model is counted from its weights without the embeddings, anything else as ``reward.model`` of the configuration.
+    """
+    assert flow.filter is not None
+    model = flow.reward.model
+    if flow.filter.model is None:
+        return 2 * parameters(model.backbone) * tokens(model, 1), "reward.model"
+    folder = Path(flow.filter.model)
+    if not (folder / "config.json").exists() or not (folder / "model.safetensors").exists():
+        return 2 * parameters(model.backbone) * tokens(model, 1), f"reward.model, as there is none at {folder}"
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        model = RewardModelConfig.model_validate(storage.read_json(folder / "config.json")["reward_model"])
+        with safe_open(folder / "model.safetensors", framework="numpy") as weights:
+            shapes = [weights.get_slice(name).get_shape() for name in weights.keys() if "embed_tokens" not in name]  # noqa: SIM118
+    except (KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise ValueError(f"filter.model: {folder} is no reward model that can be read ({str(error).splitlines()[0]})") from None
+    return 2.0 * sum(math.prod(shape) for shape in shapes) * tokens(model, 1), str(folder)
+
+
+def _state(flow: FlowConfig, index: Index | None) -> str:
+    """Whether a step is done, and if its settings were others then, which."""
+    if index is None:
+        return "to do"
+    now = flow.model_dump(mode="json")
+    changed = [name for section, then in index.settings.items() if section in now for name in _changed(then, now[section], section)]
+    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    return f"done with another {changed[0]}{more}" if changed else "done"
+
+
+def _changed(then: Any, now: Any, name: str) -> list[str]:
+    """Names of the settings whose values differ; what the step does not depend on is not in its settings."""
+    if not isinstance(then, dict) or not isinstance(now, dict):
+        return [] if then == now else [name]
+    return [found for key, value in then.items() for found in _changed(value, now.get(key), f"{name}.{key}")]
+
+
+def parameters(config: BackboneConfig) -> float:
+    """Parameters of a backbone: from the size in its name when pretrained, otherwise from its widths and depths (embeddings left out)."""
+    if config.pretrained is not None:
+        named = re.search(r"(\d+(?:\.\d+)?)B", config.pretrained)
+        if named is None:
+            raise ValueError(
+                f"reward.model.backbone.pretrained: the name {config.pretrained} says no size such as 7B, so it cannot be planned"
+            )
+        return float(named[1]) * 1e9
+    kv = config.text_hidden * config.text_kv_heads // config.text_heads
+    text = config.text_layers * (
+        2 * config.text_hidden**2 + 2 * config.text_hidden * kv + 3 * config.text_hidden * config.text_intermediate
+    )
+    vision = config.vision_depth * (4 * config.vision_hidden**2 + 3 * config.vision_hidden * config.vision_intermediate)
+    return text + vision
+
+
+def tokens(config: RewardModelConfig, edits: int) -> int:
+    """Language tokens of one source with some edits, as one tree; what inference keeps of the prompt is not counted."""
+    side = config.backbone.patch_size * config.backbone.merge_size if config.backbone.pretrained is None else 28
+    image = math.ceil(config.presentation.image_area / side**2)
+    if config.presentation.layout == "clip":
+        return edits * (image + INSTRUCTION_TOKENS)
+    dimensions = len(config.dimensions)
+    per_source, per_edit = {
+        "words": (0, INSTRUCTION_TOKENS),
+        "reference": (0, dimensions * (RUBRIC_TOKENS + INSTRUCTION_TOKENS)),
+        "rubric_first": (INSTRUCTION_TOKENS, dimensions),
+    }[config.presentation.prompt]
+    return image + per_source + edits * (image + per_edit)
+
+
+def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
+    work = {}
+    model = flow.reward.model
+    flop_per_token = 2 * parameters(model.backbone)
+    one_edit = flop_per_token * tokens(model, 1)
+    if flow.generate is not None:
+        train, validation = _sources(flow)
+        groups, annotated = train + validation, flow.generate.annotate
+        candidates = sum(len(choice.seeds) for choice in flow.generate.editors)
+        pairs = groups * math.comb(annotated, 2)
+        hours = [groups * seconds / 3600 for seconds in SECONDS_PER_GROUP]
+        people = "simulated raters" if flow.annotate.simulate else f"{hours[0]:,.0f} to {hours[1]:,.0f} hours of annotators"
+        training = flow.reward.training
+        steps = training.steps or math.ceil((training.epochs or 0) * train / training.groups_per_batch)
+        one_group = flop_per_token * tokens(model, annotated)
+        seen = steps * training.groups_per_batch
+        work |= {
+            "generate": f"{groups:,} sources x {candidates} candidates = {groups * candidates:,} edits, {annotated} of each annotated",
+            "annotate": f"{groups * annotated * 2:,} ratings; {people}",
+            "preferences": f"{pairs:,} pairs",
+            "train-reward": f"{steps:,} steps of {training.groups_per_batch} groups: {seen * annotated:,} edits, "
+            f"{_cost(3 * one_group * seen)}",
+            "evaluate-reward": f"{validation * annotated:,} held-out edits, {_cost(one_group * validation)}",
+        }
+    if flow.filter is not None:
+        source = flow.filter.input
+        count = source.count if isinstance(source, WorldEdits) else None
+        amount = (
+            f"{count:,} edits, {_cost(one_edit * count)}"
+            if count
+            else f"the edits at {getattr(source, 'path', '')}, {_cost(one_edit * 1000)} per 1,000"
+        )
+        kept = selection_sizes.described(flow.filter.selections, RunDir(path).step("filter"))
+        work["filter"] = f"{amount}; selections: {kept}"
+    if flow.finetune is not None:
+        fine = flow.finetune
+        work["finetune"] = (
+            f"base {fine.base.training.steps:,} steps, then {len(fine.arms)} arms x {fine.training.steps:,} steps "
+            f"of {fine.training.batch_size}"
+        )
+        if flow.evaluate_editor is not None:
+            systems = len(fine.arms) + 3
+            work["evaluate-editor"] = f"{systems} systems x {flow.evaluate_editor.items} items, judge {flow.evaluate_editor.judge}"
+    elif flow.evaluate_editor is not None:
+        work["evaluate-editor"] = "needs the section finetune"
+    return work
+
+
+def _sources(flow: FlowConfig) -> tuple[int, int]:
+    """Groups for training and validation, as far as the configuration says."""
+    assert flow.generate is not None
+    config = flow.generate.sources
+    if isinstance(config, WorldSources):
+        return config.train, config.validation
+    total = sum(table.expected or _lines(table.path) for table in config.tables)
+    held_out = round(total * config.validation_share)
+    return total - held_out, held_out
+
+
+def _lines(path: str) -> int:
+    return sum(1 for line in Path(path).read_text().splitlines() if line.strip() and json.loads(line)) if Path(path).exists() else 0
+
+
+def _cost(flop: float) -> str:
+    hours = flop / (SUSTAINED_TFLOPS * 1e12) / 3600
+    amount = f"{hours:,.1f} GPU hours" if hours >= 0.05 else "seconds of a GPU"
+    return f"{flop:.1e} FLOP ({amount})"
+
+
+def _notes(flow: FlowConfig) -> list[str]:
+    """What keeps the plan from running here, and what the figures assume."""
+    notes = []
+    if flow.generate is not None:
+        for choice in flow.generate.editors:
+            try:
+                editors.check_name(choice.name)
+            except ValueError as error:
+                notes.append(f"cannot run yet: {error}")
+        if isinstance(flow.generate.sources, TableSources):
+            notes += [f"missing input: {table.path} ({table.name})" for table in flow.generate.sources.tables if not _reachable(table.path)]
+    if flow.filter is not None and not _reachable(getattr(flow.filter.input, "path", "")):
+        notes.append(f"missing input: {getattr(flow.filter.input, 'path', '')}")
+    if flow.reward.model.backbone.pretrained:
+        notes.append(
+            f"GPU hours assume {SUSTAINED_TFLOPS:.0f} TFLOP/s sustained (40 % of an A100 or A800) and {RUBRIC_TOKENS} tokens of a rubric"
+        )
+    return notes
+
+
+def _reachable(path: str) -> bool:
+    return not path or "://" in path or any(sign in path for sign in "*?[") or Path(path).exists()

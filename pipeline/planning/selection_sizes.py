@@ -1,0 +1,74 @@
+"""How many edits each configured selection keeps: from the run's scores where there are any, else in words what decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from stages.engine.rundir import Index, StepFolder
+from stages.filter.selection.config import SelectionConfig
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def described(selections: Sequence[SelectionConfig], step: StepFolder) -> str:
+    """Every selection with its rule and its size; ``step`` is the filter step of the run directory."""
+    index = step.index()
+    kept = {} if index is None else _kept(selections, step, index)
+    return ", ".join(f"{choice.name} ({_words(choice)}{_size(choice, kept)})" for choice in selections)
+
+
+def _words(choice: SelectionConfig) -> str:
+    """Order, size and bound as the configuration gives them."""
+    words = [choice.rule]
+    if choice.count is not None:
+        words.append(f"{choice.count:,}")
+    elif choice.fraction is not None:
+        words.append(f"{choice.fraction:g}")
+    elif choice.like is not None:
+        words.append(f"as many as {choice.like}")
+    elif choice.quotas is not None and choice.quotas.numbers is not None:
+        words.append(f"{sum(choice.quotas.numbers.values()):,}")
+    if choice.threshold is not None:
+        words.append(f"within the threshold {choice.threshold:g}")
+    if choice.quantile is not None:
+        words.append(f"within the quantile {choice.quantile:g}")
+    if choice.at_most is not None:
+        words.append(f"at most {choice.at_most.count} per {choice.at_most.per}")
+    return " ".join(words)
+
+
+def _size(choice: SelectionConfig, kept: Mapping[str, int | str]) -> str:
+    """What is known of the size beyond the words of the configuration."""
+    found = kept.get(choice.name)
+    if isinstance(found, int):
+        return f": {found:,} of the scored edits"
+    if found is not None:
+        return f": not from the present scores, {found}"
+    decided = choice.count is not None or choice.like is not None or (choice.quotas is not None and choice.quotas.numbers is not None)
+    if choice.rule == "all" or decided:
+        return ""
+    return ": of the scored edits, so the number is known after scoring"
+
+
+def _kept(selections: Sequence[SelectionConfig], step: StepFolder, index: Index) -> dict[str, int | str]:
+    """Number of edits by selection; the reason for one that the scores do not allow. Made selections are not made again."""
+    from stages.filter.selection import api as selection
+    from stages.filter.selection import stored
+
+    parts = index.artifacts["scores"]
+    descriptions = [stored.describe(step, choice.name) or {} for choice in selections]
+    wanted = [(choice.model_dump(mode="json"), stored.scores_hash(parts)) for choice in selections]
+    if [(entry.get("selection"), entry.get("scores")) for entry in descriptions] == wanted:
+        return {choice.name: entry["rows"] for choice, entry in zip(selections, descriptions, strict=True)}
+    companions = selection.Companions(step.read, frozenset(index.artifacts))
+    tables: dict[str, pa.Table] = {}
+    kept: dict[str, int | str] = {}
+    for choice in selections:
+        try:
+            tables[choice.name] = selection.select(step.read("scores", selection.columns(choice)), choice, companions, tables).table
+            kept[choice.name] = tables[choice.name].num_rows
+        except ValueError as error:
+            kept[choice.name] = str(error).removeprefix(f"selection {choice.name}: ")
+    return kept

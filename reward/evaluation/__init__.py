@@ -1,0 +1,1 @@
+"""Agreement of scores with preferences, calibration, baselines."""

@@ -1,0 +1,72 @@
+"""From images to what the vision tower reads.
+
+In: bytes of any image file that Pillow reads, a path, or a Pillow image. Between: RGB uint8 tensors [height, width, 3], resized so that
+both sides are multiples of patch * merge and the area is about the wished one. Out: patches [token, 3 * 2 * patch * patch] of float32, made
+beside the model. Values equal those of transformers' Qwen-VL image processors; a still image is its frame twice, a pair of
+frames is one clip.
+"""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
+
+from reward.inputs.sample import ImageError, ImageInput
+
+Statistics = tuple[tuple[float, float, float], tuple[float, float, float]]
+"""Mean and standard deviation per channel that inputs are normalised with, of values in 0..1."""
+
+
+def decode(data: ImageInput, *, what: str = "image") -> Image.Image:
+    """Decode to RGB; transparency is dropped, not blended, as in the reference implementation.
+
+    Raises ImageError, naming `what`, for anything that does not decode completely.
+    """
+    try:
+        if isinstance(data, Image.Image):
+            return data.convert("RGB")
+        with Image.open(io.BytesIO(data) if isinstance(data, bytes) else data) as image:
+            return image.convert("RGB")
+    except Exception as error:  # Pillow's readers raise almost any exception on damaged data
+        detail = str(error) or type(error).__name__
+        size = f"of {len(data)} bytes" if isinstance(data, bytes) else str(data)
+        raise ImageError(f"{what} {size} cannot be decoded ({detail}); expected a whole image file") from error
+
+
+def fitted_size(width: int, height: int, *, factor: int, area: tuple[int, int], what: str = "image") -> tuple[int, int]:
+    """(width, height) in multiples of `factor`, with a number of pixels within `area` (least, most) and about the same aspect.
+
+    Raises ImageError.
+    """
+    try:
+        fitted_height, fitted_width = smart_resize(height, width, factor=factor, min_pixels=area[0], max_pixels=area[1])
+    except ValueError as error:
+        raise ImageError(f"{what} is {width}x{height}: an aspect ratio above 200 cannot be shown to the model; crop it") from error
+    return fitted_width, fitted_height
+
+
+def resize(image: Image.Image, size: tuple[int, int]) -> Tensor:
+    """Bicubic to size = (width, height) -> uint8 [height, width, 3]."""
+    if image.size != size:
+        image = image.resize(size, Image.Resampling.BICUBIC)
+    return torch.from_numpy(np.array(image, dtype=np.uint8))
+
+
+def patchify(frames: Tensor, *, patch_size: int, merge_size: int, statistics: Statistics) -> Tensor:
+    """uint8 [item, frame, height, width, 3] with 1 or 2 frames -> float32 [item * patch, 3 * 2 * patch_size**2].
+
+    Patches are ordered by squares of merge_size x merge_size, within a square row by row; one frame is shown twice.
+    """
+    items, count, height, width, _ = frames.shape
+    rows, columns = height // patch_size // merge_size, width // patch_size // merge_size
+    values = frames.view(items, count, rows, merge_size, patch_size, columns, merge_size, patch_size, 3)
+    values = values.permute(0, 2, 5, 3, 6, 8, 1, 4, 7)  # [item, row, column, m_row, m_column, 3, frame, p_row, p_column]
+    values = values.expand(*values.shape[:6], 2, *values.shape[7:]).reshape(-1, 3, 2 * patch_size**2).float()
+    mean, deviation = (values.new_tensor(channels)[:, None] * 255 for channels in statistics)
+    scale = 1 / deviation
+    return values.sub_(mean).mul_(scale).flatten(1)

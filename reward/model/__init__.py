@@ -1,0 +1,1 @@
+"""The reward model: backbone, heads, aggregation, calibration, its files and released checkpoints."""

@@ -1,0 +1,252 @@
+"""Transformers' Qwen-VL models as encoders of edits: built from sizes, from pretrained weights, or from a saved configuration.
+
+In: a Batch. Out: last hidden states of the tokens that are asked for. The vision tower sees each distinct image once; its features are put
+in the places of the placeholder tokens. Attention follows the trees of the prompts (reward.model.attention).
+
+| family | models | attention over trees |
+| --- | --- | --- |
+| qwen2_5_vl | Qwen2.5-VL 3B and 7B, MiMo-VL-7B | blocks; varlen on CUDA in half precision |
+| qwen3_vl | Qwen3-VL (dense) | the same |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import (
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2_5_VLModel,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+    Qwen3VLModel,
+)
+from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLDecoderLayer
+from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextDecoderLayer
+from transformers.vision_utils import get_vision_cu_seqlens, get_vision_position_ids, get_vision_window_index
+
+from reward.config import BackboneConfig
+from reward.inputs.batch import Batch
+from reward.inputs.images import Statistics, patchify
+from reward.inputs.tokenizer import IMAGE_TOKEN, VIDEO_TOKEN, VISION_END_TOKEN, VISION_START_TOKEN, token_id
+from reward.inputs.tree import Grid
+from reward.model import attention
+
+TEMPORAL_PATCH = 2
+"""Frames that one vision token covers: a still image twice, or source and edit."""
+
+
+def _sizes_2_5(config: BackboneConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+    vision = {
+        "window_size": config.patch_size * config.merge_size * 2,
+        "fullatt_block_indexes": list(range(config.vision_depth)),
+    }
+    return {}, vision
+
+
+def _sizes_3(config: BackboneConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+    # features of the last block reach the first layer of the language model, as those of three blocks do in the published models
+    return {"head_dim": config.text_hidden // config.text_heads}, {"deepstack_visual_indexes": [config.vision_depth - 1]}
+
+
+class _LastLayer(nn.Module):
+    """A decoder layer whose MLP sees only the tokens that are read: nothing comes after it that the others could reach."""
+
+    input_layernorm: nn.Module
+    self_attn: nn.Module
+    post_attention_layernorm: nn.Module
+    mlp: nn.Module
+
+    def forward(self, hidden_states: Tensor, *, keep: Tensor, **arguments: Any) -> Tensor:
+        """[1, token, hidden] -> [1, kept token, hidden]"""
+        attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **arguments)
+        states = (hidden_states + attended).index_select(1, keep)
+        return states + self.mlp(self.post_attention_layernorm(states))
+
+
+class _LastLayer2_5(_LastLayer, Qwen2_5_VLDecoderLayer):  # ty: ignore[incompatible-method-override]
+    pass
+
+
+class _LastLayer3(_LastLayer, Qwen3VLTextDecoderLayer):  # ty: ignore[incompatible-method-override]
+    pass
+
+
+@dataclass(frozen=True)
+class Family:
+    """What differs between model families: transformers' classes and what inputs look like.
+
+    sizes: further settings of the text and the vision part, from our sizes.
+    """
+
+    config: Any
+    model: Any
+    generating: Any
+    last_layer: type[_LastLayer]
+    statistics: Statistics
+    sizes: Callable[[BackboneConfig], tuple[dict[str, Any], dict[str, Any]]]
+
+
+FAMILIES = {
+    "qwen2_5_vl": Family(
+        Qwen2_5_VLConfig,
+        Qwen2_5_VLModel,
+        Qwen2_5_VLForConditionalGeneration,
+        _LastLayer2_5,
+        ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),  # those of CLIP
+        _sizes_2_5,
+    ),
+    "qwen3_vl": Family(
+        Qwen3VLConfig, Qwen3VLModel, Qwen3VLForConditionalGeneration, _LastLayer3, ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), _sizes_3
+    ),
+}
+
+
+def sized_config(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrainedConfig:
+    """Transformers' configuration for random weights of the given sizes and the tokenizer's vocabulary."""
+    family = FAMILIES[config.family]
+    text, vision = family.sizes(config)
+    half = config.text_hidden // config.text_heads // 2
+    third = half // 3
+    return family.config(
+        text_config={
+            "vocab_size": len(tokenizer),
+            "hidden_size": config.text_hidden,
+            "intermediate_size": config.text_intermediate,
+            "num_hidden_layers": config.text_layers,
+            "num_attention_heads": config.text_heads,
+            "num_key_value_heads": config.text_kv_heads,
+            "initializer_range": config.initializer_range,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": config.rope_theta,
+                "mrope_section": [half - 2 * third, third, third],
+            },
+            "bos_token_id": None,
+            "eos_token_id": None,
+            **text,
+        },
+        vision_config={
+            "depth": config.vision_depth,
+            "hidden_size": config.vision_hidden,
+            "intermediate_size": config.vision_intermediate,
+            "num_heads": config.vision_heads,
+            "patch_size": config.patch_size,
+            "spatial_merge_size": config.merge_size,
+            "temporal_patch_size": TEMPORAL_PATCH,
+            "out_hidden_size": config.text_hidden,
+            "initializer_range": config.initializer_range,
+            **vision,
+        },
+        image_token_id=token_id(tokenizer, IMAGE_TOKEN),
+        video_token_id=token_id(tokenizer, VIDEO_TOKEN),
+        vision_start_token_id=token_id(tokenizer, VISION_START_TOKEN),
+        vision_end_token_id=token_id(tokenizer, VISION_END_TOKEN),
+        tie_word_embeddings=True,
+    )
+
+
+def load_pretrained(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """Published weights; the embedding grows only if the reward token has no row yet.
+
+    Raises ValueError when the checkpoint is not complete, or of another family.
+    """
+    assert config.pretrained is not None
+    where: dict[str, Any] = {"revision": config.revision} if config.revision else {}
+    loaded: Any = FAMILIES[config.family].generating.from_pretrained(config.pretrained, output_loading_info=True, **where)
+    whole, report = loaded
+    if report["missing_keys"]:
+        raise ValueError(
+            f"{config.pretrained} lacks {len(report['missing_keys'])} weights of a {config.family} model, "
+            f"first {sorted(report['missing_keys'])[0]}; expected a complete checkpoint of that family"
+        )
+    backbone = whole.model  # published files name their weights as parts of the generating model
+    if len(tokenizer) > backbone.get_input_embeddings().num_embeddings:
+        backbone.resize_token_embeddings(len(tokenizer))
+    return backbone
+
+
+class _ProductPatchEmbed(nn.Module):
+    """The same map as a matrix product: a convolution whose stride is its kernel is one, and slower."""
+
+    proj: nn.Conv3d
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        weight = self.proj.weight  # [hidden, 3, 2, patch, patch]
+        return F.linear(hidden_states.to(weight.dtype), weight.flatten(1), self.proj.bias)
+
+
+def prepare(backbone: Any, *, attention_name: str = attention.TREE) -> Any:
+    """Let the vision tower work on all images at once and the language model on trees, up to the tokens that are read.
+
+    Parameter names stay what they were.
+    """
+    backbone.visual.patch_embed.__class__ = _ProductPatchEmbed
+    backbone.visual.config._attn_implementation = attention.IMAGES
+    backbone.language_model.config._attn_implementation = attention_name
+    backbone.language_model.layers[-1].__class__ = FAMILIES[backbone.config.model_type].last_layer
+    return backbone
+
+
+def encode(backbone: Any, batch: Batch, *, keep: Tensor, reward_vectors: Tensor, reward_token: int) -> Tensor:
+    """Last hidden states [kept token, hidden] of the tokens `keep` of a batch.
+
+    reward_vectors [n, hidden]: embeddings of the reward tokens, which take turns in the order of tokens.
+    """
+    embeddings = backbone.get_input_embeddings()(batch.input_ids)  # [token, hidden]
+    further: dict[str, Any] = {}
+    if batch.stacks:
+        features, deep = _vision_features(backbone, batch)
+        embeddings = embeddings.index_copy(0, batch.placeholder, features[batch.feature].to(embeddings.dtype))
+        if deep:
+            is_vision = torch.zeros(len(embeddings), dtype=torch.bool, device=embeddings.device).index_fill(0, batch.placeholder, True)
+            further = {"visual_pos_masks": is_vision[None], "deepstack_visual_embeds": [layer[batch.feature] for layer in deep]}
+    places = (batch.input_ids == reward_token).nonzero()[:, 0]
+    turns = torch.arange(len(places), device=places.device) % len(reward_vectors)
+    embeddings = embeddings.index_copy(0, places, reward_vectors[turns].to(embeddings.dtype))
+    states = backbone.language_model(
+        inputs_embeds=embeddings[None],
+        position_ids=batch.position_ids[:, None],
+        use_cache=False,
+        tree=batch.attention,
+        keep=keep,
+        **further,
+    ).last_hidden_state
+    return states[0]
+
+
+def _vision_features(backbone: Any, batch: Batch) -> tuple[Tensor, list[Tensor]]:
+    """[vision token of all items, hidden], and the features for further layers of the language model (qwen3_vl)."""
+    vision = backbone.config.vision_config
+    statistics = FAMILIES[backbone.config.model_type].statistics
+    patches = [
+        patchify(stack, patch_size=vision.patch_size, merge_size=vision.spatial_merge_size, statistics=statistics) for stack in batch.stacks
+    ]
+    pixels = torch.cat(patches) if len(patches) > 1 else patches[0]
+    runs = tuple((grid, len(stack)) for grid, stack in zip(batch.grids, batch.stacks, strict=True))
+    layout = _vision_layout(runs, vision.spatial_merge_size, getattr(vision, "window_size", None), vision.patch_size)
+    output = backbone.visual(pixels, **{name: tensor.to(pixels.device) for name, tensor in layout.items()})
+    return output.pooler_output, list(getattr(output, "deepstack_features", None) or [])
+
+
+@lru_cache(maxsize=32)
+def _vision_layout(runs: Sequence[tuple[Grid, int]], merge_size: int, window_size: int | None, patch_size: int) -> dict[str, Tensor]:
+    """What the vision tower derives from the grids, item by item in Python: kept, since batches repeat their shapes."""
+    grid_thw = torch.tensor([[1, *grid] for grid, count in runs for _ in range(count)])
+    layout = {
+        "grid_thw": grid_thw,
+        "position_ids": get_vision_position_ids(grid_thw, merge_size),
+        "cu_seqlens": get_vision_cu_seqlens(grid_thw),
+    }
+    if window_size is not None:
+        layout["window_index"], layout["cu_window_seqlens"] = get_vision_window_index(grid_thw, merge_size, window_size, patch_size)
+    return layout

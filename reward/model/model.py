@@ -1,0 +1,231 @@
+"""The reward model: a vision-language backbone and heads that read a Gaussian score per dimension at the reward tokens.
+
+    source, instruction, edit -> tree of prompts -> backbone -> hidden state at <|Reward|> -> head d -> s_d ~ N(mu_d, sigma_d^2)
+
+(EditReward, section 3.1 and eq. 2 and 3.) A saved model is a directory: model.safetensors, config.json, the tokenizer's files,
+calibration.json when there is one, and a model card. Equal models give equal bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+from reward.config import RewardModelConfig
+from reward.inputs.batch import Batch, Presented, collate
+from reward.inputs.presenter import FORMAT, Presenter, read_config
+from reward.inputs.prompt import INSTRUCTION, build_prompt
+from reward.inputs.rubrics import INTRODUCTION, rubrics_of
+from reward.inputs.sample import ImageInput
+from reward.inputs.tokenizer import build_tokenizer, load_tokenizer, save_tokenizer
+from reward.model import attention
+from reward.model.aggregation import aggregate
+from reward.model.attention import KeysValues, TreeAttention
+from reward.model.backbone import FAMILIES, encode, load_pretrained, prepare, sized_config
+from reward.model.calibration import Calibration
+from reward.model.card import model_card
+from reward.model.heads import RewardHeads
+
+
+@dataclass(frozen=True)
+class RewardOutput:
+    """Gaussian scores of the edits of a batch, float32: mean and sigma [edit, dimension], overall_mean and overall_sigma [edit]."""
+
+    mean: Tensor
+    sigma: Tensor
+    overall_mean: Tensor
+    overall_sigma: Tensor
+
+
+class RewardModel(nn.Module):
+    """Scores edits. Make one with `from_config` or `load`; score with `reward.score`."""
+
+    calibration: Calibration | None
+
+    def __init__(self, *, config: RewardModelConfig, backbone: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = prepare(backbone)
+        self.tokenizer = tokenizer
+        self.calibration = None
+        text, vision = backbone.config.text_config, backbone.config.vision_config
+        self.patch_size = vision.patch_size
+        self.prompt = build_prompt(config=config, tokenizer=tokenizer, merge_size=vision.spatial_merge_size)
+        self.presenter = Presenter(config.presentation, self.prompt, self.patch_size)
+        self.heads = RewardHeads(text.hidden_size, config.dimensions, config.heads)
+        table = backbone.get_input_embeddings().weight  # [vocabulary, hidden]
+        row = table[self.prompt.reward_token].detach()
+        count = len(config.dimensions) if config.presentation.prompt == "rubric_first" else 1
+        spread = float(table.detach().float().std()) if count > 1 else 0.0
+        self.reward_embedding = nn.Parameter(row.float() + spread * torch.randn(count, len(row)))
+        """[1 or dimension, hidden]: what stands at reward tokens, apart from the vocabulary, which can stay frozen."""
+
+    @classmethod
+    def from_config(cls, config: RewardModelConfig, instructions: Sequence[str] = (), *, seed: int = 0) -> RewardModel:
+        """A new model: random weights of the configured sizes, or pretrained ones under random heads.
+
+        instructions: texts whose words the tokenizer of a model with random weights shall know.
+        """
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            if config.backbone.pretrained is not None:
+                tokenizer = load_tokenizer(config.backbone.pretrained, revision=config.backbone.revision)
+                backbone = load_pretrained(config.backbone, tokenizer)
+            else:
+                tokenizer = build_tokenizer([*instructions, *_prompt_texts(config)])
+                backbone: Any = FAMILIES[config.backbone.family].model(sized_config(config.backbone, tokenizer))
+            return cls(config=config, backbone=backbone, tokenizer=tokenizer)
+
+    @classmethod
+    def load(
+        cls,
+        name: str | Path,
+        *,
+        revision: str | None = None,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        attention_kind: Literal["auto", "blocks", "varlen"] = "auto",
+    ) -> RewardModel:
+        """Load what `save` wrote, from a directory or a Hub id.
+
+        dtype: of the backbone; the heads stay float32. attention_kind: `varlen` is one flash kernel for all nodes of a tree, on CUDA in
+        half precision; `blocks` works everywhere; `auto` takes varlen where it can run.
+        Raises ValueError when it is missing, of another layout, or holds NaN.
+        """
+        path = located(name, revision)
+        config, backbone_config = read_config(path)
+        backbone: Any = FAMILIES[config.backbone.family].model(backbone_config)
+        model = cls(config=config, backbone=backbone, tokenizer=load_tokenizer(str(path)))
+        file = path / "model.safetensors"
+        try:
+            weights = load_file(file)
+        except (OSError, SafetensorError) as error:
+            raise ValueError(f"{file} cannot be read ({error}); train or copy it again") from error
+        model.take_weights(weights, file)
+        calibration = path / "calibration.json"
+        if calibration.exists():
+            model.calibration = Calibration.model_validate_json(calibration.read_text())
+        model.backbone.to(dtype)
+        return model.to(device).use_attention(attention_kind).eval()
+
+    def take_weights(self, weights: dict[str, Tensor], file: Path) -> None:
+        """Take all parameters. Raises ValueError, naming the file they are from, when they do not fit or hold NaN."""
+        broken = [name for name, tensor in weights.items() if not tensor.isfinite().all()]
+        if broken:
+            raise ValueError(f"{file} holds NaN or infinity in {broken[0]}; train or copy it again")
+        own = self.state_dict()
+        odd = [f"{name} is missing" for name in own.keys() - weights.keys()] + [
+            f"{name} is not part of this model"
+            if name not in own
+            else f"{name} has shape {tuple(tensor.shape)}, not {tuple(own[name].shape)}"
+            for name, tensor in weights.items()
+            if name not in own or tensor.shape != own[name].shape
+        ]
+        if odd:
+            raise ValueError(f"{file} does not fit its config.json in {len(odd)} places, e.g. {min(odd)}; train or copy it again")
+        self.load_state_dict(weights)
+
+    def use_attention(self, kind: Literal["auto", "blocks", "varlen"]) -> RewardModel:
+        """Choose how the language model attends; `auto` by what the device and the precision allow."""
+        half = next(self.backbone.parameters()).dtype in (torch.bfloat16, torch.float16)
+        varlen = kind == "varlen" or (kind == "auto" and self.device.type == "cuda" and half)
+        prepare(self.backbone, attention_name=attention.TREE_VARLEN if varlen else attention.TREE)
+        return self
+
+    def save(self, path: str | Path, *, facts: Mapping[str, str] | None = None) -> None:
+        """Write the model to a directory. facts: what the card shall say of its making, e.g. {"training data": ...}."""
+        path = Path(path)
+        path.mkdir(parents=True, exist_ok=True)
+        weights = save({name: tensor.contiguous() for name, tensor in self.state_dict().items()})
+        (path / "model.safetensors").write_bytes(weights)
+        backbone = self.backbone.config.to_dict()
+        backbone.pop("transformers_version", None)
+        saved = {"format": FORMAT, "reward_model": self.config.model_dump(mode="json"), "backbone": backbone}
+        (path / "config.json").write_text(json.dumps(saved, indent=2, sort_keys=True) + "\n")
+        save_tokenizer(self.tokenizer, path)
+        calibration = path / "calibration.json"
+        calibration.unlink(missing_ok=True)
+        if self.calibration is not None:
+            calibration.write_text(self.calibration.model_dump_json(indent=2) + "\n")
+        parameters = sum(parameter.numel() for parameter in self.parameters())
+        (path / "README.md").write_text(
+            model_card(config=self.config, parameters=parameters, calibration=self.calibration, facts=facts or {})
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.parameters()).device
+
+    def present(self, *, source: ImageInput, candidates: Sequence[ImageInput], instruction: str) -> Presented:
+        """Decode and resize a source and its candidates for this model. Raises SampleError."""
+        return self.presenter.present(source=source, candidates=candidates, instruction=instruction)
+
+    def collate(self, sets: Sequence[Presented], *, root_cached: bool = False) -> Batch:
+        """A batch on the model's device; root_cached: `forward` will be given `cached_root()`."""
+        return collate(sets, prompt=self.prompt, patch_size=self.patch_size, root_cached=root_cached).to(self.device)
+
+    def cached_root(self) -> tuple[KeysValues, ...] | None:
+        """Keys and values of the part of the prompt that is the same for every edit; None where there is none. For inference."""
+        root = torch.tensor(self.prompt.root, dtype=torch.int64, device=self.device)
+        if len(root) == 0:
+            return None
+        numbers = torch.arange(len(root), device=self.device)
+        record: list[KeysValues] = []
+        nothing = numbers[:0]
+        batch = Batch(
+            input_ids=root,
+            position_ids=numbers.expand(3, -1),
+            reads=nothing,
+            words=nothing,
+            stacks=(),
+            grids=(),
+            placeholder=nothing,
+            feature=nothing,
+            attention=TreeAttention(blocks=((numbers[None], numbers[None]),), order=numbers, record=record),
+        )
+        with torch.no_grad():
+            self._states(batch, nothing)
+        return tuple(record)
+
+    def forward(self, batch: Batch, root: tuple[KeysValues, ...] | None = None) -> RewardOutput:
+        """Score the edits of a batch in one pass over its packed row."""
+        if root is not None:
+            batch = replace(batch, attention=replace(batch.attention, root=root))
+        hidden = self._states(batch, batch.reads.flatten()).unflatten(0, batch.reads.shape)  # [edit, dimension, hidden]
+        mean, sigma = self.heads(hidden)
+        return RewardOutput(mean, sigma, *aggregate(mean, sigma, self.config.aggregation))
+
+    def _states(self, batch: Batch, keep: Tensor) -> Tensor:
+        """[kept token, hidden]"""
+        return encode(self.backbone, batch, keep=keep, reward_vectors=self.reward_embedding, reward_token=self.prompt.reward_token)
+
+
+def _prompt_texts(config: RewardModelConfig) -> list[str]:
+    """What a prompt in sentences says, for the vocabulary of a model with random weights."""
+    if config.presentation.prompt == "words":
+        return []
+    rubrics = [text.replace("{instruction}", INSTRUCTION) for text in rubrics_of(config.presentation, config.dimensions)]
+    return [INTRODUCTION, "Original: Instruction: Edit: Ratings:", *rubrics]
+
+
+def located(name: str | Path, revision: str | None) -> Path:
+    """A local directory as it is; a Hub id downloaded. Raises ValueError."""
+    path = Path(name)
+    if path.exists() or isinstance(name, Path) or name.count("/") != 1:
+        return path
+    try:
+        return Path(snapshot_download(name, revision=revision))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
+        raise ValueError(f"{name} is neither a directory nor a model that can be fetched from the Hub ({error})") from error

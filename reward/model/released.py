@@ -1,0 +1,123 @@
+"""The published EditReward checkpoints (Qwen2.5-VL-7B, MiMo-VL-7B) as reward models of ours, with the published scores.
+
+A published checkpoint is one file of weights: a Qwen2.5-VL model (`model.visual.*`, `model.language_model.*`), an unused `lm_head`, and a
+head per dimension (`rm_heads.head_0`, `head_1`; column 0 is mu, column 1 log sigma). Its vocabulary was cut to the tokenizer's length, and
+the reward token took over an existing row. It was trained with 1-D positions, images of 448x448 pixels in area, and the mean of both
+columns as overall score; all of this is part of the imported model's configuration.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLModel
+
+from reward.config import DIMENSIONS, BackboneConfig, HeadConfig, PresentationConfig, RewardModelConfig
+from reward.inputs.tokenizer import load_tokenizer
+from reward.model.model import RewardModel, located
+from reward.model.reference_prompts import ReferencePrompts
+
+FILES = ("model.safetensors", "model.pth")
+IMAGE_AREA = 200704
+HEAD_LAYERS = (0, 3, 5)
+"""Places of the linear layers among ReLU and dropout."""
+DROPOUT = 0.05
+EMBEDDING = "model.language_model.embed_tokens.weight"
+
+
+def import_released(
+    checkpoint: str | Path,
+    *,
+    prompts: ReferencePrompts,
+    base: str | None = None,
+    revision: str | None = None,
+    positions: Literal["flat", "mrope"] = "flat",
+    image_area: tuple[int, int] = (IMAGE_AREA, IMAGE_AREA),
+) -> RewardModel:
+    """A published checkpoint, from a directory or a Hub id, as a RewardModel in float32 on the CPU.
+
+    base: where configuration and tokenizer come from (directory or Hub id), when they do not lie beside the weights. positions: published
+    scores need `flat`. image_area: least and most pixels of an image. Raises ValueError for an unknown layout, missing or NaN weights.
+    """
+    path = located(checkpoint, revision)
+    origin = located(base, None) if base is not None else path
+    if not (origin / "config.json").exists():
+        raise ValueError(
+            f"{origin} has no config.json; name the model that the checkpoint was made from with --base, e.g. Qwen/Qwen2.5-VL-7B-Instruct"
+        )
+    weights = _weights(path)
+    widths = _head_widths(weights, path)
+    config = Qwen2_5_VLConfig.from_pretrained(origin)
+    tokenizer = load_tokenizer(str(origin))
+    rows = len(weights[EMBEDDING])
+    if len(tokenizer) > rows:
+        raise ValueError(
+            f"the tokenizer of {origin} has {len(tokenizer)} tokens, the checkpoint {rows} rows; name its own base with --base"
+        )
+    config.text_config.vocab_size = rows  # ty: ignore[invalid-assignment]
+    model = RewardModel(
+        config=RewardModelConfig(
+            backbone=BackboneConfig(pretrained=str(base or checkpoint), revision=revision),
+            presentation=PresentationConfig(
+                layout="images",
+                prompt="reference",
+                rubrics=prompts.rubrics,
+                positions=positions,
+                min_image_area=image_area[0],
+                image_area=image_area[1],
+            ),
+            heads=HeadConfig(hidden=widths, dropout=DROPOUT, sigma="exp"),
+            aggregation="reference_mean",
+        ),
+        backbone=Qwen2_5_VLModel(config),
+        tokenizer=tokenizer,
+    )
+    model.take_weights(_renamed(weights, model.prompt.reward_token), path)
+    return model.eval()
+
+
+def _weights(path: Path) -> dict[str, Tensor]:
+    """The state dict of the one file that there is; pickles are read as plain tensors only."""
+    for name in FILES:
+        file = path / name
+        if file.exists():
+            try:
+                weights = load_file(file) if file.suffix == ".safetensors" else torch.load(file, map_location="cpu", weights_only=True)
+            except (OSError, SafetensorError, pickle.UnpicklingError, RuntimeError) as error:
+                raise ValueError(f"{file} cannot be read as a file of weights ({error}); download it again") from error
+            if not (isinstance(weights, dict) and EMBEDDING in weights):
+                raise ValueError(f"{file} has no {EMBEDDING}: not the layout of a published EditReward checkpoint")
+            return {key: tensor.float() for key, tensor in weights.items()}
+    raise ValueError(f"{path} holds none of {', '.join(FILES)}; expected a published EditReward checkpoint")
+
+
+def _head_widths(weights: dict[str, Tensor], path: Path) -> tuple[int, ...]:
+    """Widths of the hidden layers of the heads. Raises ValueError for other heads than the published ones."""
+    keys = {key for key in weights if key.startswith("rm_head")}
+    expected = {
+        f"rm_heads.head_{head}.{layer}.{part}" for head in range(len(DIMENSIONS)) for layer in HEAD_LAYERS for part in ("weight", "bias")
+    }
+    if keys != expected:
+        odd = sorted(keys ^ expected)[0]
+        raise ValueError(f"{path} has other heads than a published EditReward checkpoint ({odd}); only two-head models can be imported")
+    return tuple(len(weights[f"rm_heads.head_0.{layer}.weight"]) for layer in HEAD_LAYERS[:-1])
+
+
+def _renamed(weights: dict[str, Tensor], reward_token: int) -> dict[str, Tensor]:
+    """Published names to ours."""
+    renamed = {"reward_embedding": weights[EMBEDDING][reward_token][None].clone()}
+    for key, tensor in weights.items():
+        if key.startswith("rm_heads.head_"):
+            number, rest = key.removeprefix("rm_heads.head_").split(".", 1)
+            renamed[f"heads.of.{DIMENSIONS[int(number)]}.mlp.{rest}"] = tensor
+        elif key.startswith("model."):
+            renamed["backbone." + key.removeprefix("model.")] = tensor
+        elif key != "lm_head.weight":
+            renamed[key] = tensor  # not ours: loading names it
+    return renamed

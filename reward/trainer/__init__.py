@@ -1,0 +1,1 @@
+"""The optimisation loop: resume, checkpoints, EMA, sharding, adapters, curves."""

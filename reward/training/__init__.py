@@ -1,0 +1,1 @@
+"""What a reward model learns from: groups, pairs, losses."""

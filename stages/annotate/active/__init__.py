@@ -1,0 +1,1 @@
+"""Step next-annotations: which groups to rate next."""

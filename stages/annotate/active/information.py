@@ -1,0 +1,109 @@
+"""Which unrated groups are worth a rater's time: expected information, where the model errs, and what is rated too little.
+
+In: a model's scores of the unrated groups, its scores and the raters' of rated ones. Out: groups in the order in which to rate them, each
+with the numbers that put it there. A group's worth is the product of three:
+
+- information: over its pairs, the mutual information of the label and the score difference (BALD; Houlsby et al. 2011), the scores
+  being the model's Gaussians: entropy of P(a better) minus the expected entropy once the difference is known, in nats;
+- disagreement: how often the model orders strict pairs of rated groups of the same kind of edit otherwise than the raters, relative to
+  all kinds, shrunk towards 1 where few pairs are rated;
+- coverage: how many groups of the kind would be rated if kinds were rated evenly, over how many are, counting those chosen before.
+
+The best is taken, coverage is counted anew, and so on: greedy, ties by id, the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import entr, expit
+
+from reward.model.comparison import NODES, WEIGHTS
+
+SHRINKAGE = 50
+"""Pairs that every kind of edit is credited with at the average rate."""
+DIGITS = 6
+"""Figures are rounded before they are compared, so that the last digits of a sum decide nothing."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """mean, sigma: the model's overall scores [candidate]; rated: the raters' overall scores [candidate], None where nobody rated."""
+
+    group_id: str
+    task: str
+    mean: np.ndarray
+    sigma: np.ndarray
+    rated: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A chosen group and why."""
+
+    group_id: str
+    task: str
+    information: float
+    disagreement: float
+    coverage: float
+
+    @property
+    def worth(self) -> float:
+        """What the groups are ordered by."""
+        return self.information * self.disagreement * self.coverage
+
+
+def information(mean: np.ndarray, sigma: np.ndarray) -> float:
+    """Sum over the pairs of a group of the mutual information of label and score difference, in nats. mean, sigma: [candidate]."""
+    a, b = np.triu_indices(len(mean), 1)
+    difference = (mean[a] - mean[b])[:, None] + np.hypot(sigma[a], sigma[b])[:, None] * NODES  # [pair, node]
+    better = expit(difference)
+    known = (entr(better) + entr(1 - better)) @ WEIGHTS
+    expected = better @ WEIGHTS
+    return round(float(np.maximum(entr(expected) + entr(1 - expected) - known, 0).sum()), DIGITS)
+
+
+def disagreement(rated: Sequence[Group]) -> dict[str, float]:
+    """Per kind of edit the share of strict pairs that the model orders otherwise than the raters, over that of all kinds; shrunk to 1."""
+    wrong: Counter[str] = Counter()
+    pairs: Counter[str] = Counter()
+    for group in rated:
+        assert group.rated is not None
+        a, b = np.triu_indices(len(group.mean), 1)
+        gap = np.round(group.rated[a] - group.rated[b], DIGITS)
+        margin = (group.mean[a] - group.mean[b]) * np.sign(gap)
+        wrong[group.task] += int((margin[gap != 0] <= 0).sum())
+        pairs[group.task] += int((gap != 0).sum())
+    if not wrong.total():
+        return {}
+    rate = wrong.total() / pairs.total()
+    return {task: round((wrong[task] + SHRINKAGE * rate) / (pairs[task] + SHRINKAGE) / rate, DIGITS) for task in sorted(pairs)}
+
+
+def choose(pool: Sequence[Group], rated: Sequence[Group], done: Mapping[str, int], count: int) -> list[Choice]:
+    """The ``count`` groups of the pool that are worth most, best first. done: how many groups of each kind are rated already."""
+    amount = {group.group_id: information(group.mean, group.sigma) for group in pool}
+    factor = disagreement(rated)
+    queues: dict[str, list[Group]] = {}
+    for group in sorted(pool, key=lambda group: (-amount[group.group_id], group.group_id)):
+        queues.setdefault(group.task, []).append(group)
+    there = Counter(done) + Counter(group.task for group in pool)
+    taken = Counter({task: done.get(task, 0) for task in there})
+    chosen: list[Choice] = []
+    while len(chosen) < count and any(queues.values()):
+        best: Choice | None = None
+        for task in sorted(name for name, queue in queues.items() if queue):
+            expected = there[task] / there.total() * taken.total()
+            coverage = round((expected + 1) / (taken[task] + 1), DIGITS)
+            group = queues[task][0]  # within a kind only the information differs
+            choice = Choice(group.group_id, task, amount[group.group_id], factor.get(task, 1.0), coverage)
+            if best is None or (choice.worth, best.group_id) > (best.worth, choice.group_id):
+                best = choice
+        assert best is not None
+        queues[best.task].pop(0)
+        taken[best.task] += 1
+        chosen.append(best)
+    return chosen

@@ -1,0 +1,176 @@
+"""Which groups to have rated next: a list for `pipeline annotate export --groups`.
+
+In: the candidates of a run, its ledger, and a reward model (the one trained in the run, or another). Out: ``next-annotations/groups.csv``,
+one row per chosen group with the numbers behind the choice (:mod:`stages.annotate.active.information`), best first, and the scores it
+rests on.
+Only groups of the training split are chosen: held-out groups must stay a sample of what there is, or accuracy on them would mean something
+else. The disagreement of model and raters is taken from rated held-out groups, which the model has not learnt from, or where there are
+none, from all rated groups. The strategy ``random`` draws by a seeded hash and needs no model. Unit of resume: a part of the candidates.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from reward.config import TOKEN_BUDGET
+from stages.annotate.active.information import Choice, Group, choose
+from stages.annotate.ratings import ledger, manifest
+from stages.annotate.ratings.accepted import accepted_ratings
+from stages.annotate.ratings.csv_table import csv_table
+from stages.annotate.ratings.groups import CompleteGroup, complete_groups
+from stages.context import Context
+from stages.engine import contracts, steps, storage
+from stages.engine.ids import settings_hash, uniform
+from stages.engine.run_units import run_units
+from stages.engine.rundir import Index, StepFolder
+from stages.engine.units import Done, Unit, UnitOutput, Work
+from stages.scoring.rows import load_model, score_rows, scorer_revision
+
+STEP = "next-annotations"
+LIST = "groups.csv"
+COLUMNS = ("rank", "group_id", "task", "information", "disagreement", "coverage", "worth", "reason")
+
+Strategy = Literal["information", "random"]
+
+
+def run(context: Context, *, count: int, strategy: Strategy, model: str | Path | None = None) -> Index:
+    """Write the list, replacing an earlier one; returns the step's index, whose ``results`` count groups by kind of edit.
+
+    Raises ``ValueError`` when generate is not done, when there is no model to ask, and when every group of the training split is rated.
+    """
+    if count < 1:
+        raise ValueError(f"--count {count}: give the number of groups to choose, at least 1")
+    if strategy == "random" and model is not None:
+        raise ValueError(f"--model {model}: --strategy random asks no model; leave it out")
+    source_folder, rated = context.run.step(steps.GENERATE), context.run.step(ledger.STEP)
+    inputs = {steps.GENERATE: source_folder.require().fingerprint}
+    work = manifest.from_generate(source_folder, context.flow.annotate, seed=context.flow.seed)
+    complete: dict[str, CompleteGroup] = {}
+    if rated.index() is not None:
+        accepted, decision = accepted_ratings(context.run)
+        complete = {group.source_id: group for group in complete_groups(ledger.scores_only(accepted), work)[0]}
+        inputs |= {ledger.STEP: rated.require().fingerprint} | decision
+    columns = source_folder.read("sources", ["source_id", "split", "task"]).columns
+    split, task = ({name: row[place] for name, *row in zip(*(c.to_pylist() for c in columns), strict=True)} for place in (0, 1))
+    pool = [group for group in work.sampled if split[group] == "train" and group not in complete]
+    if not pool:
+        raise ValueError("every group of the training split is rated; generate more sources to have more to rate")
+    folder = context.run.step(STEP)
+    settings: dict[str, Any] = {"count": count, "strategy": strategy, "seed": context.flow.seed}
+    if strategy == "random":
+        key, _ = folder.begin(settings=settings, inputs=inputs, force=True)
+        drawn = sorted(pool, key=lambda group: (uniform("next to annotate", context.flow.seed, group), group))[:count]
+        rows = [{"group_id": group, "task": task[group], "reason": "drawn at random"} for group in drawn]
+        return _publish(folder, key, settings, inputs, rows, None)
+    directory = Path(model).absolute() if model is not None else context.run.step(steps.TRAIN_REWARD).path / "model"
+    inputs["model"] = scorer_revision(directory)
+    key, _ = folder.begin(settings=settings, inputs=inputs, force=True)
+    reference = [group for group in complete if split[group] == "validation"] or list(complete)
+    done = _score(
+        context, folder, source_folder, directory, inputs["model"], {name: len(work.sampled[name]) for name in [*pool, *reference]}
+    )
+    scored = _scored(folder, done, work.sampled, task, complete)
+    chosen = choose(
+        [scored[group] for group in pool if group in scored],
+        [scored[group] for group in reference if group in scored],
+        Counter(task[group] for group in complete if split[group] == "train"),
+        count,
+    )
+    return _publish(folder, key, settings, inputs, [_row(choice) for choice in chosen], done)
+
+
+def _score(context: Context, folder: StepFolder, source: StepFolder, model: Path, revision: str, wanted: Mapping[str, int]) -> Done:
+    """Scores of the sampled candidates of the wanted groups (name and size); a unit is a part of the candidates with its sources."""
+    artifacts = source.require().artifacts
+    units = []
+    for sources, candidates in zip(artifacts["sources"], artifacts["candidates"], strict=True):
+        ids = pq.read_table(source.path / sources.path, columns=["source_id"], partitioning=None)["source_id"].to_pylist()
+        there = sorted(wanted.keys() & set(ids))
+        if there:
+            key = settings_hash(STEP, candidates.sha256, there, revision)
+            units.append(
+                Unit(key, (str(source.path / sources.path), str(source.path / candidates.path), there), sum(wanted[name] for name in there))
+            )
+    config = context.flow.evaluate_reward
+    gpus = context.cluster.share_of_a_gpu(config.workers)
+    work = partial(_make_work, model)
+    return run_units(folder, units, work, cluster=context.cluster, workers=config.workers, num_gpus=gpus, rows_are="edits")
+
+
+def _make_work(model: Path) -> Work:
+    from reward import EditSample
+
+    loaded, revision = load_model(model), scorer_revision(model)
+
+    def work(piece: tuple[str, str, list[str]]) -> UnitOutput:
+        sources_file, candidates_file, wanted = piece
+        columns = ["source_id", "image", "instruction", "task"]
+        filters = [("source_id", "in", wanted)]
+        sources = {
+            row["source_id"]: row for row in pq.read_table(sources_file, columns=columns, filters=filters, partitioning=None).to_pylist()
+        }
+        columns = ["candidate_id", "source_id", "image"]
+        edits = pq.read_table(candidates_file, columns=columns, filters=[*filters, ("annotate", "=", True)], partitioning=None).to_pylist()
+        samples = []
+        for edit in sorted(edits, key=lambda edit: (edit["source_id"], edit["candidate_id"])):
+            source = sources[edit["source_id"]]
+            sample = EditSample(source["image"]["bytes"], source["instruction"], edit["image"]["bytes"])
+            samples.append((edit["candidate_id"], sample, source["task"]))
+        scored = score_rows(loaded, samples, revision=revision, token_budget=TOKEN_BUDGET)
+        return UnitOutput({"scores": contracts.table("scores", scored.rows)}, len(samples), len(scored.rows), scored.quarantine)
+
+    return work
+
+
+def _scored(
+    folder: StepFolder, done: Done, sampled: Mapping[str, tuple[str, ...]], task: Mapping[str, str], complete: Mapping[str, CompleteGroup]
+) -> dict[str, Group]:
+    """Groups all of whose candidates have a score; the others are in the quarantine with their candidate."""
+    columns = ["sample_id", "overall_mean", "overall_sigma"]
+    tables = [pq.read_table(folder.path / part.path, columns=columns, partitioning=None) for part in done.artifacts().get("scores", [])]
+    score = {row["sample_id"]: row for table in tables for row in table.to_pylist()}
+    groups = {}
+    for name, candidates in sampled.items():
+        ids = sorted(candidates)
+        if all(candidate in score for candidate in ids):
+            mean, sigma = (np.array([score[c][column] for c in ids]) for column in ("overall_mean", "overall_sigma"))
+            rated = complete[name].scores.sum(1) if name in complete else None
+            groups[name] = Group(name, task[name], mean, sigma, rated)
+    return groups
+
+
+def _row(choice: Choice) -> dict[str, Any]:
+    figures = {name: f"{getattr(choice, name):.4f}" for name in ("information", "disagreement", "coverage", "worth")}
+    kind = choice.task.replace("-", " ") or "its kind"
+    parts = [f"{choice.information:.2f} nats over its pairs"]
+    if abs(choice.disagreement - 1) >= 0.05:
+        parts.append(f"the model errs {choice.disagreement:.2f} times as often as usual in {kind}")
+    if abs(choice.coverage - 1) >= 0.05:
+        parts.append(f"{kind} is rated {'less' if choice.coverage > 1 else 'more'} than its share")
+    return {"group_id": choice.group_id, "task": choice.task, **figures, "reason": "; ".join(parts)}
+
+
+def _publish(
+    folder: StepFolder, key: str, settings: dict[str, Any], inputs: dict[str, str], rows: list[dict[str, Any]], done: Done | None
+) -> Index:
+    table = csv_table([{"rank": rank, **row} for rank, row in enumerate(rows, start=1)], COLUMNS)
+    sha256 = storage.publish_bytes(folder.path / LIST, table)
+    index = Index(
+        step=STEP,
+        key=key,
+        settings=settings,
+        inputs=inputs,
+        artifacts=done.artifacts() if done else {},
+        files={LIST: sha256},
+        counts=done.counts() if done else {},
+        quarantined=done.quarantined() if done else {},
+        results={"groups": len(rows), "by_task": dict(sorted(Counter(row["task"] for row in rows).items()))},
+    )
+    return folder.publish(index)

@@ -1,0 +1,1 @@
+"""Inter-rater agreement with intervals clustered by group."""

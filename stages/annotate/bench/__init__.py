@@ -1,0 +1,1 @@
+"""Step build-bench: a benchmark from experts' ratings."""

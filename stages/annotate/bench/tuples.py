@@ -1,0 +1,121 @@
+"""Tuples of an EditReward-Bench: which 2, 3 or 4 edits of a source are compared (paper 2.3 and A.3).
+
+In: groups with the experts' scores and their consensus. Out: tuples. Edit A is better than B when its consensus overall (the sum of the
+dimensions) is higher and most experts order the two so; they tie when the consensus is equal; else the pair is unclear and in no tuple.
+Tuples of 3 and 4 are strict orders. Among the tuples of a group the hardest is taken: the smallest mean difference of the experts' mean
+overall scores. Groups are taken hardest first, the edit type with the fewest tuples first, each group for one tuple only, the
+largest tuples first because fewest groups have them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from stages.engine.ids import uniform
+
+DIFFERENCE = 1e-9
+
+
+@dataclass(frozen=True)
+class ExpertGroup:
+    """A source and its labelled candidates. experts: [expert, candidate, dimension]; consensus: [candidate, dimension]."""
+
+    source_id: str
+    task: str
+    candidates: tuple[str, ...]
+    experts: np.ndarray
+    consensus: np.ndarray
+
+    @property
+    def mean_overall(self) -> np.ndarray:
+        """The experts' mean of the summed dimensions: [candidate]."""
+        return self.experts.sum(axis=2).mean(axis=0)
+
+    def relation(self, a: int, b: int) -> int | None:
+        """1 where a is better, -1 where b is, 0 for a tie, None where consensus and most experts do not say the same."""
+        gap = self.consensus[a].sum() - self.consensus[b].sum()
+        if abs(gap) < DIFFERENCE:
+            return 0
+        gaps = self.experts[:, a].sum(axis=1) - self.experts[:, b].sum(axis=1)
+        alike = int((np.sign(np.round(gaps, 9)) == np.sign(gap)).sum())
+        return int(np.sign(gap)) if 2 * alike > len(gaps) else None
+
+
+@dataclass(frozen=True)
+class Tuple:
+    """Candidates that are compared, in the order A, B, C, D, which a seeded hash gives. places: in the group. agreement: share of experts
+    who say of a pair what its label says, over pairs."""
+
+    group: ExpertGroup
+    places: tuple[int, ...]
+    hardness: float
+    agreement: float
+    tie: bool
+
+    @property
+    def size(self) -> int:
+        """2, 3 or 4."""
+        return len(self.places)
+
+
+def choose(groups: Sequence[ExpertGroup], wanted: Mapping[int, int], *, tie_share: float, seed: int) -> list[Tuple]:
+    """Tuples by size, at most ``wanted`` of each; of those of size 2, at most a share of ``tie_share`` are ties."""
+    free = {group.source_id: group for group in groups}
+    chosen: list[Tuple] = []
+    for size in sorted(wanted, reverse=True):
+        ties = round(tie_share * wanted[size]) if size == 2 else 0
+        per_task: Counter[str] = Counter()
+        for count, tie in ((ties, True), (wanted[size] - ties, False)):
+            best = [found for group in free.values() if (found := hardest(group, size, tie=tie, seed=seed))]
+            taken = balanced(best, count, per_task, seed=seed)
+            for found in taken:
+                del free[found.group.source_id]
+            chosen += taken
+    return sorted(chosen, key=lambda found: (found.size, found.group.source_id))
+
+
+def hardest(group: ExpertGroup, size: int, *, tie: bool, seed: int) -> Tuple | None:
+    """The hardest tuple of a group whose pairs are all strict, or all ties; None where there is none."""
+    relations = {pair: group.relation(*pair) for pair in combinations(range(len(group.candidates)), 2)}
+    fit = {pair for pair, relation in relations.items() if relation is not None and (relation == 0) == tie}
+    overall = group.mean_overall
+    best: tuple[float, float, tuple[int, ...]] | None = None
+    for places in combinations(range(len(group.candidates)), size):
+        pairs = list(combinations(places, 2))
+        if not fit.issuperset(pairs):
+            continue
+        apart = round(float(np.mean([abs(overall[a] - overall[b]) for a, b in pairs])), 9)
+        key = (apart, uniform("tuple", seed, *(group.candidates[place] for place in places)), places)
+        best = key if best is None else min(best, key)
+    if best is None:
+        return None
+    shown = tuple(sorted(best[2], key=lambda place: (uniform("order of a tuple", seed, group.candidates[place]), place)))
+    return Tuple(group, shown, best[0], _agreement(group, best[2]), tie)
+
+
+def balanced(tuples: Sequence[Tuple], count: int, per_task: Counter[str], *, seed: int) -> list[Tuple]:
+    """Up to ``count`` tuples, always of the task with the fewest so far (``per_task``, which grows), the hardest of it."""
+    waiting: defaultdict[str, list[Tuple]] = defaultdict(list)
+    order = sorted(tuples, key=lambda t: (t.hardness, uniform("tuple", seed, t.group.source_id), t.group.source_id), reverse=True)
+    for found in order:
+        waiting[found.group.task].append(found)
+    taken: list[Tuple] = []
+    while len(taken) < count and any(waiting.values()):
+        task = min((task for task, left in waiting.items() if left), key=lambda task: (per_task[task], task))
+        taken.append(waiting[task].pop())
+        per_task[task] += 1
+    return taken
+
+
+def _agreement(group: ExpertGroup, places: Sequence[int]) -> float:
+    overall = group.experts.sum(axis=2)  # [expert, candidate]
+    alike = [
+        np.sign(np.round(overall[:, a] - overall[:, b], 9)) == np.sign(np.round(group.consensus[a].sum() - group.consensus[b].sum(), 9))
+        for a, b in combinations(places, 2)
+    ]
+    return round(float(np.mean(alike)), 6)

@@ -1,0 +1,1 @@
+"""Step consensus: one score per candidate and dimension."""

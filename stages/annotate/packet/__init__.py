@@ -1,0 +1,1 @@
+"""What annotators get: the plan of who rates what, and the packet."""

@@ -1,0 +1,261 @@
+"""The HTTP interface of the rating page, for annotators; the lead's part is in ``lead_routes``.
+
+A personal link ``/a/<token>`` sets a cookie and leads to the page; the page then says in the header ``X-Annotator`` for whom it was
+opened. If another link was opened in the same browser meanwhile, the two differ and the request is refused, so no score goes to another
+person; and no other site can send that header. What annotators are sent names no editor, no file, nobody else's scores, and does not say
+which groups are hidden gold. Errors are ``{"message": ...}`` with one sentence.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+
+from stages.annotate.config import AnnotateConfig
+from stages.annotate.packet.label_studio import WORDS
+from stages.annotate.page import exam, handing_out, rubric, submissions
+from stages.annotate.page.database import COUNTED, FLAGS, Database
+from stages.annotate.page.limits import RateLimit
+from stages.annotate.page.roster import Person, Roster
+from stages.annotate.page.session import Page, _refuse_guessing, annotator, holder, page_of
+from stages.annotate.page.submissions import Draft, Refused, Submission
+from stages.annotate.page.work import Work
+
+SCRIPTS = ("page.js", "view.js", "keys.js", "messages.js", "keeping.js", "zoom.js", "clock.js", "dom.js", "lead.js")
+STATIC = dict.fromkeys(SCRIPTS, "text/javascript") | dict.fromkeys(("page.css", "lead.css"), "text/css")
+LARGEST_BODY = 200_000
+FAILED_LINKS_PER_MINUTE = 30
+AHEAD = 2
+"""Groups that are handed out at once: the one to rate, and the next one so that its pictures are there in time."""
+
+VERDICTS = {"exam-2": "next-form", "failed": "failed", "calibration": "passed", "production": "passed"}
+"""What an exam has led to, by the stage after it."""
+
+HEADERS = {
+    "content-security-policy": "default-src 'none'; img-src 'self'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+def make(work: Work, database: Database, roster: Roster, config: AnnotateConfig) -> FastAPI:
+    """The application."""
+    from stages.annotate.page import lead_routes
+
+    folder = resources.files("stages.annotate.page") / "static"
+    files = {name: (folder / name).read_bytes() for name in [*STATIC, "page.html", "lead.html"]}
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.page = Page(
+        work, database, roster, config, RateLimit(config.serve.requests_per_minute), RateLimit(FAILED_LINKS_PER_MINUTE), files
+    )
+    app.include_router(routes)
+    app.include_router(lead_routes.routes)
+    app.add_middleware(_Guard)
+    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    return app
+
+
+def shown_group(page: Page, person: str, group_id: str) -> dict[str, Any]:
+    """A group as its annotator sees it: pictures in this person's order, what was said before, the draft."""
+    group = page.work.groups[group_id]
+    with page.database.read() as connection:
+        assigned = connection.execute("SELECT round FROM assignments WHERE annotator = ? AND group_id = ?", (person, group_id)).fetchone()
+        said, draft = submissions.said(connection, person, group_id), submissions.draft(connection, person, group_id)
+    return {
+        "group_id": group_id,
+        "mode": mode(assigned["round"]),
+        "instruction": group.instruction,
+        "source": f"/image/{group.source}",
+        "candidates": [{"id": c, "image": f"/image/{group.candidates[c]}"} for c in page.work.order(group_id, person)],
+        "said": said,
+        "draft": draft,
+    }
+
+
+def mode(stage: str) -> str:
+    """What the page calls a stage: it must not tell calibration or hidden gold from other work."""
+    return "rating" if stage in COUNTED else stage.split("-")[0]
+
+
+routes = APIRouter()
+
+
+@routes.get("/a/{token}")
+def open_link(token: str, request: Request) -> Response:
+    """A personal link. The page follows as a request from here: a Strict cookie is not sent along a redirect that began elsewhere."""
+    page = page_of(request)
+    person = page.roster.of_token(token)
+    if person is None:
+        _refuse_guessing(request, counted=True)
+        raise Refused(401, "this link is not valid, or no longer; ask for a new one")
+    target = "/lead" if person.role == "lead" else "/"
+    response = HTMLResponse(f'<!doctype html><meta http-equiv="refresh" content="0; url={target}"><title>Opening</title>')
+    secure = request.url.scheme == "https"
+    response.set_cookie(page.cookie, token, max_age=90 * 86_400, httponly=True, samesite="strict", secure=secure, path="/")
+    return response
+
+
+@routes.get("/")
+def rating_page(request: Request) -> Response:
+    """The page itself, which holds nothing of the work."""
+    return HTMLResponse(page_of(request).files["page.html"])
+
+
+@routes.get("/static/{name}")
+def static(name: str, request: Request) -> Response:
+    """Scripts and styles."""
+    if name not in STATIC:
+        raise Refused(404, "there is no such file")
+    return Response(page_of(request).files[name], media_type=STATIC[name])
+
+
+@routes.get("/image/{name:path}")
+def image(name: str, request: Request, person: Annotated[Person, Depends(holder)]) -> Response:
+    """An image of the packet, by its exact name; whatever else is asked for is not there."""
+    path = page_of(request).work.images.get(name)
+    if path is None or not Path(path).is_file():
+        raise Refused(404, "there is no such image")
+    return FileResponse(path, headers={"cache-control": "private, max-age=86400, immutable"})
+
+
+@routes.get("/api/session")
+def session(request: Request, person: Annotated[Person, Depends(holder)]) -> dict[str, Any]:
+    """What the page needs once."""
+    work = page_of(request).work
+    return {
+        "annotator": person.pseudonym,
+        "role": person.role,
+        "project": work.project,
+        "dimensions": [{"name": name, "words": name.replace("_", " ").capitalize()} for name in work.dimensions],
+        "levels": [{"score": level, "words": WORDS[level]} for level in work.levels],
+        "flags": [{"name": flag, "words": flag.replace("-", " ").capitalize()} for flag in FLAGS],
+        "rubric": rubric.blocks(work.rubric),
+    }
+
+
+@routes.get("/api/work")
+def next_groups(request: Request, person: Annotated[Person, Depends(annotator)]) -> dict[str, Any]:
+    """The group to rate now, the one after it, and how far the person is."""
+    page = page_of(request)
+    handed = handing_out.hand_out(page.database, page.work, page.config, person.pseudonym, count=AHEAD)
+    with page.database.read() as connection:
+        filled, places = handing_out.left(connection)
+    groups = [shown_group(page, person.pseudonym, group) for group in handed.groups]
+    return {
+        "stage": mode(handed.stage),
+        "groups": groups,
+        "done": handed.done,
+        "total": handed.total,
+        "project": {"done": filled, "total": places},
+    }
+
+
+@routes.get("/api/previous")
+def previous(request: Request, person: Annotated[Person, Depends(annotator)], before: str = "") -> dict[str, Any]:
+    """The group that this person rated before the group ``before``, or last."""
+    page = page_of(request)
+    with page.database.read() as connection:
+        mine = [group for group in handing_out.own_groups(connection, person.pseudonym) if group in page.work.groups]
+    place = mine.index(before) + 1 if before in mine else 0
+    if place >= len(mine):
+        raise Refused(404, "there is no earlier group of yours")
+    return shown_group(page, person.pseudonym, mine[place])
+
+
+@routes.get("/api/group/{group_id}")
+def one_group(group_id: str, request: Request, person: Annotated[Person, Depends(annotator)]) -> dict[str, Any]:
+    """A group of this person as it is now."""
+    page = page_of(request)
+    with page.database.read() as connection:
+        row = connection.execute("SELECT 1 FROM assignments WHERE annotator = ? AND group_id = ?", (person.pseudonym, group_id)).fetchone()
+    if row is None or group_id not in page.work.groups:
+        raise Refused(403, "this group was not given to you")
+    return shown_group(page, person.pseudonym, group_id)
+
+
+@routes.put("/api/draft/{group_id}")
+def save_draft(group_id: str, sent: Draft, request: Request, person: Annotated[Person, Depends(annotator)]) -> dict[str, Any]:
+    """Keep what is rated so far."""
+    page = page_of(request)
+    ends = time.time() + 60 * page.config.serve.lease_minutes
+    return {"version": submissions.save_draft(page.database, person.pseudonym, group_id, sent, lease_ends=ends)}
+
+
+@routes.post("/api/submit")
+def submit(sent: Submission, request: Request, person: Annotated[Person, Depends(annotator)]) -> dict[str, Any]:
+    """Store a group. The answer to a training group is what the experts gave; that to the last group of an exam is the verdict."""
+    page = page_of(request)
+    work, who = page.work, person.pseudonym
+    revision = submissions.store(page.database, work, page.config, who, sent)
+    answer: dict[str, Any] = {"revision": revision}
+    with page.database.read() as connection:
+        stage = connection.execute("SELECT round FROM assignments WHERE annotator = ? AND group_id = ?", (who, sent.group_id)).fetchone()[
+            "round"
+        ]
+        if stage == "training":
+            scores = {(sent.group_id, score.candidate_id, score.dimension): score.score for score in sent.scores}
+            answer["feedback"] = exam.feedback(scores, work.plan.gold.get(sent.group_id, {}), sent.group_id, work.dimensions)
+        elif stage.startswith("exam"):
+            after = handing_out.stage_of(connection, work, page.config, who)
+            if after != stage and after in VERDICTS:
+                answer["exam"] = VERDICTS[after]
+    return answer
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    headers = {"retry-after": str(error.current["wait"])} if "wait" in error.current else {}
+    return JSONResponse({"message": error.message, **error.current}, status_code=error.status, headers=headers)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return JSONResponse({"message": f"{place}: {first['msg']}"}, status_code=422)
+
+
+class _Guard:
+    """Headers for every answer, and a limit on the size of every body."""
+
+    def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        announced = dict(scope["headers"]).get(b"content-length", b"0")
+        if not announced.isdigit() or int(announced) > LARGEST_BODY:
+            message = {"message": f"a request has at most {LARGEST_BODY} bytes"}
+            await JSONResponse(message, status_code=413, headers=HEADERS)(scope, receive, send)
+            return
+        size = 0
+
+        async def counted() -> Any:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > LARGEST_BODY:
+                raise ValueError("a body in pieces that is too large")
+            return message
+
+        async def with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                there = {name for name, _ in message["headers"]}
+                more = dict(HEADERS) | ({} if b"cache-control" in there else {"cache-control": "no-store"})
+                message["headers"] = [*message["headers"], *((name.encode(), value.encode()) for name, value in more.items())]
+            await send(message)
+
+        await self._app(scope, counted, with_headers)

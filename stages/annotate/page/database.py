@@ -1,0 +1,139 @@
+"""The database of the rating page: SQLite in WAL mode, written by one server process, readable by anybody at any time.
+
+Tables (times are ISO 8601 in UTC, scores are whole numbers of the scale, people appear by their pseudonym only):
+
+``submissions``: what somebody said about a group, never changed. A changed mind is a further row with the next ``revision``.
+    submission_id (made by the page, so that one sent twice is stored once), annotator, group_id, revision (from 1), round (``training``,
+    ``exam-1``, ``exam-2``, ``calibration``, ``production``, ``reannotation``), flag (null, or why the group cannot be rated:
+    ``source-broken``, ``instruction-impossible``, ``unsafe``, ``image-missing``; it then has no scores), comment, seconds (active, of the
+    whole group), wall_seconds, changes (how often a score was replaced before it was sent), submitted_at, rubric_version, scale_min,
+    scale_max, project, content (hash of what was said)
+``scores``: the scores of a submission: submission_id, candidate_id, dimension, score, position (place on the page, from 1)
+``assignments``: annotator, group_id, round, opened_at, lease_ends (seconds since 1970), done (0 or 1)
+``drafts``: annotator, group_id, version, body (JSON text), saved_at
+``groups``: group_id, place (order of handing out), wanted (people on this page), round
+``elsewhere``: group_id, annotator: who has rated a group that is rated again, and must not get it
+``decisions``: decision_id, made_at, author, subject (a pseudonym or a group), action, reason
+``meta``: key, value; ``project`` names the work that the database belongs to
+
+Views, which are what to read:
+
+``ratings``: one row per score that counts, the latest revision of every annotator and group; training and exams are not in it. Columns:
+    submission_id, annotator, group_id, candidate_id, dimension, score, round, revision, position, submitted_at, seconds (of the submission,
+    divided by its scores), comment, rubric_version, scale_min, scale_max, project
+``unrateable``: the same for groups whose latest revision says that they cannot be rated: submission_id, annotator, group_id, round,
+    revision, flag, comment, submitted_at, seconds, project
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from stages.annotate.ratings.rounds import CALIBRATION, PRODUCTION, REANNOTATION
+
+FLAGS = ("source-broken", "instruction-impossible", "unsafe", "image-missing")
+"""Reasons why a group cannot be rated."""
+
+COUNTED = (CALIBRATION, PRODUCTION, REANNOTATION)
+"""Rounds whose scores are ratings; the others train and examine."""
+
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS groups (
+  group_id TEXT PRIMARY KEY, place INTEGER NOT NULL, wanted INTEGER NOT NULL, round TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS elsewhere (
+  group_id TEXT NOT NULL, annotator TEXT NOT NULL, PRIMARY KEY (group_id, annotator)) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS assignments (
+  annotator TEXT NOT NULL, group_id TEXT NOT NULL, round TEXT NOT NULL, opened_at TEXT NOT NULL, lease_ends REAL NOT NULL,
+  done INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (annotator, group_id)) STRICT;
+CREATE INDEX IF NOT EXISTS assignments_of_group ON assignments (group_id, done, lease_ends);
+CREATE TABLE IF NOT EXISTS drafts (
+  annotator TEXT NOT NULL, group_id TEXT NOT NULL, version INTEGER NOT NULL, body TEXT NOT NULL, saved_at TEXT NOT NULL,
+  PRIMARY KEY (annotator, group_id)) STRICT;
+CREATE TABLE IF NOT EXISTS submissions (
+  submission_id TEXT PRIMARY KEY, annotator TEXT NOT NULL, group_id TEXT NOT NULL, revision INTEGER NOT NULL, round TEXT NOT NULL,
+  flag TEXT, comment TEXT NOT NULL, seconds REAL NOT NULL, wall_seconds REAL NOT NULL, changes INTEGER NOT NULL, submitted_at TEXT NOT NULL,
+  rubric_version TEXT NOT NULL, scale_min INTEGER NOT NULL, scale_max INTEGER NOT NULL, project TEXT NOT NULL, content TEXT NOT NULL,
+  UNIQUE (annotator, group_id, revision)) STRICT;
+CREATE TABLE IF NOT EXISTS scores (
+  submission_id TEXT NOT NULL REFERENCES submissions, candidate_id TEXT NOT NULL, dimension TEXT NOT NULL, score INTEGER NOT NULL,
+  position INTEGER NOT NULL, PRIMARY KEY (submission_id, candidate_id, dimension)) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS decisions (
+  decision_id INTEGER PRIMARY KEY, made_at TEXT NOT NULL, author TEXT NOT NULL, subject TEXT NOT NULL, action TEXT NOT NULL,
+  reason TEXT NOT NULL) STRICT;
+DROP VIEW IF EXISTS latest;
+CREATE VIEW latest AS SELECT *, max(revision) FROM submissions WHERE round IN {COUNTED} GROUP BY annotator, group_id;
+CREATE VIEW IF NOT EXISTS ratings AS
+  SELECT l.submission_id, l.annotator, l.group_id, s.candidate_id, s.dimension, s.score, l.round, l.revision, s.position, l.submitted_at,
+    round(l.seconds / (SELECT count(*) FROM scores c WHERE c.submission_id = l.submission_id), 3) AS seconds, l.comment, l.rubric_version,
+    l.scale_min, l.scale_max, l.project
+  FROM latest l JOIN scores s USING (submission_id) WHERE l.flag IS NULL;
+CREATE VIEW IF NOT EXISTS unrateable AS
+  SELECT submission_id, annotator, group_id, round, revision, flag, comment, submitted_at, seconds, project
+  FROM latest WHERE flag IS NOT NULL;
+"""
+
+
+class Database:
+    """The one connection of the server; threads take turns."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._turn = threading.RLock()
+        try:
+            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._connection.row_factory = sqlite3.Row
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=FULL")  # a submission that was confirmed survives a power failure
+            self._connection.executescript(_SCHEMA)
+        except sqlite3.DatabaseError as error:
+            raise ValueError(
+                f"{path} cannot be used as the rating page's database ({error}); restore it from a backup or move it away"
+            ) from None
+        path.chmod(0o600)
+
+    @contextmanager
+    def read(self) -> Generator[sqlite3.Connection]:
+        """The connection, for reading."""
+        with self._turn:
+            yield self._connection
+
+    @contextmanager
+    def beside(self) -> Generator[sqlite3.Connection]:
+        """A connection of its own for long reading, which keeps nobody waiting."""
+        with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            connection.row_factory = sqlite3.Row
+            yield connection
+
+    @contextmanager
+    def write(self) -> Generator[sqlite3.Connection]:
+        """A transaction: all of the block or nothing."""
+        with self._turn, self._connection:  # leaving a connection's block commits, or rolls back after an exception
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection
+
+    def belongs_to(self, project: str) -> None:
+        """Note the project in a new database; raises ``ValueError`` for a database of other candidates."""
+        with self.write() as connection:
+            connection.execute("INSERT OR IGNORE INTO meta VALUES ('project', ?)", (project,))
+            (there,) = connection.execute("SELECT value FROM meta WHERE key = 'project'").fetchone()
+        if there != project:
+            raise ValueError(
+                f"{self.path} holds ratings of project {there}, the packet is of {project}; move the database away or use another --run"
+            )
+
+    def close(self) -> None:
+        """Close the connection; what was confirmed is in the file."""
+        with self._turn:
+            self._connection.close()
+
+
+def now() -> str:
+    """The time, as the tables hold it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

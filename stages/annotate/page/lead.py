@@ -1,0 +1,147 @@
+"""The figures of the lead's page: progress, agreement, confusion, and the groups that want a decision (people: :mod:`.people`).
+
+In: the database and the work. Out: plain values. A group whose people differ by more levels on average over its cells and their pairs than
+``annotate.quality.reannotate.difference`` is in the queue of disagreements, by the measure of :mod:`stages.annotate.quality.reannotation`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from stages.annotate.agreement import alpha as agreement
+from stages.annotate.config import AnnotateConfig
+from stages.annotate.page import handing_out, people, rated
+from stages.annotate.page.rated import Rated
+from stages.annotate.page.roster import Person
+from stages.annotate.page.work import Work
+from stages.annotate.quality import figures as quality
+from stages.annotate.quality.reannotation import mean_difference
+
+MOST_QUEUED = 200
+
+
+def summary(connection: sqlite3.Connection, work: Work, roster: Sequence[Person], config: AnnotateConfig) -> dict[str, Any]:
+    """Everything that the page shows, but the agreement."""
+    groups = rated.read(connection, work)
+    shared: defaultdict[str, list[Rated]] = defaultdict(list)
+    for entry in groups:
+        shared[entry.group].append(entry)
+    shared = defaultdict(list, {group: entries for group, entries in shared.items() if len(entries) > 1})
+    return {
+        "progress": _progress(connection, work, groups, shared),
+        "people": people.figures(connection, work, roster, config, groups),
+        "confusion": _confusion(work, shared),
+        "disagreements": _disagreements(shared, config.quality.reannotate.difference),
+        "flagged": [dict(row) for row in connection.execute("SELECT group_id, annotator, flag, comment, submitted_at FROM unrateable")],
+        "comments": [
+            dict(row)
+            for row in connection.execute(
+                "SELECT group_id, annotator, comment, submitted_at FROM latest WHERE comment != '' AND flag IS NULL "
+                "ORDER BY submitted_at DESC LIMIT 50"
+            )
+        ],
+        "decisions": [dict(row) for row in connection.execute("SELECT * FROM decisions ORDER BY decision_id DESC LIMIT 100")],
+        "shares": _shares(work, groups),
+    }
+
+
+def agreement_of(groups: Sequence[Rated], work: Work) -> dict[str, Any]:
+    """Agreement with intervals per dimension (:func:`stages.annotate.agreement.alpha.summary`) of the groups that several people rated."""
+    several = {group for group, n in Counter(entry.group for entry in groups).items() if n > 1}
+    kept = [entry for entry in groups if entry.group in several]
+    return agreement.summary(rated.table(kept, work), [float(level) for level in work.levels], seed=work.plan.seed) if kept else {}
+
+
+def several_views(connection: sqlite3.Connection, work: Work, group_id: str) -> dict[str, Any]:
+    """A group with what everybody said about it, side by side, for the lead alone."""
+    group = work.groups[group_id]
+    said: dict[str, dict[str, Any]] = {}
+    rows = connection.execute(
+        "SELECT s.annotator, s.flag, s.comment, s.round, c.candidate_id, c.dimension, c.score "
+        "FROM submissions s LEFT JOIN scores c USING (submission_id) WHERE s.group_id = ? AND s.revision = "
+        "(SELECT max(revision) FROM submissions t WHERE t.annotator = s.annotator AND t.group_id = s.group_id) "
+        "ORDER BY s.annotator",
+        (group_id,),
+    )
+    for row in rows:
+        entry = said.setdefault(
+            row["annotator"],
+            {"annotator": row["annotator"], "round": row["round"], "flag": row["flag"], "comment": row["comment"], "scores": {}},
+        )
+        if row["candidate_id"]:
+            entry["scores"].setdefault(row["candidate_id"], {})[row["dimension"]] = row["score"]
+    gold = work.plan.gold.get(group_id, {})
+    return {
+        "group_id": group_id,
+        "instruction": group.instruction,
+        "source": f"/image/{group.source}",
+        "candidates": [{"id": c, "image": f"/image/{name}"} for c, name in group.candidates.items()],
+        "said": list(said.values()),
+        "gold": {c: {d: cell.accepted for d, cell in cells.items()} for c, cells in gold.items()},
+    }
+
+
+def _progress(connection: sqlite3.Connection, work: Work, groups: Sequence[Rated], shared: Mapping[str, list[Rated]]) -> dict[str, Any]:
+    filled, places = handing_out.left(connection)
+    week = datetime.now(UTC) - timedelta(days=7)
+    recent = [entry for entry in groups if datetime.fromisoformat(entry.at) >= week]
+    days = (datetime.now(UTC) - datetime.fromisoformat(recent[0].at)).total_seconds() / 86_400 if recent else 0.0
+    rate = len(recent) / max(days, 1.0)
+    left = places - filled
+    return {
+        "groups": len(work.plan.wanted) + len(work.plan.calibration),
+        "places": places,
+        "filled": filled,
+        "ratings": sum(entry.scores.size for entry in groups),
+        "groups_per_day": round(rate, 1),
+        "days_left": round(left / rate, 1) if rate else None,
+        "shared_groups": len(shared),
+        "connected": _connected(groups),
+        "expired": connection.execute("SELECT count(*) FROM assignments WHERE done = 0 AND lease_ends < unixepoch()").fetchone()[0],
+    }
+
+
+def _connected(groups: Sequence[Rated]) -> bool:
+    """Whether shared groups link every person with every other, directly or through others; without that, severities cannot be compared."""
+    raters: defaultdict[str, set[str]] = defaultdict(set)
+    for entry in groups:
+        raters[entry.group].add(entry.annotator)
+    return len(quality.connected(raters.values())) <= 1
+
+
+def _confusion(work: Work, shared: Mapping[str, list[Rated]]) -> dict[str, list[list[int]]]:
+    """Per dimension: how often one person gave the row's score where another gave the column's, each pair counted both ways."""
+    count = len(work.levels)
+    tables = np.zeros((len(work.dimensions), count * count), dtype=np.int64)
+    for entries in shared.values():
+        for a, b in permutations(entries, 2):
+            for d in range(len(work.dimensions)):
+                cells = (a.scores[:, d].astype(int) - work.levels[0]) * count + b.scores[:, d] - work.levels[0]
+                tables[d] += np.bincount(cells, minlength=count * count)
+    return {dimension: tables[d].reshape(count, count).tolist() for d, dimension in enumerate(work.dimensions)}
+
+
+def _disagreements(shared: Mapping[str, list[Rated]], difference: float) -> list[dict[str, Any]]:
+    found = []
+    for group, entries in shared.items():
+        scores = np.stack([entry.scores.astype(float) for entry in entries])  # [people, candidates, dimensions]
+        mean, far = mean_difference(scores), int((np.ptp(scores, axis=0) >= 2).sum())
+        if mean > difference:
+            found.append({"group_id": group, "people": len(entries), "mean_difference": round(mean, 3), "cells_two_apart": far})
+    found.sort(key=lambda row: (-float(row["mean_difference"]), row["group_id"]))
+    return found[:MOST_QUEUED]
+
+
+def _shares(work: Work, groups: Sequence[Rated]) -> dict[str, dict[str, float]]:
+    scores = np.concatenate([entry.scores for entry in groups]) if groups else np.zeros((0, len(work.dimensions)), np.int8)
+    return {
+        dimension: {str(level): round(float((scores[:, d] == level).mean()), 4) if len(scores) else 0.0 for level in work.levels}
+        for d, dimension in enumerate(work.dimensions)
+    }

@@ -1,0 +1,74 @@
+"""Everything that counts, group by group, as arrays: what the lead's figures are computed from."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stages.annotate.page.work import Work
+
+
+@dataclass(frozen=True)
+class Rated:
+    """One group by one person. scores: [candidate, dimension], candidates as in the packet; positions: places on the page [candidate];
+    seconds: of the whole group."""
+
+    group: str
+    annotator: str
+    round: str
+    scores: np.ndarray
+    positions: np.ndarray
+    seconds: float
+    at: str
+
+
+def read(connection: sqlite3.Connection, work: Work) -> list[Rated]:
+    """Everything that counts, in the order of submission."""
+    column = {dimension: i for i, dimension in enumerate(work.dimensions)}
+    place: dict[str, dict[str, int]] = {g: {c: i for i, c in enumerate(of.candidates)} for g, of in work.groups.items()}
+    found: dict[str, tuple[tuple[Any, ...], list[int], list[int]]] = {}
+    rows = connection.execute(
+        "SELECT l.submission_id, annotator, group_id, l.round, seconds, submitted_at, candidate_id, dimension, score, position "
+        "FROM latest l JOIN scores USING (submission_id) WHERE l.flag IS NULL ORDER BY submitted_at, l.submission_id"
+    )
+    for name, annotator, group, round, seconds, at, candidate, dimension, score, position in rows:
+        places = place.get(group)
+        if places is None:
+            continue
+        if name not in found:
+            found[name] = (group, annotator, round, seconds, at), [0] * (len(places) * len(column)), [0] * len(places)
+        _, scores, positions = found[name]
+        scores[places[candidate] * len(column) + column[dimension]] = score
+        positions[places[candidate]] = position
+    return [
+        Rated(group, annotator, round, np.array(scores, np.int8).reshape(-1, len(column)), np.array(positions, np.int16), seconds, at)
+        for (group, annotator, round, seconds, at), scores, positions in found.values()
+    ]
+
+
+def table(groups: Sequence[Rated], work: Work) -> pa.Table:
+    """The same as rows of a ratings table, as quality control reads them; a score's seconds are its share of the group's."""
+    sizes = np.array([entry.scores.size for entry in groups], dtype=np.int64)
+    count = len(work.dimensions)
+
+    def repeated(values: Iterable[Any], times: np.ndarray | int = sizes) -> pa.Array:
+        texts = pa.array(list(values), pa.string())
+        return texts.take(pa.array(np.repeat(np.arange(len(texts)), times)))
+
+    return pa.table(
+        {
+            "source_id": repeated(entry.group for entry in groups),
+            "candidate_id": repeated((c for entry in groups for c in work.groups[entry.group].candidates), count),
+            "annotator": repeated(entry.annotator for entry in groups),
+            "dimension": pa.array(work.dimensions, pa.string()).take(pa.array(np.tile(np.arange(count), sizes.sum() // count))),
+            "score": np.concatenate([np.zeros(0), *(entry.scores.ravel() for entry in groups)]),
+            "round": repeated(entry.round for entry in groups),
+            "rated_at": repeated(entry.at for entry in groups),
+            "seconds": np.repeat(np.array([round(entry.seconds / entry.scores.size, 3) for entry in groups]), sizes),
+        }
+    )

@@ -1,0 +1,127 @@
+"""The roster: who may open the rating page. The only file with names in it; everything else knows people by their pseudonym.
+
+``annotate/page/roster.json``: per person a pseudonym, the name, the role (``annotator`` or ``lead``), the sha256 of the link's token, and
+whether the link is revoked. A token is shown once, when it is made; a lost link is replaced by a new one. A running server reads the file
+again when it changes, so a revocation holds from the next request on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import secrets
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from stages.engine import storage
+from stages.engine.rundir import RunDir
+
+STEP = "annotate"
+"""The step whose folder this is; importing it from the ledger would bring Ray, for which the page need not wait."""
+
+Role = Literal["annotator", "lead"]
+
+TOKEN_BYTES = 24
+"""Random bytes of a token: 192 bits."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """One line of the roster."""
+
+    pseudonym: str
+    name: str
+    role: Role
+    token_sha256: str
+    revoked: bool = False
+
+
+class Roster:
+    """The roster file. ``people`` is what it holds now."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read_at: tuple[int, int] | None = None
+        self._people: list[Person] = []
+
+    @property
+    def people(self) -> list[Person]:
+        """Everybody, in the order of joining; read again when the file has changed."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return []
+        if (found.st_mtime_ns, found.st_ino) != self._read_at:
+            value = storage.read_json(self.path)
+            try:
+                self._people = [Person(**entry) for entry in value]
+            except TypeError as error:
+                raise ValueError(f"{self.path} is not a roster ({error}); restore it from a backup") from None
+            self._read_at = (found.st_mtime_ns, found.st_ino)
+        return self._people
+
+    def of_token(self, token: str) -> Person | None:
+        """Who holds a token; nobody for one that is unknown or revoked."""
+        digest = _digest(token)
+        return next((p for p in self.people if secrets.compare_digest(p.token_sha256, digest) and not p.revoked), None)
+
+    def add(self, name: str, role: Role = "annotator") -> tuple[Person, str]:
+        """A new person and the token of the link. Raises ``ValueError`` for a name that is there."""
+        name = name.strip()
+        if not name:
+            raise ValueError("the name is empty; give the name of the person")
+        with self._changing() as people:
+            if any(person.name == name for person in people):
+                raise ValueError(
+                    f"{name} is on the roster; `pipeline annotate roster renew` gives a new link, another person needs another name"
+                )
+            number = 1 + sum(person.role == role for person in people)
+            token = secrets.token_urlsafe(TOKEN_BYTES)
+            person = Person(f"{role}-{number:02d}", name, role, _digest(token))
+            people.append(person)
+        return person, token
+
+    def revoke(self, who: str) -> Person:
+        """Make somebody's link useless; ``who`` is a name or a pseudonym."""
+        return self._replace(who, revoked=True)
+
+    def renew(self, who: str) -> tuple[Person, str]:
+        """A new token in place of the old one, also for somebody whose link was revoked."""
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        return self._replace(who, token_sha256=_digest(token), revoked=False), token
+
+    def _replace(self, who: str, **changes: object) -> Person:
+        with self._changing() as people:
+            place = next((i for i, person in enumerate(people) if who in (person.name, person.pseudonym)), None)
+            if place is None:
+                raise ValueError(f"{who} is not on the roster {self.path}; `pipeline annotate roster list` shows who is")
+            people[place] = replace(people[place], **changes)  # type: ignore[arg-type]
+            return people[place]
+
+    @contextmanager
+    def _changing(self) -> Generator[list[Person]]:
+        """The people, to change; written back as a whole, readable by their owner alone. Two commands at a time take turns."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path.parent / ".roster.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            people = list(self.people)
+            yield people
+            storage.publish_json(self.path, [asdict(person) for person in people])
+            self.path.chmod(0o600)
+
+
+def folder_of(run: RunDir) -> Path:
+    """Where the page keeps its files."""
+    return run.step(STEP).path / "page"
+
+
+def roster_of(run: RunDir) -> Roster:
+    """The roster of a run."""
+    return Roster(folder_of(run) / "roster.json")
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

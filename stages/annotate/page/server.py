@@ -1,0 +1,67 @@
+"""Start the rating page: open the work, the database and the roster of a run, and listen until interrupted.
+
+In: a run directory with a packet. One server per run at a time, held by a lock of its own, so that other commands may use the run directory
+meanwhile. The server writes no access log: addresses of links would be in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from stages.annotate.config import AnnotateConfig
+from stages.annotate.page import app, handing_out, work
+from stages.annotate.page.database import Database
+from stages.annotate.page.roster import STEP, folder_of, roster_of
+from stages.engine.rundir import RunDir
+
+
+@contextmanager
+def application(run: RunDir, config: AnnotateConfig) -> Generator[FastAPI]:
+    """The application of a run; raises ``ValueError`` where there is no work, or another server has it."""
+    loaded = work.load(run.step(STEP).path)
+    folder = folder_of(run)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".server.lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"another `pipeline annotate serve` has {folder}; stop it first") from None
+        database = Database(folder / "submissions.sqlite")
+        try:
+            database.belongs_to(loaded.project)
+            handing_out.fill(database, loaded)
+            yield app.make(loaded, database, roster_of(run), config)
+        finally:
+            database.close()
+
+
+def serve(run: RunDir, config: AnnotateConfig, *, host: str, started: Callable[[str], None]) -> None:
+    """Listen on ``host`` and the configured port until interrupted; ``started`` is called with the address once requests are answered."""
+    with application(run, config) as made, listening(host, config.serve.port) as listener:
+        name, port = listener.getsockname()[:2]
+        shown = f"[{name}]" if ":" in name else name
+        started(f"http://{shown}:{port}")
+        answering(made).run(sockets=[listener])
+
+
+def answering(made: FastAPI) -> uvicorn.Server:
+    """The HTTP server of an application."""
+    return uvicorn.Server(uvicorn.Config(made, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="off"))
+
+
+@contextmanager
+def listening(host: str, port: int) -> Generator[socket.socket]:
+    """An open socket; raises ``ValueError`` where there is no listening."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(address[:2], family=family, backlog=512)
+    except OSError as error:
+        raise ValueError(f"cannot listen on {host} port {port} ({error.strerror}); choose another --host or annotate.serve.port") from None
+    with listener:
+        yield listener

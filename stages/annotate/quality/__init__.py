@@ -1,0 +1,1 @@
+"""Step annotation-qc: which ratings are accepted."""

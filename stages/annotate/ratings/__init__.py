@@ -1,0 +1,1 @@
+"""Ratings: what is delivered, what may be rated, the one validator, the ledger."""

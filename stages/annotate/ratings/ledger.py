@@ -1,0 +1,196 @@
+"""The ledger: all ratings that a run has accepted, in batches in the order of their ingest; nothing in it is ever changed.
+
+A batch is one delivered file: its ratings, its quarantine and, from the rating page, the history of what was revised, published as one
+folder under ``annotate/units``. :func:`current` gives the ratings that count: all but those that a later revision has replaced. The step's
+index lists the batches in order and is published last, so a crash in between leaves the ledger as it was. A file whose content is in the
+ledger already adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from stages.annotate.agreement import alpha as agreement
+from stages.annotate.formats import imagenhub
+from stages.annotate.ratings import imported_items as own_items
+from stages.annotate.ratings import revisions
+from stages.annotate.ratings.delivery import Cell, Delivery, Item, Revision, Said
+from stages.annotate.ratings.manifest import Manifest
+from stages.annotate.ratings.rounds import RANKING
+from stages.annotate.ratings.validate import Checked
+from stages.engine import contracts
+from stages.engine.ids import settings_hash
+from stages.engine.rundir import Index, StepFolder
+from stages.engine.units import publish_unit
+
+STEP = "annotate"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One file of the ledger. ``ratings`` = ``accepted`` + ``duplicates`` + what is quarantined, by reason. superseded: ratings accepted
+    before that no longer count since."""
+
+    key: str
+    file: str
+    sha256: str
+    format: str
+    ratings: int
+    accepted: int
+    duplicates: int
+    quarantined: dict[str, int] = field(default_factory=dict)
+    superseded: int = 0
+
+
+@dataclass(frozen=True)
+class Addition:
+    """A new batch: what became of its rows, tables of the items that it brings, and what of its history is new."""
+
+    batch: Batch
+    checked: Checked
+    items: Mapping[str, pa.Table]
+    revisions: Sequence[Revision] = ()
+
+
+def batch_key(delivery: Delivery, manifest: Manifest) -> str:
+    """Name of a delivery by its content. An ImagenHub file's name says who rated what, so it is part of the content."""
+    name = delivery.file if delivery.format == imagenhub.DATASET else ""
+    return settings_hash(delivery.sha256, delivery.format, name, manifest.inputs, manifest.settings)
+
+
+def open_ledger(folder: StepFolder, *, inputs: Mapping[str, str], settings: Mapping[str, Any], force: bool) -> Index | None:
+    """The ledger's index, or None for a new one.
+
+    Raises ``ValueError`` when it was made with other inputs or settings, or when a file of it is damaged; ``force`` then starts a new one.
+    """
+    index = folder.index()
+    problem = None if index is None else _problem(folder, index, inputs, settings)
+    if problem is None:
+        return index
+    if force:
+        return None
+    raise ValueError(f"the ledger in {folder.path} {problem}, or start a new ledger from the files given with --force")
+
+
+def _problem(folder: StepFolder, index: Index, inputs: Mapping[str, str], settings: Mapping[str, Any]) -> str | None:
+    """Why nothing can be appended, and what to do."""
+    if index.inputs.keys() != inputs.keys():
+        return f"holds ratings of {' and '.join(index.inputs)}, not of {' and '.join(inputs)}; use another --run"
+    if index.inputs != dict(inputs):
+        return "was made for other candidates; use another --run"
+    changed = [name for name, value in settings.items() if index.settings[name] != value]
+    if changed:
+        name = changed[0]
+        return f"was made with {name} {index.settings[name]}, not with {settings[name]}; restore that setting or use another --run"
+    damaged = folder.damage(index)
+    return f"is damaged: {damaged} is missing or changed; restore that file from a backup" if damaged else None
+
+
+def batches(index: Index | None) -> list[Batch]:
+    """The batches of a ledger in their order."""
+    return [Batch(**value) for value in index.results["batches"]] if index else []
+
+
+def current(folder: StepFolder) -> pa.Table:
+    """The ratings that count, in the order of the ledger. Raises ``ValueError`` while nothing was ingested."""
+    return revisions.standing(folder.read("ratings"), folder.read("revisions"))
+
+
+def history(folder: StepFolder, index: Index | None) -> revisions.Revisions:
+    """What is known of revisions so far."""
+    return revisions.read(folder.read("revisions")) if index else revisions.Revisions()
+
+
+def said(folder: StepFolder, index: Index | None) -> dict[Cell, Said]:
+    """What every rater says, as far as it counts."""
+    if index is None:
+        return {}
+    rows = current(folder).select(["candidate_id", "dimension", "annotator", "round", "score", "rated_at", "submission"])
+    *cell, score, time, submission = (column.to_pylist() for column in rows.columns)
+    return dict(zip(zip(*cell, strict=True), map(Said, score, time, submission), strict=True))
+
+
+def items(folder: StepFolder, index: Index | None) -> list[Item]:
+    """Items that ratings files brought with them."""
+    return own_items.items_of(folder.read("sources"), folder.read("candidates")) if index and "sources" in index.artifacts else []
+
+
+def append(
+    folder: StepFolder,
+    index: Index | None,
+    manifest: Manifest,
+    additions: Sequence[Addition],
+    *,
+    settings: Mapping[str, Any],
+    tasks: Mapping[str, str],
+) -> Index:
+    """Publish new batches and then the index. ``tasks``: task of every group, for the statistics."""
+    all_batches = batches(index) + [addition.batch for addition in additions]
+    all_settings = {**settings, "batches": [batch.key for batch in all_batches]}
+    key, _ = folder.begin(settings=all_settings, inputs=manifest.inputs, force=True)
+    artifacts = {name: list(parts) for name, parts in index.artifacts.items()} if index else {}
+    for addition in additions:
+        ratings = contracts.table("ratings", addition.checked.accepted)
+        quarantine = contracts.table("quarantine", [asdict(row) for row in addition.checked.quarantine])
+        tables = {"ratings": ratings, "quarantine": quarantine, **addition.items}
+        if addition.revisions:
+            tables["revisions"] = contracts.table("revisions", [one._asdict() for one in addition.revisions])
+        parts = publish_unit(folder.path, addition.batch.key, tables)
+        for name, part in parts.items():
+            artifacts.setdefault(name, []).append(part)
+    quarantined = _total(batch.quarantined for batch in all_batches)
+    counts = {
+        "in": sum(batch.ratings for batch in all_batches),
+        "out": sum(batch.accepted for batch in all_batches),
+        "duplicates": sum(batch.duplicates for batch in all_batches),
+        "quarantined": sum(quarantined.values()),
+    }
+    assert counts["in"] == counts["out"] + counts["duplicates"] + counts["quarantined"], f"the ledger does not balance: {counts}"
+    superseded = sum(batch.superseded for batch in all_batches)
+    counting = revisions.standing(_read(folder, artifacts, "ratings"), _read(folder, artifacts, "revisions"))
+    assert counting.num_rows == counts["out"] - superseded, f"{counting.num_rows} ratings count of {counts}, {superseded} superseded"
+    ledger, levels, seed = scores_only(counting), manifest.scale.levels, settings["seed"]
+    results: dict[str, Any] = {
+        "batches": [asdict(batch) for batch in all_batches],
+        "superseded": superseded,
+        "annotators": len(set(ledger["annotator"].to_pylist())),
+        "agreement": agreement.summary(ledger, levels, seed=seed),
+        "agreement_by_task": agreement.by_task(ledger, tasks, levels, seed=seed),
+    }
+    return folder.publish(
+        Index(
+            step=STEP,
+            key=key,
+            settings=all_settings,
+            inputs=dict(manifest.inputs),
+            artifacts=artifacts,
+            counts=counts,
+            quarantined=quarantined,
+            results=results,
+        )
+    )
+
+
+def scores_only(ratings: pa.Table) -> pa.Table:
+    """Ratings without rankings, whose numbers are of another kind (:mod:`stages.annotate.consensus.rankings`)."""
+    return ratings.filter(pc.not_equal(ratings["round"], RANKING))
+
+
+def _read(folder: StepFolder, artifacts: dict[str, list[Any]], name: str) -> pa.Table:
+    schema = contracts.SCHEMAS[name]
+    parts = [pq.read_table(folder.path / part.path, partitioning=None).cast(schema) for part in artifacts.get(name, [])]
+    return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def _total(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for reasons in counts:
+        total.update(reasons)
+    return dict(sorted(total.items()))

@@ -1,0 +1,43 @@
+"""What a mistyped id or word may have meant, for messages about rows of ratings."""
+
+from __future__ import annotations
+
+import difflib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stages.annotate.ratings.manifest import Manifest
+
+
+def did_you_mean(text: str, known: Sequence[str]) -> str:
+    """The known word that is most like a text, as a question, or nothing."""
+    close = difflib.get_close_matches(text.lower(), known, 1)
+    return f" (is {close[0]!r} meant?)" if close else ""
+
+
+class Closest:
+    """Suggestions for mistyped ids: of the ids that begin or end alike, the most similar. Quick among hundreds of thousands."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.tables: dict[str, dict[str, list[str]]] = {}
+
+    def group(self, text: str) -> str:
+        """Suggestion for a group id."""
+        return self._suggest("group", self.manifest.sampled, text)
+
+    def candidate(self, text: str) -> str:
+        """Suggestion for a candidate id."""
+        return self._suggest("candidate", self.manifest.group_of, text)
+
+    def _suggest(self, kind: str, known: Mapping[str, Any], text: str) -> str:
+        if kind not in self.tables:
+            table: defaultdict[str, list[str]] = defaultdict(list)
+            for name in known:
+                for end in (name[:6], name[-6:]):
+                    table[end].append(name)
+            self.tables[kind] = table
+        text = text.lower()
+        alike = {name for end in (text[:6], text[-6:]) for name in self.tables[kind].get(end, ())}
+        return did_you_mean(text, sorted(alike)[:50])

@@ -1,0 +1,1 @@
+"""Contamination: references as hashes, and which edits match one."""

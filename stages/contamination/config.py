@@ -1,0 +1,59 @@
+"""Configuration of the contamination guard: what the edits are compared with, and what becomes of those that are known there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from stages.datasets.config import CandidateEdits, EditRewardDataEdits, ShareGPT4oEdits, TableEdits, TripletEdits, WebdatasetEdits
+from stages.engine.config import BenchmarkName, Config
+
+
+class ImageFolder(Config):
+    """Images without instructions; a match is one of images only."""
+
+    dataset: Literal["images"]
+    path: str = Field(description="Folder (its PNG, JPEG and WebP files at any depth), an image, or a pattern such as test/**/*-input.png")
+
+
+class BenchmarkItems(Config):
+    """A published benchmark of reward models, read from a local copy in its own layout (docs/benchmarks.md)."""
+
+    dataset: Literal["benchmark"]
+    benchmark: BenchmarkName = Field(description="Which benchmark")
+    path: str = Field(description="Folder of the local copy")
+
+
+ReferenceInput = Annotated[
+    TableEdits | ImageFolder | BenchmarkItems | ShareGPT4oEdits | TripletEdits | EditRewardDataEdits | WebdatasetEdits | CandidateEdits,
+    Field(discriminator="dataset"),
+]
+
+
+class Reference(Config):
+    """Sources and instructions that should not be trained on, or that the reward model has seen."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="Name in the list of hits, in the shards and in the report")
+    input: ReferenceInput = Field(description="Where they are; tables may use the presets of benchmarks, which have no edited images")
+
+
+class ContaminationConfig(Config):
+    """Edits whose source or instruction occurs in a reference."""
+
+    action: Literal["keep", "drop"] = Field("keep", description="keep: list them; drop: list them and do not score them")
+    training: bool = Field(True, description="Compare with the sources that the reward model was trained on, where it names them")
+    references: tuple[Reference, ...] = Field((), description="What else to compare with")
+    distance: int | None = Field(
+        8, ge=0, le=16, description="Bits of 64 in which the perceptual hashes of the same picture may differ; null: equal bytes only"
+    )
+    counts: Literal["image", "image-and-instruction", "image-or-instruction"] = Field(
+        "image", description="Which match counts as contamination: equal instructions alone occur without any leak"
+    )
+
+    @model_validator(mode="after")
+    def _distinct_names(self) -> ContaminationConfig:
+        names = [reference.name for reference in self.references]
+        if len(set(names)) < len(names) or "training" in names:
+            raise ValueError(f"references need different names, and training is taken: {', '.join(sorted(names))}")
+        return self

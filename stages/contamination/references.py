@@ -1,0 +1,164 @@
+"""What edits are compared with, as hashes: sources and instructions of benchmarks, of other data, and of the reward model's training.
+
+In: the references of the configuration, and the model's directory. Out: tables of the contract ``references``. A unit is a slice of a
+reference; images are read and hashed by workers, once as long as the reference stays as it is. What cannot be read is counted, never passed
+over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from reward.benchmarks.instruction_words import words
+from reward.benchmarks.perceptual_hash import perceptual_hash
+from stages.contamination.config import BenchmarkItems, ImageFolder, Reference
+from stages.datasets import files, presets
+from stages.datasets import readers as edits
+from stages.datasets.config import TableEdits, WebdatasetEdits
+from stages.engine import contracts, images, storage
+from stages.engine.ids import settings_hash
+from stages.engine.quarantine import Quarantined
+from stages.engine.units import Unit, UnitOutput, Work
+
+if TYPE_CHECKING:
+    from reward.benchmarks.pictures import Picture
+
+TRAINING = "training"
+"""Name of the reference that the reward model carries."""
+SOURCES = "sources.parquet"
+"""File in a model's directory that names, as hashes, the sources it was trained and calibrated on."""
+PICTURES = (".png", ".jpg", ".jpeg", ".webp")
+WHAT = "filter.input"
+UNIT_ITEMS = 200
+
+Item = tuple[str, bytes, str]
+"""Id, encoded source and instruction."""
+
+
+@dataclass(frozen=True)
+class ImagePaths:
+    """Some images of a folder."""
+
+    folder: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Some items of a benchmark: id, place of the source, instruction."""
+
+    items: tuple[tuple[str, Picture, str], ...]
+
+
+Payload = edits.Slice | ImagePaths | Pictures
+
+
+def plan(reference: Reference) -> list[Unit]:
+    """Units of a reference. Raises ``ValueError`` naming the reference when it cannot be read."""
+    where = f"filter.contamination.references, {reference.name}"
+    try:
+        pieces = list(_pieces(reference))
+    except ValueError as error:
+        raise ValueError(f"{where}: {str(error).removeprefix(f'{WHAT}: ').replace(WHAT, 'its input')}") from None
+    return [Unit(settings_hash("reference", reference.name, mark), (reference.name, piece), rows) for piece, mark, rows in pieces]
+
+
+def make_work() -> Work:
+    """The work of one unit: a row of the contract ``references`` per item that can be read."""
+
+    def work(payload: tuple[str, Payload]) -> UnitOutput:
+        name, piece = payload
+        rows: list[dict[str, Any]] = []
+        unreadable: list[Quarantined] = []
+        for entry in _items(piece):
+            row = entry if isinstance(entry, Quarantined) else _row(name, *entry)
+            (unreadable if isinstance(row, Quarantined) else rows).append(row)  # ty: ignore[invalid-argument-type]
+        return UnitOutput({"references": contracts.table("references", rows)}, len(rows) + len(unreadable), len(rows), unreadable)
+
+    return work
+
+
+def of_training(model: Path) -> pa.Table | None:
+    """The sources that a model names as those it was trained on; None where it names none, such as a model from elsewhere."""
+    path = model / SOURCES
+    return pq.read_table(path, partitioning=None).cast(contracts.REFERENCES) if path.exists() else None
+
+
+def publish_training(model: Path, sources: Iterable[Item]) -> None:
+    """Write into a model's directory what it was trained on. Images that do not decode cannot be there: they were trained on."""
+    rows = []
+    for source_id, data, instruction in sources:
+        row = _row(TRAINING, source_id, data, instruction)
+        assert isinstance(row, dict), f"source {source_id} was trained on and does not decode"
+        rows.append(row)
+    storage.publish_bytes(model / SOURCES, storage.table_bytes(contracts.table("references", rows)))
+
+
+def _row(name: str, item: str, data: bytes, instruction: str) -> dict[str, Any] | Quarantined:
+    try:
+        bits = perceptual_hash(Image.fromarray(images.pixels(data)))
+    except ValueError as error:
+        return Quarantined(item, f"{name}/{item}", "undecodable-image", f"the source of {item}: {error}")
+    return {
+        "reference": name,
+        "item": item,
+        "source_sha256": hashlib.sha256(data).hexdigest(),
+        "source_phash": bits,
+        "instruction": words(instruction),
+    }
+
+
+def _pieces(reference: Reference) -> Iterator[tuple[Payload, str, int]]:
+    """Parts of a reference, with what names their content and how many items they have."""
+    match reference.input:
+        case ImageFolder() as given:
+            folder, names = files.find(given.path, suffixes=PICTURES, what=WHAT, in_folder=PICTURES)
+            filesystem, top = storage.locate(folder)
+            sizes = {name: filesystem.size(f"{top}/{name}") for name in names}
+            for part in _parts(names):
+                yield ImagePaths(storage.absolute(folder), tuple(part)), settings_hash([[name, sizes[name]] for name in part]), len(part)
+        case BenchmarkItems() as given:
+            from reward.benchmarks import benchmark
+
+            loaded = benchmark(given.benchmark).load(storage.absolute(given.path))
+            found = {(e.source.content, e.instruction): (i.item_id, e.source, e.instruction) for i in reversed(loaded) for e in i.edits[:1]}
+            for part in _parts(sorted(found.values(), key=lambda entry: (entry[0], entry[2]))):
+                yield Pictures(tuple(part)), settings_hash([[item, place.content, text] for item, place, text in part]), len(part)
+        case given:
+            for piece in edits.plan(_sources_only(given), seed=0, world=None, unit_rows=UNIT_ITEMS):
+                yield piece, piece.fingerprint, len(piece.rows)
+
+
+def _sources_only(given: Any) -> Any:
+    """Read the source twice where the layout allows it, so that edited images need not be there and are not read."""
+    if isinstance(given, TableEdits):
+        source = given.columns.source or (presets.PRESETS[given.preset].columns if given.preset else presets.OWN.columns)["source"]
+        return given.model_copy(update={"columns": given.columns.model_copy(update={"edited": source})})
+    return given.model_copy(update={"edited": given.source}) if isinstance(given, WebdatasetEdits) else given
+
+
+def _items(piece: Payload) -> Iterator[Item | Quarantined]:
+    if isinstance(piece, ImagePaths):
+        for name in piece.names:
+            yield name, storage.read_bytes(f"{piece.folder}/{name}"), ""
+    elif isinstance(piece, Pictures):
+        from reward.benchmarks.pictures import read
+
+        contents = read([place for _, place, _ in piece.items])
+        yield from ((item, contents[place.content], instruction) for item, place, instruction in piece.items)
+    else:
+        for entry in edits.fetch(piece):
+            yield entry if isinstance(entry, Quarantined) else (entry.row_id, entry.source, entry.instruction)
+
+
+def _parts(entries: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for first in range(0, len(entries), UNIT_ITEMS):
+        yield entries[first : first + UNIT_ITEMS]

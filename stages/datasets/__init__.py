@@ -1,0 +1,1 @@
+"""Data sets of edits: one reader per kind, and what they share."""

@@ -1,0 +1,98 @@
+"""TIGER-Lab/EditReward-Data (arXiv 2509.26346): pairs of rated candidates as embedded images; each candidate is read as one edit.
+
+Columns as on the data set's card: ``key``, ``instruction``, ``source_img``, and for ``left`` and ``right`` the image
+(``left_output_image``), its name (``left_img_rel``), the model, and three scores. A candidate stands in as many pairs as it was compared
+in; it is named by ``key`` and its image name, and is an edit at its first pair. So the 170,772 pairs give some 67,000 edits.
+
+The plan reads the three columns of names; its memory is a place per candidate (about 200 bytes), never images.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages.config import WorldConfig
+from stages.datasets import cells, language, parquet_files
+from stages.datasets.blocks import read_places
+from stages.datasets.cells import Fault
+from stages.datasets.config import EditRewardDataEdits
+from stages.datasets.files import OneOpen
+from stages.datasets.slices import Edit, Slice, cut, position
+from stages.engine.quarantine import Quarantined
+
+DATASET = "editreward-data"
+SIDES = ("left", "right")
+NAMES = ["key", *(f"{side}_img_rel" for side in SIDES)]
+SCORES = ("overall", "instruction_following", "quality_aesthetic")
+LICENCE = "CC-BY-NC-4.0, as the card of TIGER-Lab/EditReward-Data says"
+
+
+def plan(config: EditRewardDataEdits, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:
+    """Slices of candidates. Raises ``ValueError`` when files or columns are missing."""
+    columns = sorted({column for side in SIDES for column in _columns(side)} | set(NAMES))
+    folder, names = parquet_files.find(config.path, what="filter.input")
+    seen: set[tuple[str, str]] = set()
+    entries: list[tuple[str, int, int, str, str]] = []
+    for name in names:
+        with parquet_files.opened(folder, name, needed=columns, what="filter.input") as table:
+            for group in range(table.num_row_groups):
+                mark = parquet_files.mark(table, group)
+                read = [column.to_pylist() for column in table.read_row_group(group, columns=NAMES).select(NAMES).columns]
+                for row, (key, *images) in enumerate(zip(*read, strict=True)):
+                    for side, image in zip(SIDES, images, strict=True):
+                        if (key, image) not in seen or image is None:
+                            seen.add((key, image))
+                            entries.append((name, group, row, side, mark))
+    if not entries:
+        raise ValueError(f"filter.input: {config.path} has no rows")
+    return cut(DATASET, folder, {}, entries, unit_rows)
+
+
+def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
+    """Read the candidates and their sources."""
+    with OneOpen(piece.location) as files:
+        wanted = [column for side in SIDES for column in _columns(side)]
+        rows = read_places(
+            ((name, group, row) for _, (name, group, row, *_) in piece.rows),
+            lambda name, group, first: parquet_files.rows(pq.ParquetFile(files.get(name)), group, first, wanted),
+        )
+        for (number, (name, _, _, side, _)), row in zip(piece.rows, rows, strict=True):
+            yield _edit(row.select(_columns(side)), number, name, side)
+
+
+def _edit(batch: pa.RecordBatch, number: int, file: str, side: str) -> Edit | Quarantined:
+    row: Mapping[str, Any] = batch.to_pylist()[0]
+    where, row_id = position(file, number), cells.text(row[f"{side}_img_rel"]) or str(number)
+    instruction = cells.instruction(row["instruction"])
+    if isinstance(instruction, Fault):
+        return Quarantined(row_id, where, *instruction)
+    source, edited = cells.image(row["source_img"], "", "source"), cells.image(row[f"{side}_output_image"], "", "edited")
+    for found in (source, edited):
+        if isinstance(found, Fault):
+            return Quarantined(row_id, where, *found)
+    assert not isinstance(source, Fault) and not isinstance(edited, Fault)
+    facts = {"key": row["key"], "model": row[f"{side}_model"]} | {name: row[f"{side}_{name}_score"] for name in SCORES}
+    return Edit(
+        row_id=row_id,
+        position=where,
+        dataset=DATASET,
+        source=source[0],
+        source_path=source[1],
+        instruction=instruction[0],
+        edited=edited[0],
+        edited_path=cells.text(row[f"{side}_img_rel"]) or edited[1],
+        language=language.by_characters(instruction[0]),
+        task="",
+        licence=LICENCE,
+        metadata=json.dumps(facts, sort_keys=True, ensure_ascii=False),
+    )
+
+
+def _columns(side: str) -> list[str]:
+    named = [f"{side}_output_image", f"{side}_img_rel", f"{side}_model", *(f"{side}_{name}_score" for name in SCORES)]
+    return ["key", "instruction", "source_img", *named]

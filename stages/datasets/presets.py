@@ -1,0 +1,72 @@
+"""Columns of published tables of edits, so that a configuration names the data set instead of its columns.
+
+Checked against: the data set cards of TIGER-Lab/OmniEdit-Filtered-1.2M, UCSC-VLAA/GPT-Image-Edit-1.5M, osunlp/MagicBrush and
+stepfun-ai/GEdit-Bench; the READMEs of PKU-YuanGroup/ImgEdit (data and Benchmark/Basic) and of apple/pico-banana-400k with its mapping
+script. facebook/emu_edit_test_set: as public code reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stages.datasets.config import TableEdits
+from stages.datasets.text_tables import KEY
+
+REQUIRED = ("source", "instruction", "edited")
+OPTIONAL = ("id", "task", "language", "licence")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Column by role, and the licence of rows that name none. ``edited`` is absent where a benchmark has sources only."""
+
+    columns: dict[str, str]
+    licence: str = ""
+
+
+OWN = Preset({role: role for role in (*REQUIRED, *OPTIONAL)})
+"""The columns of a table of one's own; the optional ones are used where they are there."""
+
+PRESETS = {
+    "omniedit": Preset(
+        {"source": "src_img", "instruction": "edited_prompt_list", "edited": "edited_img", "id": "omni_edit_id", "task": "task"},
+        "MIT, as the card of TIGER-Lab/OmniEdit-Filtered-1.2M says",
+    ),
+    "gpt-image-edit": Preset(
+        {"source": "input", "instruction": "instruction", "edited": "output", "id": "output", "task": "task"},
+        "CC-BY-4.0, as the card of UCSC-VLAA/GPT-Image-Edit-1.5M says; made with GPT-Image-1, whose terms apply to some uses",
+    ),
+    "imgedit": Preset(
+        {"source": "input_images", "instruction": "prompt", "edited": "output_images"}, "unverified, see the card of sysuyy/ImgEdit"
+    ),
+    "pico-banana": Preset(
+        {"source": "local_input_image", "instruction": "text", "edited": "output_image", "id": "output_image", "task": "edit_type"},
+        "CC-BY-NC-ND-4.0, sources CC-BY-2.0, as the README of apple/pico-banana-400k says",
+    ),
+    "magicbrush": Preset(
+        {"source": "source_img", "instruction": "instruction", "edited": "target_img", "id": "img_id"},
+        "CC-BY-4.0, as the card of osunlp/MagicBrush says",
+    ),
+    "gedit-bench": Preset(
+        {"source": "input_image", "instruction": "instruction", "id": "key", "task": "task_type", "language": "instruction_language"}
+    ),
+    "imgedit-bench": Preset({"source": "id", "instruction": "prompt", "id": KEY, "task": "edit_type"}),
+    "emu-edit": Preset({"source": "image", "instruction": "instruction", "id": "idx", "task": "task"}),
+}
+
+
+def resolved(config: TableEdits) -> tuple[dict[str, str], set[str], str]:
+    """Column by role, the roles that may be absent from the table, and the licence of rows that name none.
+
+    Raises ``ValueError`` for a preset without edited images.
+    """
+    preset = PRESETS[config.preset] if config.preset else OWN
+    given = {role: name for role, name in config.columns.model_dump().items() if name is not None}
+    columns = preset.columns | given
+    if "edited" not in columns:
+        raise ValueError(
+            f"filter.input: {config.preset} has sources and instructions but no edited images; use it as a reference of "
+            "filter.contamination, or name the column of your edits in filter.input.columns.edited"
+        )
+    optional = set() if config.preset else set(OPTIONAL) - given.keys()
+    return columns, optional, config.licence or preset.licence

@@ -1,0 +1,169 @@
+"""ShareGPT-4o-Image's edit split as downloaded: one JSON list and tars of images (arXiv 2506.18095; 46,539 edits).
+
+The tars' headers are scanned once, so that workers seek to their images. The list cannot be fully matched with the images (members
+are missing, some do not decode): such rows are set aside with their reason.
+
+The plan reads the list record by record. It holds the places of each record's two images, about 50 bytes per record (a span per 256
+records besides) and, while it runs, 26 bytes per member of the tars; workers read the records of their unit. Fingerprints are made of
+the records and of the names of their tars and places in them. A byte that changes inside a tar while all sizes stay is noticed when
+shards are written: a sample's id is made of its bytes.
+"""
+
+from __future__ import annotations
+
+import codecs
+import fnmatch
+import hashlib
+import json
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from stages.config import WorldConfig
+from stages.datasets import language, locations
+from stages.datasets.blocks import Block, read_places
+from stages.datasets.cells import Fault
+from stages.datasets.config import ShareGPT4oEdits
+from stages.datasets.files import OneOpen, opened
+from stages.datasets.slices import Edit, Slice, cut_blockwise, is_text, position
+from stages.datasets.tar_places import TarPlaces, packed, unpacked
+from stages.datasets.text_tables import Bad, Record, records
+from stages.engine import storage
+from stages.engine.ids import ID_DIGITS
+from stages.engine.quarantine import Quarantined
+
+DATASET = "sharegpt4o"
+RECORDS = "text_and_image_to_image.json"
+TARS = "text_and_image_to_image_part_*.tar"
+LICENCE = "unverified, see the card of FreedomIntelligence/ShareGPT-4o-Image; made with GPT-4o, whose terms apply to some uses"
+
+BLOCK_RECORDS = 256
+"""Records between two places of the list where reading can begin."""
+
+
+class Mark(NamedTuple):
+    """What is known of a block: hash of its records, the tars that its images are in, and the images' places, two per record."""
+
+    content: str
+    tars: tuple[str, ...]
+    places: str
+
+
+class Named(NamedTuple):
+    """A record that names two images."""
+
+    source: str
+    edited: str
+    instruction: str
+
+
+def plan(config: ShareGPT4oEdits, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:
+    """Slices of records with the places of their images. Raises ``ValueError`` when the folder does not hold the data set."""
+    folder = config.path.rstrip("/")
+    files = locations.listing(folder, what="filter.input")
+    if RECORDS not in files:
+        raise ValueError(f"filter.input: {folder} has no {RECORDS}; download the edit split of ShareGPT-4o-Image there")
+    tars = sorted(fnmatch.filter(files, TARS))
+    if not tars:
+        raise ValueError(f"filter.input: {folder} has no {TARS}; download the tars of the edit split beside {RECORDS}")
+    _require_list(f"{folder}/{RECORDS}")
+    blocks = list(_blocks(folder, tars, unit_rows))
+    if not blocks:
+        raise ValueError(f"filter.input: {folder}/{RECORDS} should be a JSON list of records, it is an empty list; download it again")
+    return cut_blockwise(DATASET, folder, {}, blocks, unit_rows)
+
+
+def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
+    """Read the records, and their images, each with one seek."""
+    with OneOpen(piece.location) as files:
+        places = ((name, start, row) for _, (name, start, row, _) in piece.rows)
+        found = read_places(places, lambda name, start, first: islice(records(files.get(name), name, start), first, None))
+        for (number, (_, _, row, mark)), (_, record) in zip(piece.rows, found, strict=True):
+            of_row = unpacked(mark.places, 2 * row, 2)
+            yield _edit(piece.location, record, number, mark.tars, of_row)
+
+
+def _edit(folder: str, record: Record, number: int, tars: tuple[str, ...], places: np.ndarray) -> Edit | Quarantined:
+    """``places``: PLACE [2], of the source and of the edited image."""
+    named, where = _named(record), position(RECORDS, number)
+    if isinstance(named, Fault):
+        edited = record.get("output_image") if isinstance(record, dict) else None
+        return Quarantined(edited if isinstance(edited, str) and is_text(edited) else str(number), where, *named)
+    absent = [name for name, place in zip(named, places, strict=False) if not place["offset"]]
+    if absent:
+        return Quarantined(named.edited, where, "missing-image", f"{' and '.join(absent)} in none of the tars")
+    source, edited = (_read(f"{folder}/{tars[place['tar']]}", int(place["offset"]), int(place["size"])) for place in places)
+    return Edit(
+        row_id=named.edited,
+        position=where,
+        dataset=DATASET,
+        source=source,
+        source_path=named.source,
+        instruction=named.instruction,
+        edited=edited,
+        edited_path=named.edited,
+        language=language.by_characters(named.instruction),
+        task="",
+        licence=LICENCE,
+    )
+
+
+def _named(record: Record) -> Named | Fault:
+    """What a record names, or why it cannot be an edit."""
+    if isinstance(record, Bad):
+        return Fault("bad-record", record.message)
+    edited, sources, instruction = record.get("output_image"), record.get("input_image"), record.get("input_prompt")
+    if not isinstance(edited, str) or not isinstance(sources, list) or not isinstance(instruction, str):
+        return Fault("bad-record", "the record needs input_prompt (text), input_image (list) and output_image (text)")
+    if not instruction.strip():
+        return Fault("empty-instruction", "the record has no instruction")
+    if not is_text([edited, sources, instruction]) or not all(isinstance(name, str) for name in sources):
+        return Fault("bad-record", "the record's values are not all text")
+    if not sources:
+        return Fault("no-source", "the record's list of input images is empty")
+    if len(sources) > 1:
+        return Fault("several-sources", f"the record has {len(sources)} input images; an edit has one source")
+    return Named(sources[0], edited, instruction)
+
+
+def _read(path: str, offset: int, size: int) -> bytes:
+    filesystem, name = storage.locate(path)
+    data = filesystem.cat_file(name, start=offset, end=offset + size)
+    if len(data) != size:
+        raise ValueError(f"{path} became shorter while it was read; leave the data set alone during a run")
+    return data
+
+
+def _blocks(folder: str, tars: list[str], unit_rows: int) -> Iterator[Block]:
+    """Blocks that end where units end."""
+    members = TarPlaces(folder, tars, what="filter.input")
+    begin, names, content = 0, list[str](), hashlib.sha256()
+    with opened(f"{folder}/{RECORDS}") as file:
+        for number, (start, record) in enumerate(records(file, f"{folder}/{RECORDS}")):
+            if names and (len(names) == 2 * BLOCK_RECORDS or number % unit_rows == 0):
+                yield Block(RECORDS, begin, len(names) // 2, _mark(content.hexdigest(), members.of(names), tars))
+                names, content = [], hashlib.sha256()
+            begin = begin if names else start
+            named = _named(record)
+            names += named[:2] if isinstance(named, Named) else ["", ""]
+            content.update(json.dumps(record).encode())
+    if names:
+        yield Block(RECORDS, begin, len(names) // 2, _mark(content.hexdigest(), members.of(names), tars))
+
+
+def _mark(content: str, places: np.ndarray, tars: list[str]) -> Mark:
+    """``places``: PLACE [2 per record], by the numbers of ``tars``. The mark names only those that occur: others may come and go."""
+    there = places["offset"] > 0
+    used, numbers = np.unique(places["tar"][there], return_inverse=True)
+    places["tar"][there] = numbers
+    return Mark(content[:ID_DIGITS], tuple(tars[number] for number in used), packed(places))
+
+
+def _require_list(path: str) -> None:
+    """Raise ``ValueError`` when the file is no JSON list, as far as its first sign says."""
+    with opened(path) as file:
+        first = file.read(1 << 10).removeprefix(codecs.BOM_UTF8).lstrip()[:1].decode(errors="replace")
+    if first != "[":
+        raise ValueError(f"filter.input: {path} should be a JSON list of records, it begins with {first or 'nothing'}; download it again")

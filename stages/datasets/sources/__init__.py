@@ -1,0 +1,1 @@
+"""Sources for generation; to become readers of the same table."""

@@ -1,0 +1,1 @@
+"""Editors: what turns a source into a candidate."""

@@ -1,0 +1,99 @@
+"""The Ray cluster of a command: started or joined when the first step needs it.
+
+A command that finds everything done never starts Ray. A local cluster gets more logical CPUs than cores where there are few: placement
+is by logical CPUs, and actors plus a training group must be able to coexist on two cores.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import socket
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+
+from stages.engine.config import RayConfig
+
+# Must be set before Ray starts: workers report to the training controller at this interval, and a report blocks the loop until it is seen.
+os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
+
+
+KNOCK_SECONDS = 10.0
+"""Patience with a cluster that is to be joined."""
+
+
+@dataclass
+class Cluster:
+    """Where the work runs. ``address`` joins an existing cluster (``auto``, ``ray://…`` or ``host:port``); None starts a local one."""
+
+    config: RayConfig
+    address: str | None = None
+    dashboard_url: str = field(default="", init=False)
+    _connected: bool = field(default=False, init=False)
+
+    def connect(self) -> None:
+        """Start or join Ray once; later calls do nothing. Raises ``ValueError`` when ``address`` does not answer."""
+        if ray.is_initialized():
+            return
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "pipeline"}
+        if self.address is None:
+            options |= {
+                "address": "local",  # without it Ray would join whatever cluster somebody runs on this machine
+                "num_cpus": self.config.num_cpus or max(4, os.cpu_count() or 1),
+                "include_dashboard": self.config.dashboard,
+                "object_store_memory": self.config.object_store_mb << 20,
+                "_temp_dir": self.config.temp_dir,
+            }
+        else:
+            options["address"] = self.address
+        try:
+            _knock(self.address)
+            context = ray.init(**options)
+        except ConnectionError as error:
+            raise ValueError(
+                f"--address {self.address}: no Ray cluster answers there, or it wants another token ({error}); "
+                "start one, or set RAY_AUTH_TOKEN to its token"
+            ) from None
+        self._connected = True
+        self.dashboard_url = f"http://{context.dashboard_url}" if context.dashboard_url else ""
+        if self.dashboard_url:
+            print(f"Ray dashboard: {self.dashboard_url} (asks for the token that `ray get-auth-token` prints)", flush=True)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the connected cluster."""
+        return self._total("GPU")
+
+    @property
+    def cpus(self) -> int:
+        """Logical CPUs of the connected cluster."""
+        return self._total("CPU")
+
+    def _total(self, resource: str) -> int:
+        """What the living nodes registered with; Ray's own sum can for a moment be too small after workers have died."""
+        self.connect()
+        return int(sum(node["Resources"].get(resource, 0) for node in ray.nodes() if node["Alive"]))
+
+    def share_of_a_gpu(self, actors: int) -> float:
+        """GPUs for each of some actors: a whole one while there are enough, else an even share of one; 0 where there are none."""
+        return 1 / math.ceil(actors / self.gpus) if self.gpus else 0.0
+
+    def close(self) -> None:
+        """Leave the cluster that was connected here; a local one is stopped."""
+        if self._connected:
+            ray.shutdown()
+            self._connected = False
+
+
+def _knock(address: str | None) -> None:
+    """Raise ``ConnectionError`` at once where nothing listens at ``host:port``: Ray itself would try again for a very long time."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+    except OSError as error:
+        raise ConnectionError(error.strerror or str(error)) from None

@@ -1,0 +1,25 @@
+"""What all configuration objects of this layer are."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+BenchmarkName = Literal["tiger-editreward-bench", "editscore-editreward-bench", "genai-bench", "aurora-pair", "aurora-point", "imagenhub"]
+"""Published benchmarks of reward models that are read from local copies (docs/benchmarks.md)."""
+
+
+class Config(BaseModel):
+    """Base of the configurations of this layer: typed, frozen, no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RayConfig(Config):
+    """The local Ray cluster; with --address only `dashboard` has no effect."""
+
+    num_cpus: int | None = Field(None, gt=0, description="Logical CPUs of a local cluster; default: the cores, at least 4")
+    object_store_mb: int = Field(300, ge=80, description="Object store of a local cluster in MiB")
+    dashboard: bool = Field(True, description="Start the Ray dashboard")
+    temp_dir: str | None = Field(None, description="Folder for Ray's sockets and logs (short path); default: Ray's own")

@@ -1,0 +1,265 @@
+"""The data contracts: Arrow schemas of every artifact, with their versions.
+
+One row is: of ``sources`` an image and an instruction to carry out; of ``candidates`` one edit of a source by one editor; of
+``edits`` a source with an edit that somebody delivers, waiting to be filtered; of ``inspected`` what was measured on such an edit before
+scoring; of ``gated`` one gate that caught an edit; of ``references`` one source that edits are compared with; of ``contamination`` one
+reference that knows an edit's source or instruction; of ``ratings`` one score by one person; of
+``pairs`` one preference; of ``scores`` one edit judged by one scorer; of ``selection`` one kept sample and why; of ``verdicts``
+one judged benchmark item; of ``samples`` one picture of a benchmark item to look at; of ``quarantine`` one row that could not
+be processed, and why; of ``exclusions`` one rating that quality control does not accept, and why;
+of ``consensus`` the score of a candidate in a dimension that several people's ratings make.
+
+Images are the Hub's struct ``{bytes, path}`` and hold the encoded bytes as they came. ``metadata`` columns are JSON text that only the
+plug-in which wrote it reads. Nothing here holds a wall-clock time of the machine: times are in the run's manifest, so that equal
+work gives equal bytes.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+DIMENSIONS = ("instruction_following", "visual_quality")
+"""Dimensions of the paper (section 2.1); the schemas hold any others as well."""
+
+_DIMENSION_SCORE = pa.struct([("dimension", pa.string()), ("mean", pa.float64()), ("sigma", pa.float64()), ("likert", pa.float64())])
+_DIMENSION_PREFERENCE = pa.struct(
+    [("dimension", pa.string()), ("score_a", pa.float64()), ("score_b", pa.float64()), ("label", pa.string())]
+)
+
+
+def _schema(name: str, version: int, *columns: tuple[str, pa.DataType]) -> pa.Schema:
+    return pa.schema([pa.field(column, kind) for column, kind in columns], metadata={"contract": f"{name}/{version}"})
+
+
+SOURCES = _schema(
+    "sources", 1,
+    ("source_id", pa.string()),
+    ("dataset", pa.string()),
+    ("split", pa.string()),  # train or validation
+    ("group", pa.string()),  # split group: sources that share an image share it
+    ("image", IMAGE),
+    ("instruction", pa.string()),
+    ("language", pa.string()),
+    ("task", pa.string()),
+    ("metadata", pa.string()),
+)  # fmt: skip
+CANDIDATES = _schema(
+    "candidates", 1,
+    ("candidate_id", pa.string()),
+    ("source_id", pa.string()),
+    ("editor", pa.string()),
+    ("editor_revision", pa.string()),
+    ("seed", pa.int64()),
+    ("settings_hash", pa.string()),
+    ("image", IMAGE),
+    ("status", pa.string()),  # ok or failed
+    ("error", pa.string()),
+    ("annotate", pa.bool_()),  # chosen for annotation
+    ("metadata", pa.string()),
+)  # fmt: skip
+EDITS = _schema(
+    "edits", 2,
+    ("sample_id", pa.string()),
+    ("dataset", pa.string()),
+    ("source", IMAGE),
+    ("instruction", pa.string()),
+    ("edited", IMAGE),
+    ("language", pa.string()),
+    ("task", pa.string()),
+    ("licence", pa.string()),
+    ("position", pa.string()),  # where the row came from, e.g. "records.json[17]"
+    ("image_bytes", pa.int64()),  # of both images, as encoded
+    ("metadata", pa.string()),
+)  # fmt: skip
+INSPECTED = _schema(
+    "inspected", 1,
+    ("sample_id", pa.string()),
+    ("row_id", pa.string()),
+    ("position", pa.string()),
+    ("source_width", pa.int32()),
+    ("source_height", pa.int32()),
+    ("edited_width", pa.int32()),
+    ("edited_height", pa.int32()),
+    ("source_sha256", pa.string()),
+    ("edited_sha256", pa.string()),
+    ("source_phash", pa.uint64()),  # 64 bits, reward/benchmarks/perceptual_hash.py
+    ("edited_phash", pa.uint64()),
+    ("change_phash", pa.uint64()),  # of the absolute difference of the two images
+    ("instruction", pa.string()),  # its words alone: normalised (NFKC), lower case, no punctuation, one space between
+    # Measures of the gates, see stages/filter/gates/; null where one does not apply
+    ("largest_change", pa.float64()),
+    ("background_change", pa.float64()),
+    ("background_match", pa.float64()),
+    ("swap_evidence", pa.float64()),
+    ("fine_detail", pa.float64()),
+    ("latin_share", pa.float64()),
+    ("han_share", pa.float64()),
+    ("asked_words", pa.int32()),
+)  # fmt: skip
+GATED = _schema(
+    "gated", 1,
+    ("sample_id", pa.string()),
+    ("gate", pa.string()),
+    ("value", pa.float64()),
+    ("threshold", pa.float64()),
+    ("action", pa.string()),  # flag: kept; drop: left out of scoring
+)  # fmt: skip
+REFERENCES = _schema(
+    "references", 1,
+    ("reference", pa.string()),  # name of the reference, or training
+    ("item", pa.string()),  # id in the reference
+    ("source_sha256", pa.string()),
+    ("source_phash", pa.uint64()),
+    ("instruction", pa.string()),  # its words alone, as in inspected; empty where there is none
+)  # fmt: skip
+CONTAMINATION = _schema(
+    "contamination", 1,
+    ("sample_id", pa.string()),
+    ("reference", pa.string()),
+    ("item", pa.string()),  # the one that matches best
+    ("match", pa.string()),  # exact image, near image or instruction
+    ("distance", pa.int32()),  # bits in which the perceptual hashes differ; 0 for an exact image, null for an instruction
+    ("same_instruction", pa.bool_()),  # whether an item with that image has that instruction too
+    ("others", pa.int64()),  # further items that match in this way
+    ("counted", pa.bool_()),  # whether this match counts as contamination
+)  # fmt: skip
+RATINGS = _schema(
+    "ratings", 1,
+    ("rating_id", pa.string()),
+    ("source_id", pa.string()),
+    ("candidate_id", pa.string()),
+    ("annotator", pa.string()),
+    ("dimension", pa.string()),
+    ("score", pa.float64()),
+    ("scale_min", pa.float64()),
+    ("scale_max", pa.float64()),
+    ("round", pa.string()),
+    ("submission", pa.string()),
+    ("rated_at", pa.string()),  # ISO 8601 with offset, as delivered; empty when unknown
+    ("seconds", pa.float64()),
+    ("comment", pa.string()),
+    ("rubric_version", pa.string()),
+)  # fmt: skip
+PAIRS = _schema(
+    "pairs", 1,
+    ("pair_id", pa.string()),
+    ("source_id", pa.string()),
+    ("split", pa.string()),
+    ("candidate_a", pa.string()),
+    ("candidate_b", pa.string()),
+    ("dimensions", pa.list_(_DIMENSION_PREFERENCE)),
+    ("overall_a", pa.float64()),
+    ("overall_b", pa.float64()),
+    ("gap", pa.float64()),
+    ("label", pa.string()),  # a, b or tie
+    ("origin", pa.string()),  # plain, tie-disentangled, tie-doubled or tie-soft
+    ("raters", pa.int32()),
+)  # fmt: skip
+SCORES = _schema(
+    "scores", 1,
+    ("sample_id", pa.string()),
+    ("scorer_revision", pa.string()),
+    ("dimensions", pa.list_(_DIMENSION_SCORE)),
+    ("overall_mean", pa.float64()),
+    ("overall_sigma", pa.float64()),
+    ("change_from_source", pa.float64()),  # mean absolute pixel difference, 0..255
+    ("task", pa.string()),
+    ("language", pa.string()),
+    ("flags", pa.list_(pa.string())),
+)  # fmt: skip
+SELECTION = _schema(
+    "selection", 1,
+    ("sample_id", pa.string()),
+    ("rank", pa.int64()),  # 0 is the best
+    ("stratum", pa.string()),
+    ("score", pa.float64()),
+    ("rule", pa.string()),
+)  # fmt: skip
+VERDICTS = _schema(
+    "verdicts", 1,
+    ("item_id", pa.string()),
+    ("arm", pa.string()),
+    ("language", pa.string()),
+    ("task", pa.string()),
+    ("judge", pa.string()),
+    ("judge_revision", pa.string()),
+    ("semantic_consistency", pa.float64()),
+    ("perceptual_quality", pa.float64()),
+    ("overall", pa.float64()),
+    ("status", pa.string()),
+    ("raw", pa.string()),
+)  # fmt: skip
+SAMPLES = _schema(
+    "samples", 1,
+    ("item_id", pa.string()),
+    ("task", pa.string()),
+    ("instruction", pa.string()),
+    ("arm", pa.string()),  # source, exact, base, or the name of an arm
+    ("image", IMAGE),
+)  # fmt: skip
+QUARANTINE = _schema(
+    "quarantine", 1,
+    ("row_id", pa.string()),
+    ("position", pa.string()),
+    ("reason", pa.string()),  # one short code, counted in the report
+    ("message", pa.string()),
+)  # fmt: skip
+REVISIONS = _schema(
+    "revisions", 1,
+    ("submission", pa.string()),
+    ("group_id", pa.string()),
+    ("annotator_id", pa.string()),
+    ("revision", pa.int64()),  # from 1; of one person and group the highest counts
+)  # fmt: skip
+EXCLUSIONS = _schema(
+    "exclusions", 1,
+    ("rating_id", pa.string()),
+    ("source_id", pa.string()),
+    ("annotator", pa.string()),
+    ("dimension", pa.string()),
+    ("round", pa.string()),
+    ("reason", pa.string()),  # annotator-removed or exam
+    ("message", pa.string()),
+)  # fmt: skip
+CONSENSUS = _schema(
+    "consensus", 1,
+    ("source_id", pa.string()),
+    ("candidate_id", pa.string()),
+    ("dimension", pa.string()),
+    ("score", pa.float64()),
+    ("raters", pa.int32()),
+    ("label_source", pa.string()),  # mean, unanimous, majority, adjudicated, mean-opinion (0..100) or mean-rank (1 is best)
+)  # fmt: skip
+
+SCHEMAS = {
+    "sources": SOURCES,
+    "candidates": CANDIDATES,
+    "edits": EDITS,
+    "examples": EDITS,
+    "inspected": INSPECTED,
+    "gated": GATED,
+    "references": REFERENCES,
+    "unreadable_references": QUARANTINE,
+    "contamination": CONTAMINATION,
+    "ratings": RATINGS,
+    "pairs": PAIRS,
+    "scores": SCORES,
+    "selection": SELECTION,
+    "verdicts": VERDICTS,
+    "samples": SAMPLES,
+    "quarantine": QUARANTINE,
+    "revisions": REVISIONS,
+    "exclusions": EXCLUSIONS,
+    "consensus": CONSENSUS,
+}
+
+
+def table(artifact: str, rows: list[dict]) -> pa.Table:
+    """Rows as a table of the artifact's contract. A row with a missing or unknown column is a fault of the caller."""
+    schema = SCHEMAS[artifact]
+    names = set(schema.names)
+    for row in rows:
+        assert row.keys() == names, f"{artifact} row has columns {sorted(row.keys() ^ names)} too many or too few"
+    return pa.Table.from_pylist(rows, schema=schema)

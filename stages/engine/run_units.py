@@ -1,0 +1,128 @@
+"""Units run on Ray actors, published one by one, skipped when already done."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+from tqdm import tqdm
+
+from stages.engine import contracts, storage
+from stages.engine.cluster import Cluster
+from stages.engine.dispatch import Dispatch
+from stages.engine.rundir import Part, StepFolder
+from stages.engine.units import Done, Unit, UnitRecord, Work, publish_unit
+
+
+def run_units(
+    folder: StepFolder,
+    units: Sequence[Unit],
+    make_work: Callable[[], Work],
+    *,
+    cluster: Cluster,
+    workers: int,
+    num_cpus: float = 1.0,
+    num_gpus: float = 0.0,
+    threads: int = 1,
+    rows_are: str = "rows",
+    show: Callable[[Sequence[Mapping[str, float]]], str] = lambda _: "",
+) -> Done:
+    """Do what is not done yet and return the records of all units.
+
+    ``make_work`` is called once in each worker process (load a model there) and returns the function from payload to output; with
+    ``threads`` 2, two units are in work in a process at a time. An exception in it ends the command, what is logged as done stays done;
+    what happens when a worker dies is said in ``stages.engine.dispatch``. ``show`` turns the figures of the units done by this call into
+    words
+    for the progress bar.
+    """
+    assert len({unit.key for unit in units}) == len(units), "two units have the same key"
+    log = folder.path / "units.jsonl"
+    done = _sound_records(folder, log, {unit.key for unit in units})
+    missing = [unit for unit in units if unit.key not in done]
+    if missing:
+        cluster.connect()
+        folder.path.mkdir(parents=True, exist_ok=True)
+        worker: Any = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=threads, num_cpus=num_cpus, num_gpus=num_gpus)(_Worker)
+        total = sum(unit.rows for unit in units)
+        before = total - sum(unit.rows for unit in missing)
+        dispatch = Dispatch(partial(worker.remote, make_work, str(folder.path)), missing, workers)
+        figures = []
+        with tqdm(total=total, initial=before, desc=folder.name, unit=f" {rows_are}") as bar, open(log, "a") as file:
+            for record in dispatch.records():
+                done[record.key] = record
+                file.write(json.dumps(asdict(record)) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+                figures.append(record.figures)
+                bar.set_postfix_str(show(figures), refresh=False)
+                bar.update(record.rows_in)
+    return Done([done[unit.key] for unit in units])
+
+
+class _Worker:
+    """The actor: builds its work function once, with the first unit, then turns units into published folders."""
+
+    def __init__(self, make_work: Callable[[], Work], folder: str) -> None:
+        self.make_work = make_work
+        self.work: Work | None = None
+        self.folder = Path(folder)
+        self.making = threading.Lock()
+
+    def node(self) -> str:
+        """Id of the node that the worker is on."""
+        return ray.get_runtime_context().get_node_id()
+
+    def run(self, unit: Unit) -> UnitRecord:
+        with self.making:  # what goes wrong here reaches the driver as it is; Ray hides it when a constructor fails
+            self.work = self.work or self.make_work()
+        started = time.monotonic()
+        output = self.work(unit.payload)
+        assert output.rows_in == output.rows_out + len(output.quarantine), f"rows of unit {unit.key} do not balance"
+        tables = dict(output.tables) | {"quarantine": contracts.table("quarantine", [asdict(row) for row in output.quarantine])}
+        parts = publish_unit(self.folder, unit.key, tables)
+        reasons = Counter(row.reason for row in output.quarantine)
+        return UnitRecord(
+            unit.key,
+            parts,
+            output.rows_in,
+            output.rows_out,
+            dict(sorted(reasons.items())),
+            round(time.monotonic() - started, 3),
+            {name: round(value, 6) for name, value in output.figures.items()},
+        )
+
+
+def _sound_records(folder: StepFolder, log: Path, wanted: set[str]) -> dict[str, UnitRecord]:
+    """Logged units whose files still have the logged hashes. A line that is none, as a kill or a full disk leaves it, does not count."""
+    if not log.exists():
+        return {}
+    lines = log.read_text().splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        storage.publish_bytes(log, "".join(lines[:-1]).encode())
+        lines.pop()
+    records: dict[str, UnitRecord] = {}
+    for line in lines:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if value["key"] in wanted:
+            value["parts"] = {name: Part(**part) for name, part in value["parts"].items()}
+            records[value["key"]] = UnitRecord(**value)
+    return {
+        key: record
+        for key, record in records.items()
+        if all(
+            (folder.path / part.path).exists() and storage.sha256_of(folder.path / part.path) == part.sha256
+            for part in record.parts.values()
+        )
+    }

@@ -1,0 +1,230 @@
+"""The run directory: one folder per step, each with an index that is published last.
+
+``runs/<name>/<step>/index.json`` says what the step made (files, rows, hashes), from which inputs and with which settings. A step
+is done when its index carries the wanted key and every file it lists is there with its hash. The index and everything it lists
+depend on content alone; times, machines and versions go to ``manifest.json`` and to the unit logs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages.engine import storage
+from stages.engine.contracts import SCHEMAS
+from stages.engine.ids import settings_hash
+from stages.engine.steps import COMMANDS
+
+
+@dataclass(frozen=True)
+class Part:
+    """One published table file of an artifact."""
+
+    path: str
+    rows: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Index:
+    """What a finished step made. ``artifacts`` are tables in parts, ``files`` anything else, ``results`` a few numbers to show."""
+
+    step: str
+    key: str
+    settings: dict[str, Any]
+    inputs: dict[str, str]
+    artifacts: dict[str, list[Part]] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    quarantined: dict[str, int] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the content that later steps read; equal content made with other settings has the same fingerprint."""
+        content = {name: [part.sha256 for part in parts] for name, parts in self.artifacts.items()}
+        return hashlib.sha256(json.dumps([content, self.files], sort_keys=True).encode()).hexdigest()[:24]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for ``index.json``."""
+        artifacts = {
+            name: {"contract": _contract(name), "rows": sum(p.rows for p in parts), "parts": [vars(p) for p in parts]}
+            for name, parts in self.artifacts.items()
+        }
+        return {**vars(self), "artifacts": artifacts}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """Inverse of :meth:`to_json`."""
+        parts = {name: [Part(**part) for part in entry["parts"]] for name, entry in value["artifacts"].items()}
+        return replace(cls(**value), artifacts=parts)
+
+
+@dataclass(frozen=True)
+class StepFolder:
+    """The folder of one step of a run."""
+
+    path: Path
+    name: str
+
+    def index(self) -> Index | None:
+        """The published index, or None while the step is not done."""
+        path = self.path / "index.json"
+        if not path.exists():
+            return None
+        try:
+            return Index.from_json(storage.read_json(path))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{path} does not have the layout of a step index ({error}); delete the step's folder") from None
+
+    def begin(self, *, settings: Mapping[str, Any], inputs: Mapping[str, str], force: bool) -> tuple[str, bool]:
+        """The step's key and whether it is already done with it.
+
+        Raises ``ValueError`` when the step was made with other settings or inputs and ``force`` is off: nothing finished is
+        overwritten unasked.
+        """
+        key = settings_hash(dict(settings), dict(inputs), self.name)
+        index = self.index()
+        if index is not None and index.key == key and not self.damage(index):
+            return key, True
+        if index is not None and index.key != key and not force:
+            raise ValueError(
+                f"step {self.name} in {self.path.parent} was made with {_difference(index, settings, inputs)}; "
+                "repeat with --force to redo what depends on the change, or choose another --run directory"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        for leftover in self.path.rglob(f"{storage.TEMPORARY}*"):
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
+        return key, False
+
+    def publish(self, index: Index) -> Index:
+        """Publish the index, which makes the step done, and remove unit folders that it no longer lists."""
+        storage.publish_json(self.path / "index.json", index.to_json())
+        listed = {Path(part.path).parent.name for parts in index.artifacts.values() for part in parts}
+        for folder in (self.path / "units").glob("*"):
+            if folder.name not in listed:
+                shutil.rmtree(folder, ignore_errors=True)
+        return index
+
+    def damage(self, index: Index) -> str | None:
+        """The first file of the index that is missing or changed, or None when all are sound."""
+        expected = {part.path: part.sha256 for parts in index.artifacts.values() for part in parts} | index.files
+        for name, sha256 in expected.items():
+            path = self.path / name
+            if not path.exists() or storage.sha256_of(path) != sha256:
+                return name
+        return None
+
+    def read(self, artifact: str, columns: list[str] | None = None) -> pa.Table:
+        """All rows of an artifact in the order of its parts. Raises ``ValueError`` while the step is not done."""
+        schema = SCHEMAS[artifact]
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+        parts = self.require().artifacts.get(artifact, [])
+        tables = [pq.read_table(self.path / part.path, columns=columns, partitioning=None) for part in parts]
+        return pa.concat_tables([table.cast(schema) for table in tables]) if tables else schema.empty_table()
+
+    def require(self) -> Index:
+        """The index; raises ``ValueError`` with what to run when the step is not done."""
+        index = self.index()
+        if index is None:
+            command = COMMANDS.get(self.name, f"run {self.name}")
+            raise ValueError(f"step {self.name} is not done in {self.path.parent}; run `pipeline {command}` first")
+        return index
+
+
+class RunDir:
+    """``runs/<name>``: used as a context manager it holds the lock that keeps a second writer out."""
+
+    def __init__(self, path: str | Path) -> None:
+        if "://" in str(path):
+            raise ValueError(f"--run {path}: a run directory must be on a (shared) file system; inputs and shards may be URLs")
+        self.path = Path(path).absolute()
+        self._lock: Any = None
+
+    def step(self, name: str) -> StepFolder:
+        """Folder of a step (it need not exist yet)."""
+        return StepFolder(path=self.path / name, name=name)
+
+    def __enter__(self) -> Self:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = open(self.path / ".lock", "a+")
+        except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+            raise ValueError(f"--run {self.path}: there is no writing there ({error.strerror}); choose another directory") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.seek(0)
+            holder = self._lock.read().strip() or "another process"
+            self._lock.close()
+            raise ValueError(f"run directory {self.path} is in use by {holder}; wait for it or choose another --run") from None
+        self._lock.truncate(0)
+        self._lock.write(f"process {os.getpid()} on {os.uname().nodename}")
+        self._lock.flush()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
+
+    def note(self, step: str, facts: Mapping[str, Any]) -> None:
+        """Record times, machine and versions of a step in the manifest."""
+        manifest = self.manifest()
+        manifest.setdefault("steps", {})[step] = dict(facts)
+        storage.publish_json(self.path / "manifest.json", manifest)
+
+    def manifest(self) -> dict[str, Any]:
+        """The manifest so far; empty before the first step."""
+        path = self.path / "manifest.json"
+        return storage.read_json(path) if path.exists() else {}
+
+    def artifact_hashes(self) -> dict[str, str]:
+        """sha256 of every file that must repeat byte for byte: what the indexes list, and the indexes themselves."""
+        hashes: dict[str, str] = {}
+        for path in sorted(self.path.glob("*/index.json")):
+            folder = self.step(path.parent.name)
+            index = folder.require()
+            hashes[f"{folder.name}/index.json"] = storage.sha256_of(path)
+            names = [part.path for parts in index.artifacts.values() for part in parts] + list(index.files)
+            hashes |= {f"{folder.name}/{name}": storage.sha256_of(folder.path / name) for name in names}
+        return hashes
+
+
+def _contract(artifact: str) -> str:
+    return (SCHEMAS[artifact].metadata or {})[b"contract"].decode()
+
+
+def _difference(index: Index, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
+    """What changed since the index was made, in words. A setting comes first: inputs that are made from settings change with them."""
+    old, new = _flat(index.settings), _flat(settings)
+    changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    if not changed:
+        others = [name for name, fingerprint in inputs.items() if index.inputs.get(name) != fingerprint]
+        return f"another {others[0]}" if others else "an earlier version of the step"
+    key = changed[0]
+    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    return f"other settings ({key}: {old.get(key)!r} then, {new.get(key)!r} now{more})"
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    plain = json.loads(json.dumps(value))
+    if not isinstance(plain, (dict, list)):
+        return {prefix: plain}
+    items = plain.items() if isinstance(plain, dict) else enumerate(plain)
+    flat: dict[str, Any] = {}
+    for key, entry in items:
+        flat |= _flat(entry, f"{prefix}.{key}" if prefix else str(key))
+    return flat

@@ -1,0 +1,240 @@
+"""A training loop run by a Ray Train worker group, with its metrics on disk.
+
+The libraries' trainers resume from their own checkpoints, which end with identical parameters after any kill. So Ray Train is used for what
+it is good at - placing the processes, joining them with torch.distributed, restarting the group when one dies - and its own
+checkpoints stay unused. A mistake in settings or data, which would be back after every restart, ends the group at once. The first worker
+appends metrics to ``metrics.jsonl`` in the step's folder; the driver draws its progress bar from there. Ray's metrics show the newest.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ray
+import ray.train
+from pydantic import BaseModel
+from ray.train import FailureConfig, RunConfig, ScalingConfig, UserCallback
+from ray.util.metrics import Gauge
+from tqdm import tqdm
+
+from stages.engine import storage
+from stages.engine.cluster import Cluster
+
+C = TypeVar("C", bound=BaseModel)
+
+MAX_RESTARTS = 3
+"""Deaths of workers that a training survives; each restart resumes from the newest checkpoint."""
+
+
+class _EndAtMistakes(UserCallback):
+    """Ends a group in which a worker raised ``ValueError``; Ray Train restarts after any other exception, not after one of a callback."""
+
+    def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
+        """Raise the mistake in Ray Train's controller."""
+        for error in worker_exceptions.values():
+            cause = root_cause(error)
+            if isinstance(cause, ValueError):
+                raise cause
+
+
+def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scratch: Path, workers: int, gpus: int) -> None:
+    """Run ``loop(payload)`` in every worker of a group and wait. What the loop raises is raised here, ``ValueError`` without a restart.
+
+    ``scratch`` is a folder that every machine of the cluster sees; what Ray Train keeps of the group lies there and is removed.
+    ``gpus`` > 0 gives each worker one GPU. May be called in the driver or inside a Ray task (several groups at a time).
+    """
+    from ray.train.torch import TorchConfig, TorchTrainer  # imports torch, which `pipeline plan` and `pipeline status` can do without
+
+    notes = storage.partial_folder(scratch / "ray-train")
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        TorchTrainer(
+            loop,
+            train_loop_config=payload,
+            scaling_config=ScalingConfig(
+                num_workers=workers, use_gpu=gpus > 0, resources_per_worker={"CPU": 1} | ({"GPU": 1} if gpus else {})
+            ),
+            run_config=RunConfig(
+                storage_path=str(notes), failure_config=FailureConfig(max_failures=MAX_RESTARTS), callbacks=[_EndAtMistakes()]
+            ),
+            torch_config=TorchConfig(backend="nccl" if gpus else "gloo"),
+        ).fit()
+    except SystemExit:  # Ray Train's answer to Ctrl-C
+        raise KeyboardInterrupt from None
+    except Exception as error:
+        raise root_cause(error) from error
+    finally:
+        if on_interrupt is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, on_interrupt)  # Ray Train leaves its own behind
+        shutil.rmtree(notes, ignore_errors=True)
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """The exception that a worker raised, out of Ray's wrappers."""
+    while True:
+        failures = getattr(error, "worker_failures", None)
+        inner = next(iter(failures.values())) if failures else None
+        for wrapper in ("cause", "training_failed_error", "controller_failure"):
+            inner = inner or getattr(error, wrapper, None)
+        if not isinstance(inner, BaseException) or inner is error:
+            return error
+        error = inner
+
+
+@contextmanager
+def alone(folder: Path, *, first: bool) -> Generator[None]:
+    """Hold a lock on a checkpoint folder. After a kill of the driver its workers live on for some seconds; a new attempt waits for them."""
+    if not first:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+class MetricsFile:
+    """``metrics.jsonl``: one JSON object per report; begun anew by each attempt, complete when the training ends."""
+
+    def __init__(self, path: Path, *, write: bool) -> None:
+        self.path = path
+        self.write = write
+        if write:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("")
+
+    def append(self, report: dict[str, Any]) -> None:
+        """Add a report; only the first worker of a group writes."""
+        if self.write:
+            with self.path.open("a") as file:
+                file.write(json.dumps(report, sort_keys=True) + "\n")
+
+    def rewrite(self, reports: list[dict[str, Any]]) -> None:
+        """Replace the file by the whole history, so that it does not tell of interruptions."""
+        if self.write:
+            lines = "".join(json.dumps(report, sort_keys=True) + "\n" for report in reports)
+            storage.publish_bytes(self.path, lines.encode())
+
+
+class Gauges:
+    """Ray's metrics of a training: a gauge per reported number, ``ray_<prefix>_<name>`` on the metrics port of the worker's machine."""
+
+    def __init__(self, prefix: str, *, tags: dict[str, str], per_step: dict[str, float], write: bool) -> None:
+        """``tags`` tell runs apart; ``per_step``: how many of a thing a step takes, shown as ``<name>_per_second`` since the report before.
+
+        Only the first worker of a group writes.
+        """
+        self.prefix, self.tags, self.per_step, self.write = prefix, tags, per_step, write
+        self._gauges: dict[str, Gauge] = {}
+        self._last: tuple[float, float] | None = None  # step and time of the report before
+
+    def show(self, report: dict[str, Any]) -> None:
+        """Set the gauges of all numbers of a report."""
+        if not self.write:
+            return
+        now, last = time.monotonic(), self._last
+        self._last = (report["step"], now)
+        rates = {}
+        if last is not None:
+            pace = (report["step"] - last[0]) / (now - last[1])
+            rates = {f"{name}_per_second": count * pace for name, count in self.per_step.items()}
+        for name, value in {**report, **rates}.items():
+            if isinstance(value, int | float):
+                self._gauge(name).set(value, tags=self.tags)
+
+    def _gauge(self, name: str) -> Gauge:
+        if name not in self._gauges:
+            label = re.sub(r"\W", "_", f"{self.prefix}_{name}")
+            self._gauges[name] = Gauge(label, description=f"{self.prefix}: {name}", tag_keys=tuple(self.tags))
+        return self._gauges[name]
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Reports so far; a line that is still being written is left out."""
+    if not path.exists():
+        return []
+    lines = path.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def seeded(config: C, seed: int) -> C:
+    """A configuration whose own ``seed`` is moved by the run's seed, so that one number changes all that is random."""
+    return config.model_copy(update={"seed": config.seed + seed})  # ty: ignore[missing-attribute]
+
+
+def is_first_worker() -> bool:
+    """Whether this process is rank 0 of its training group."""
+    return ray.train.get_context().get_world_rank() == 0
+
+
+class ProgressWatch:
+    """Progress bars of trainings that write metrics files, drawn while the ``with`` block waits for them."""
+
+    def __init__(self, bars: dict[str, tuple[Path, int]]) -> None:
+        """``bars``: label -> (metrics file, steps in total)."""
+        self.bars = bars
+        self._stop = threading.Event()
+
+    def __enter__(self) -> ProgressWatch:
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        drawn = {
+            label: tqdm(total=steps, desc=label, unit=" steps", position=row) for row, (label, (_, steps)) in enumerate(self.bars.items())
+        }
+        finished = False
+        while not finished:
+            finished = self._stop.is_set()
+            for label, (path, _) in self.bars.items():
+                reports = read_metrics(path)
+                if reports:
+                    last = reports[-1]
+                    drawn[label].n = total_steps(reports)
+                    drawn[label].set_postfix_str(f"loss {last['loss']:.3f}" if "loss" in last else "")
+            time.sleep(0 if finished else 0.5)
+        for bar in drawn.values():
+            bar.close()
+
+
+def total_steps(reports: list[dict[str, Any]]) -> int:
+    """Steps done over all phases of a training."""
+    newest: dict[str, int] = {}
+    for report in reports:
+        newest[report.get("phase", "training")] = report["step"]
+    return sum(newest.values())
+
+
+def remote_fit(cluster: Cluster, loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scratch: Path, workers: int) -> Any:
+    """Start :func:`fit` in a Ray task of its own and return the reference, so that several trainings run at a time."""
+    cluster.connect()
+    return ray.remote(num_cpus=0, max_retries=0)(fit).remote(loop, payload, scratch=scratch, workers=workers, gpus=cluster.gpus)
+
+
+def is_trained(folder: Path, key: str) -> bool:
+    """Whether ``folder`` holds the finished training of that key."""
+    note = folder / "training.json"
+    return note.exists() and storage.read_json(note) == {"key": key}
+
+
+def publish_trained(folder: Path, key: str, save: Callable[[Path], None]) -> None:
+    """Let ``save`` fill a folder, mark it with the key and give it its final name."""
+    partial = storage.partial_folder(folder)
+    save(partial)
+    storage.publish_json(partial / "training.json", {"key": key})
+    storage.replace_folder(partial, folder)

@@ -1,0 +1,103 @@
+"""Units of work: run on Ray, published one by one, skipped when already done.
+
+A step cuts its work into units. A unit is named by the hash of its inputs and settings, so it means the same on every machine. A worker
+turns a unit into tables and publishes them as one folder ``units/<key>/``; then the driver writes the unit's hashes to ``units.jsonl``.
+A unit is done when it is in that log and its files still have those hashes. After a crash a rerun does what is missing. Batches
+never cross units, so the number of workers does not change a byte.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from stages.engine import storage
+from stages.engine.quarantine import Quarantined
+from stages.engine.rundir import Part
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One piece of work. ``key``: hash of inputs and settings; ``payload``: what the worker needs; ``rows``: for the progress bar;
+    ``name``: for people, should it fail."""
+
+    key: str
+    payload: Any
+    rows: int
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class UnitOutput:
+    """What a worker made of a unit. Rows in = rows out + quarantined, always. ``figures``: what it took; for the log, never in tables."""
+
+    tables: Mapping[str, pa.Table]
+    rows_in: int
+    rows_out: int
+    quarantine: Sequence[Quarantined] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class UnitRecord:
+    """A done unit, as logged."""
+
+    key: str
+    parts: dict[str, Part]
+    rows_in: int
+    rows_out: int
+    quarantined: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+Work = Callable[[Any], UnitOutput]
+
+
+@dataclass(frozen=True)
+class Done:
+    """All units of a step, in their order."""
+
+    records: list[UnitRecord]
+
+    def artifacts(self) -> dict[str, list[Part]]:
+        """Parts per artifact in unit order; empty parts are left out."""
+        merged: dict[str, list[Part]] = {}
+        for record in self.records:
+            for name, part in record.parts.items():
+                merged.setdefault(name, [])
+                if part.rows:
+                    merged[name].append(part)
+        return merged
+
+    def counts(self) -> dict[str, int]:
+        """Rows in, out and quarantined; they balance."""
+        rows_in = sum(record.rows_in for record in self.records)
+        rows_out = sum(record.rows_out for record in self.records)
+        quarantined = sum(self.quarantined().values())
+        assert rows_in == rows_out + quarantined, f"{rows_in} rows in, {rows_out} out and {quarantined} quarantined"
+        return {"in": rows_in, "out": rows_out, "quarantined": quarantined}
+
+    def quarantined(self) -> dict[str, int]:
+        """Quarantined rows by reason."""
+        total: Counter[str] = Counter()
+        for record in self.records:
+            total.update(record.quarantined)
+        return dict(sorted(total.items()))
+
+
+def publish_unit(folder: Path, key: str, tables: Mapping[str, pa.Table]) -> dict[str, Part]:
+    """Write the tables of a unit into ``units/<key>/`` in one rename."""
+    target = folder / "units" / key
+    partial = storage.partial_folder(target)
+    parts = {}
+    for name, table in tables.items():
+        sha256 = storage.publish_bytes(partial / f"{name}.parquet", storage.table_bytes(table))
+        parts[name] = Part(path=f"units/{key}/{name}.parquet", rows=table.num_rows, sha256=sha256)
+    storage.replace_folder(partial, target)
+    return parts

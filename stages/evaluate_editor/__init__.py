@@ -1,0 +1,1 @@
+"""Step evaluate-editor: benchmark of the base editor and of every arm."""

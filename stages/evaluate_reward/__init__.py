@@ -1,0 +1,1 @@
+"""Step evaluate-reward: held-out groups and published benchmarks."""

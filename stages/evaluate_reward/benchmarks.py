@@ -1,0 +1,235 @@
+"""Published benchmarks of the reward model, a part of the step evaluate-reward.
+
+In: local copies of benchmarks and the model. Out, in the step's folder: ``benchmarks.json`` with the figures of each benchmark (published
+convention, sound, floors), what of it occurs among the run's sources, and a comparison with another model; ``benchmarks/<name>.jsonl`` with
+one line per item; and the scores of every distinct edit, in ``benchmarks/`` with an index of their own. A unit is a slice of sources with
+all their edits; an edit that several benchmarks have is scored once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from reward.config import TOKEN_BUDGET
+from stages.config import BenchmarkConfig, EvaluateRewardConfig
+from stages.context import Context
+from stages.engine import contracts, storage
+from stages.engine.ids import settings_hash
+from stages.engine.run_units import run_units
+from stages.engine.rundir import Index, Part, StepFolder
+from stages.engine.units import Done, Unit, UnitOutput, Work
+from stages.evaluate_reward.leaks import leaks, training_index
+from stages.scoring.rows import load_model, score_rows, scorer_revision
+
+if TYPE_CHECKING:
+    from reward.benchmarks.figures import Bootstrap
+    from reward.benchmarks.items import Edit, Item, Judged
+    from reward.benchmarks.result import BenchmarkResult
+
+FOLDER = "benchmarks"
+RESULT = "benchmarks.json"
+
+
+@dataclass(frozen=True)
+class Benchmarked:
+    """What the step lists in its index: files by sha256, and the headline figures; both empty without benchmarks."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
+
+
+def inputs(config: EvaluateRewardConfig) -> dict[str, str]:
+    """Fingerprints of what benchmarks read: names and sizes of the files, and the model compared with."""
+    found = {f"benchmark {entry.name}": _listing(entry) for entry in config.benchmarks}
+    return found | ({"compare_with": scorer_revision(config.compare_with)} if config.compare_with else {})
+
+
+def run(context: Context, step: StepFolder, model: Path) -> Benchmarked:
+    """Score what is missing, print and publish the figures."""
+    from reward.benchmarks import benchmark
+    from reward.benchmarks.items import distinct
+
+    config = context.flow.evaluate_reward
+    if not config.benchmarks:
+        return Benchmarked()
+    models = {scorer_revision(path): path for path in [model, *([Path(config.compare_with).absolute()] if config.compare_with else [])]}
+    if config.compare_with and len(models) == 1:
+        raise ValueError(f"evaluate_reward.compare_with: {config.compare_with} is the model that is evaluated; name another one")
+    items: dict[str, Sequence[Item]] = {}
+    for entry in config.benchmarks:
+        with _naming(entry):
+            items[entry.name] = benchmark(entry.name).load(storage.absolute(entry.path))
+    folder = StepFolder(step.path / FOLDER, f"{step.name} {FOLDER}")
+    edits = distinct(item for there in items.values() for item in there)
+    done = {revision: _score(context, folder, path, revision, edits) for revision, path in models.items()}
+    index = _index(context, folder, done)
+    scores = [_judged(folder, found.artifacts()["scores"]) for found in done.values()]
+    training = training_index(context.run)
+    figures, headlines, files = {}, {}, {}
+    for entry in config.benchmarks:
+        with _naming(entry):
+            results = [_evaluate(context, entry, items[entry.name], given) for given in scores]
+            found = leaks(items[entry.name], training, lambda kept, entry=entry: _evaluate(context, entry, kept, scores[0]))
+        figures[entry.name] = {"revision": entry.revision, "result": results[0].to_json(), "contamination": found}
+        if len(results) > 1:
+            figures[entry.name]["compare"] = _compare(context, results)
+        headlines[entry.name] = _headline(results[0])
+        name = f"{FOLDER}/{entry.name}.jsonl"
+        files[name] = storage.publish_bytes(step.path / name, _lines(items[entry.name], scores[0], results[0]))
+        print(f"\nrevision {entry.revision} of {results[0].table()}\n{_remarks(figures[entry.name])}", flush=True)
+    revisions = list(models)
+    content = {"benchmarks": figures, "scorer_revision": revisions[0], "compared_with": revisions[1:], "quarantined": index.quarantined}
+    files[RESULT] = storage.publish_json(step.path / RESULT, content)
+    files |= {f"{FOLDER}/{part.path}": part.sha256 for parts in index.artifacts.values() for part in parts}
+    files[f"{FOLDER}/index.json"] = storage.sha256_of(folder.path / "index.json")
+    return Benchmarked(files, {"benchmarks": headlines})
+
+
+def _score(context: Context, folder: StepFolder, model: Path, revision: str, edits: Sequence[Edit]) -> Done:
+    """Scores of all edits by one model, in units of sources."""
+    config = context.flow.evaluate_reward
+    by_source: dict[str, list[Edit]] = {}
+    for edit in edits:
+        by_source.setdefault(edit.source.content, []).append(edit)
+    groups = list(by_source.values())
+    slices = [list(chain(*groups[first : first + config.unit_sources])) for first in range(0, len(groups), config.unit_sources)]
+    units = [Unit(settings_hash(FOLDER, [edit.edit_id for edit in part], revision), part, len(part)) for part in slices]
+    gpus = context.cluster.share_of_a_gpu(config.workers)
+    return run_units(
+        folder,
+        units,
+        partial(_make_work, model, revision),
+        cluster=context.cluster,
+        workers=config.workers,
+        num_gpus=gpus,
+        rows_are="edits",
+    )
+
+
+def _make_work(model: Path, revision: str) -> Work:
+    from reward.benchmarks.scoring import samples
+
+    loaded = load_model(model)
+
+    def work(edits: list[Edit]) -> UnitOutput:
+        shown = [(edit.edit_id, sample, "") for edit, sample in zip(edits, samples(edits), strict=True)]
+        scored = score_rows(loaded, shown, revision=revision, token_budget=TOKEN_BUDGET)
+        return UnitOutput({"scores": contracts.table("scores", scored.rows)}, len(edits), len(scored.rows), scored.quarantine)
+
+    return work
+
+
+def _index(context: Context, folder: StepFolder, done: Mapping[str, Done]) -> Index:
+    """The index of the scores, of one model or of two."""
+    artifacts: dict[str, list[Part]] = {}
+    counts: dict[str, int] = {}
+    quarantined: dict[str, int] = {}
+    for found in done.values():
+        for name, parts in found.artifacts().items():
+            artifacts.setdefault(name, []).extend(parts)
+        for total, added in ((counts, found.counts()), (quarantined, found.quarantined())):
+            for name, value in added.items():
+                total[name] = total.get(name, 0) + value
+    key = settings_hash(FOLDER, [record.key for found in done.values() for record in found.records])
+    return folder.publish(Index(folder.name, key, {}, {}, artifacts=artifacts, counts=counts, quarantined=quarantined))
+
+
+def _judged(folder: StepFolder, parts: Sequence[Part]) -> dict[str, Judged]:
+    from reward.benchmarks.items import Judged
+
+    rows = [row for part in parts for row in pq.read_table(folder.path / part.path, partitioning=None).to_pylist()]
+    return {
+        row["sample_id"]: Judged(row["overall_mean"], {e["dimension"]: e["mean"] for e in row["dimensions"]}, row["change_from_source"])
+        for row in rows
+    }
+
+
+def _evaluate(context: Context, entry: BenchmarkConfig, items: Sequence[Item], scores: Mapping[str, Judged]) -> BenchmarkResult:
+    from reward.benchmarks import benchmark
+
+    return benchmark(entry.name).evaluate(items, scores, bootstrap=_bootstrap(context))
+
+
+def _compare(context: Context, results: Sequence[BenchmarkResult]) -> dict[str, Any]:
+    """McNemar between the model and the other, and the other's figures."""
+    from reward.benchmarks.mcnemar import compare
+    from reward.benchmarks.result import plain
+
+    first, second = results
+    found = compare(first.model.correct, second.model.correct, first.model.source_of, _bootstrap(context))
+    return asdict(found) | {"difference": plain(found.difference), "other": second.to_json()}
+
+
+def _bootstrap(context: Context) -> Bootstrap:
+    from reward.benchmarks.figures import Bootstrap
+
+    return Bootstrap(context.flow.evaluate_reward.bootstrap, context.flow.seed)
+
+
+def _headline(result: BenchmarkResult) -> dict[str, Any]:
+    """The first figure of each convention, under its name."""
+    from reward.benchmarks.result import plain
+
+    rows = {convention: next(iter(getattr(result.model, convention).items()), None) for convention in ("published", "sound")}
+    return {convention: {"figure": row[0], "value": plain(row[1])["value"]} for convention, row in rows.items() if row is not None}
+
+
+def _lines(items: Sequence[Item], scores: Mapping[str, Judged], result: BenchmarkResult) -> bytes:
+    """One JSON line per item: what people said, what the model said, and whether that is right by the sound rule.
+
+    Right is null where the rule does not judge this item by itself: a comparison of a strict group, or one left out.
+    """
+    from reward.benchmarks.items import Comparison
+
+    correct = result.model.correct
+    lines = []
+    for item in items:
+        given = [scores.get(edit.edit_id) for edit in item.edits]
+        line: dict[str, Any] = {"item_id": item.item_id, "source": item.source, "edits": [edit.edit_id for edit in item.edits]}
+        line |= {"scores": [None if judged is None else {"overall": judged.overall, **judged.dimensions} for judged in given]}
+        if isinstance(item, Comparison):
+            line |= {"label": item.label, "group": item.group, "kind": item.kind, "dimension": item.dimension}
+            line |= {"right": correct.get(item.item_id), "group_right": correct.get(item.group)}
+        else:
+            line |= {"rating": item.score, "editor": item.editor}
+        lines.append(json.dumps(line, sort_keys=True, ensure_ascii=False) + "\n")
+    return "".join(lines).encode()
+
+
+def _remarks(figures: Mapping[str, Any]) -> str:
+    """Contamination and comparison in a line each."""
+    found, other = figures["contamination"], figures.get("compare")
+    lines = [f"- items that match the run's {found['training_sources']:,} sources: {found['summary']}"]
+    if other is not None:
+        by_value = other["difference"]
+        lines.append(
+            f"- against the other model: only this one right {other['only_first']:,}, only the other {other['only_second']:,}, "
+            f"McNemar's exact p = {other['p_value']:.4f}; difference {by_value['value']} [{by_value['low']}, {by_value['high']}]"
+        )
+    return "\n".join(lines)
+
+
+def _listing(entry: BenchmarkConfig) -> str:
+    """Hash of the names and sizes of a copy's files. Raises ``ValueError`` where there is no such folder."""
+    folder = Path(entry.path)
+    if not folder.is_dir():
+        raise ValueError(f"evaluate_reward.benchmarks, {entry.name}: there is no folder {entry.path}; download the benchmark first")
+    return settings_hash(sorted((path.relative_to(folder).as_posix(), path.stat().st_size) for path in folder.rglob("*") if path.is_file()))
+
+
+@contextmanager
+def _naming(entry: BenchmarkConfig) -> Generator[None]:
+    """What is wrong with a benchmark says which one."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"evaluate_reward.benchmarks, {entry.name}: {error}") from None

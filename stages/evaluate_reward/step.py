@@ -1,0 +1,211 @@
+"""Evaluate the reward model on held-out source groups: agreement, what each head predicts, calibration, confidence, baselines.
+
+Agreement is with the raters' preferences and, where the embedded world drew the candidates, with the levels that it drew ("truth").
+Accuracies are over strict pairs unless named otherwise; intervals are bootstrapped over sources. What depends on a calibration is
+measured on the half of the groups that it was not fitted on. Baselines that know nothing stand beside the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from reward.config import TOKEN_BUDGET
+from stages.config import EvaluateRewardConfig
+from stages.context import Context
+from stages.engine import contracts, steps, storage
+from stages.engine.ids import settings_hash
+from stages.engine.run_units import run_units
+from stages.engine.rundir import Index, RunDir, StepFolder
+from stages.engine.units import Unit, UnitOutput, Work
+from stages.evaluate_reward import benchmarks
+from stages.evaluate_reward.figures import figures, interval, number
+from stages.preferences.groups import calibrates, load_groups, with_truth
+from stages.scoring.rows import load_model, score_rows, scorer_revision
+
+if TYPE_CHECKING:
+    from reward import RatedGroup
+    from reward.evaluation.metrics import Prediction
+
+STEP = steps.EVALUATE_REWARD
+
+
+def run(context: Context) -> Index:
+    """Score the held-out candidates and publish ``evaluation.json``, and the benchmarks' figures; returns the step's index.
+
+    A model from elsewhere is measured on the held-out groups of the run, where there are any, and on the benchmarks.
+    """
+    config = context.flow.evaluate_reward
+    model, inputs = _model(context, config)
+    inputs |= benchmarks.inputs(config)
+    settings = {"evaluate_reward": config.model_dump(mode="json", exclude={"workers", "unit_sources"}), "seed": context.flow.seed}
+    folder = context.run.step(STEP)
+    key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
+    if done:
+        return folder.require()
+    groups = load_groups(context.run, "validation") if context.run.step(steps.PREFERENCES).index() is not None else []
+    if not groups and not config.benchmarks:
+        raise ValueError(
+            f"there is nothing to evaluate {model} on: {context.run.path} has no held-out groups, and no benchmarks are listed"
+        )
+    benchmarked = benchmarks.run(context, folder, model)
+    if not groups:
+        return folder.publish(Index(STEP, key, settings, inputs, files=benchmarked.files, results=benchmarked.results))
+    revision = scorer_revision(model)
+    slices = [groups[first : first + config.unit_sources] for first in range(0, len(groups), config.unit_sources)]
+    units = [
+        Unit(settings_hash(STEP, [group.candidate_ids for group in part], revision), part, sum(len(g.candidates) for g in part))
+        for part in slices
+    ]
+    gpus = context.cluster.share_of_a_gpu(config.workers)
+    result = run_units(
+        folder, units, partial(_make_work, model), cluster=context.cluster, workers=config.workers, num_gpus=gpus, rows_are="edits"
+    )
+    artifacts = result.artifacts()
+    threshold = _tie_threshold(model)
+    evaluation = _evaluation(groups, _table(folder, artifacts), context.run, threshold, config.bootstrap, context.flow.seed)
+    sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
+    reference = evaluation["against"]["truth" if "truth" in evaluation["against"] else "ratings"]
+    index = Index(
+        step=STEP,
+        key=key,
+        settings=settings,
+        inputs=inputs,
+        artifacts=artifacts,
+        files={"evaluation.json": sha256} | benchmarked.files,
+        counts=result.counts(),
+        quarantined=result.quarantined(),
+        results={"pair_accuracy": reference["pair_accuracy"]["overall"], "against": sorted(evaluation["against"])} | benchmarked.results,
+    )
+    return folder.publish(index)
+
+
+def _model(context: Context, config: EvaluateRewardConfig) -> tuple[Path, dict[str, str]]:
+    """Directory of the model, and the fingerprints of what the evaluation rests on."""
+    if config.model is None:
+        trained = context.run.step(steps.TRAIN_REWARD)
+        return trained.path / "model", {steps.TRAIN_REWARD: trained.require().fingerprint}
+    model = Path(config.model).absolute()
+    held_out = context.run.step(steps.PREFERENCES).index()
+    return model, {"model": scorer_revision(model)} | ({steps.PREFERENCES: held_out.fingerprint} if held_out is not None else {})
+
+
+def _tie_threshold(model: Path) -> float | None:
+    """The threshold in a saved model's calibration; None where it has none."""
+    from reward.model.calibration import Calibration
+
+    file = model / "calibration.json"
+    return Calibration.model_validate_json(file.read_text()).tie_threshold if file.exists() else None
+
+
+def _make_work(model: Path) -> Work:
+    from reward import EditSample
+
+    loaded = load_model(model)
+    revision = scorer_revision(model)
+
+    def work(groups: list[RatedGroup]) -> UnitOutput:
+        samples = [
+            (c, EditSample(g.source, g.instruction, edited), g.task)
+            for g in groups
+            for c, edited in zip(g.candidate_ids, g.candidates, strict=True)
+        ]
+        scored = score_rows(loaded, samples, revision=revision, token_budget=TOKEN_BUDGET)
+        return UnitOutput({"scores": contracts.table("scores", scored.rows)}, len(samples), len(scored.rows), scored.quarantine)
+
+    return work
+
+
+def _table(folder: StepFolder, artifacts: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    tables = [pq.read_table(folder.path / part.path, partitioning=None) for part in artifacts["scores"]]
+    return {row["sample_id"]: row for row in pa.concat_tables(tables).to_pylist()}
+
+
+def _evaluation(
+    groups: list[RatedGroup], scores: dict[str, dict[str, Any]], run: RunDir, threshold: float | None, resamples: int, seed: int
+) -> dict[str, Any]:
+    """All figures of the report, JSON-able; a group with a quarantined candidate is left out and counted."""
+    from reward.evaluation import baselines
+    from reward.evaluation.evaluate import evaluate
+
+    complete = [group for group in groups if all(candidate in scores for candidate in group.candidate_ids)]
+    if not complete:
+        raise ValueError(f"none of the {len(groups)} held-out groups could be scored; see the quarantine of {STEP}")
+    dimensions = tuple(complete[0].scores[0])
+    predictions = [_prediction(group, scores, dimensions) for group in complete]
+    calibrated_on = {group.source_id for group in complete if calibrates(group.source_id)}
+    ignorant = {
+        "closeness to the source": baselines.closeness_scores(complete),
+        "constant": baselines.constant_scores(complete),
+        "random": baselines.random_scores(complete, seed=seed),
+    }
+    rated = {"the raters themselves": [np.array([sum(score.values()) for score in group.scores]) for group in complete]}
+    truth = with_truth(complete, run)
+    references = {"ratings": complete} | ({"truth": truth} if truth else {})
+    against = {}
+    for name, labelled in references.items():
+        result = evaluate(
+            groups=labelled,
+            predictions=predictions,
+            dimensions=dimensions,
+            tie_threshold=threshold,
+            calibrated_on=calibrated_on,
+            resamples=resamples,
+            seed=seed,
+        )
+        simple = ignorant | (rated if name == "truth" else {})
+        baseline = partial(_baseline, labelled, dimensions=dimensions, resamples=resamples, seed=seed)
+        against[name] = figures(result, dimensions) | {"baselines": {which: baseline(values) for which, values in simple.items()}}
+    return {
+        "against": against,
+        "likert": _likert(complete, scores, dimensions),
+        "groups": len(complete),
+        "groups_left_out": len(groups) - len(complete),
+        "groups_calibrated_on": len(calibrated_on),
+        "resamples": resamples,
+        "seed": seed,
+        "conventions": "strict pairs only; a predicted tie counts half; pairs averaged; 95 % intervals bootstrapped over sources",
+    }
+
+
+def _baseline(
+    groups: Sequence[RatedGroup], scores: Sequence[np.ndarray], *, dimensions: Sequence[str], resamples: int, seed: int
+) -> dict[str, Any]:
+    """Overall accuracy of one score per candidate."""
+    from reward.evaluation.evaluate import from_scores, overall_accuracy
+    from reward.evaluation.metrics import labelled_pairs
+
+    return interval(overall_accuracy(labelled_pairs(groups, from_scores(scores, len(dimensions))), resamples=resamples, seed=seed))
+
+
+def _prediction(group: RatedGroup, scores: dict[str, dict[str, Any]], dimensions: tuple[str, ...]) -> Prediction:
+    from reward.evaluation.metrics import Prediction
+
+    rows = [scores[candidate] for candidate in group.candidate_ids]
+    by_name = [{entry["dimension"]: entry for entry in row["dimensions"]} for row in rows]
+    return Prediction(
+        mean=np.array([[entry[name]["mean"] for name in dimensions] for entry in by_name]),
+        sigma=np.array([[entry[name]["sigma"] for name in dimensions] for entry in by_name]),
+        overall_mean=np.array([row["overall_mean"] for row in rows]),
+        overall_sigma=np.array([row["overall_sigma"] for row in rows]),
+    )
+
+
+def _likert(groups: list[RatedGroup], scores: dict[str, dict[str, Any]], dimensions: tuple[str, ...]) -> dict[str, Any]:
+    """Mean absolute error of the calibrated scores on the half of the groups that the calibration did not see."""
+    unseen = [group for group in groups if not calibrates(group.source_id)]
+    errors: dict[str, list[float]] = {name: [] for name in dimensions}
+    for group in unseen:
+        for candidate, rated in zip(group.candidate_ids, group.scores, strict=True):
+            for entry in (entry for entry in scores[candidate]["dimensions"] if entry["likert"] is not None):
+                errors[entry["dimension"]].append(abs(entry["likert"] - rated[entry["dimension"]]))
+    return {
+        name: {"mean_absolute_error": number(float(np.mean(values))), "ratings": len(values)} for name, values in errors.items() if values
+    }

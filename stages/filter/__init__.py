@@ -1,0 +1,1 @@
+"""Step filter: inspection, gates, contamination, scores, selections, shards."""

@@ -1,0 +1,1 @@
+"""Gates before scoring: one file each."""

@@ -1,0 +1,44 @@
+"""Gate: all of the picture was drawn anew, not only what the instruction names.
+
+An editor that decodes the whole picture again loses or moves its fine structure, even where every colour stays. Value
+``background_match``: correlation of the brightness gradients of source and edited image over that half of the cells which changed least,
+at the small size; 1 where nothing changed there, about 0.9 after another size or encoding, near 0 where contours moved. Caught below the
+threshold. Null for an instruction that asks for a change of the whole picture, and where that half has no gradients.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+
+from stages.filter.gates import wording
+from stages.filter.gates.config import RedrawnGate
+from stages.filter.gates.finding import Finding, below
+from stages.filter.gates.pair import Pair, spread
+
+
+def measure(pair: Pair) -> dict[str, float | None]:
+    """The match outside the edit, -1..1."""
+    return {"background_match": None if wording.asks_for_the_whole_picture(pair.edit.instruction) else _match(pair)}
+
+
+def _match(pair: Pair) -> float | None:
+    change = pair.change.max(axis=2)  # [rows, columns]
+    least = spread(change <= np.median(change), pair.cell)  # [rows * cell, columns * cell]
+    source, edited = (_gradients(small, least) for small in (pair.small_source, pair.small_edited))
+    power = float(source @ source) * float(edited @ edited)
+    return float(source @ edited) / math.sqrt(power) if power > 0 else None
+
+
+def _gradients(small: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """Brightness steps to the right and down at the marked pixels: [height, width, 3], bool [rows, columns] -> float64 [2 n]."""
+    grey = small.mean(axis=2, dtype=np.float64)[: where.shape[0], : where.shape[1]]
+    right, down = np.diff(grey, axis=1, append=grey[:, -1:]), np.diff(grey, axis=0, append=grey[-1:])
+    return np.concatenate([right[where], down[where]])
+
+
+def decide(inspected: pa.Table, config: RedrawnGate) -> Finding:
+    """The background was drawn anew."""
+    return below(inspected["background_match"].to_numpy(), config.match)

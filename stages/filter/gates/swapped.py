@@ -1,0 +1,113 @@
+"""Gate: source and edited image were exchanged.
+
+Without a model only some instructions give this away. Value ``swap_evidence`` in -1..1, positive when the pair reads better the other way
+round, from the first of these that applies:
+
+- names: the edited image's path has a word such as ``source`` and the source's path one such as ``edited`` (1), or the other way round
+(-1);
+- a colour to turn something into: whether the changed region is nearer to it in the source than in the edited image;
+- something to add or remove: whether the changed region has more detail (brightness gradients) in the image that should have less.
+
+Null for every other instruction: which of two images came first cannot be seen in a style change, a replacement or a movement.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pyarrow as pa
+
+from stages.filter.gates import wording
+from stages.filter.gates.config import SwappedGate
+from stages.filter.gates.finding import Finding, above
+from stages.filter.gates.pair import Pair, spread
+
+SOURCE_WORDS = frozenset(["source", "src", "input", "origin", "original", "orig", "before", "raw"])
+EDITED_WORDS = frozenset(["edited", "edit", "output", "target", "tgt", "result", "after", "generated", "gen", "candidate"])
+
+COLOURS: dict[str, tuple[int, int, int]] = {
+    "red": (200, 30, 30), "green": (40, 150, 50), "blue": (40, 70, 200), "yellow": (240, 215, 50), "orange": (240, 130, 30),
+    "purple": (130, 50, 160), "violet": (130, 50, 160), "pink": (240, 140, 180), "brown": (120, 75, 40), "black": (20, 20, 20),
+    "white": (245, 245, 245), "grey": (128, 128, 128), "gray": (128, 128, 128), "cyan": (40, 200, 210), "teal": (20, 130, 130),
+    "golden": (212, 175, 55), "gold": (212, 175, 55), "silver": (190, 190, 195), "beige": (225, 210, 180),
+}  # fmt: skip
+_COLOUR = "|".join(COLOURS)
+_RECOLOUR = re.compile(
+    rf"\b(?:make|turn|change|convert|transform|let|recolou?r|paint|dye|alter|switch|set)\b.*?"
+    rf"(?:\b(?:to|into|be|become|in)\b(?: an?| the)?(?: \w+)?? (?P<into>{_COLOUR})\b|\b(?P<last>{_COLOUR})$)"
+)
+_ADD = re.compile(r"^(?:please )?(?:add|put|include|insert|place|draw|let there be)\b|^(?:请)?(?:添加|加上|加一|放一|画一)")
+_REMOVE = re.compile(r"^(?:please )?(?:remove|delete|erase|take away|take out|get rid of|clear)\b|^(?:请)?(?:去掉|去除|移除|删除|删掉)")
+
+CHANGED_PART = 0.35
+"""A cell belongs to the changed region when it changed by more than this part of the four that changed most."""
+
+
+def measure(pair: Pair) -> dict[str, float | None]:
+    """Evidence that the pair is the wrong way round."""
+    evidence = _from_names(pair.edit.source_path, pair.edit.edited_path)
+    return {"swap_evidence": from_pictures(pair) if evidence is None else evidence}
+
+
+def from_pictures(pair: Pair) -> float | None:
+    """Evidence without the names."""
+    plain = wording.words(pair.edit.instruction)
+    recolour = _RECOLOUR.search(plain)
+    if recolour:
+        return _from_colour(pair, np.array(COLOURS[recolour["into"] or recolour["last"]], dtype=np.float32))
+    added, removed = _ADD.search(plain), _REMOVE.search(plain)
+    if added or removed:
+        more = _more_detail(pair)
+        return None if more is None else -more if added else more
+    return None
+
+
+def _from_names(source: str | None, edited: str | None) -> float | None:
+    first, second = (set(re.findall(r"[a-z]+", (path or "").casefold())) for path in (source, edited))
+    first, second = first - second, second - first  # a word that is in both says nothing
+    wrong = bool(first & EDITED_WORDS) + bool(second & SOURCE_WORDS)
+    right = bool(first & SOURCE_WORDS) + bool(second & EDITED_WORDS)
+    return None if wrong == right else math.copysign(1.0, wrong - right)
+
+
+def _region(pair: Pair) -> np.ndarray | None:
+    """Weights of the small images' pixels: the change where it is large, 0 elsewhere: [rows * cell, columns * cell], or None."""
+    change = pair.change.max(axis=2)  # [rows, columns]
+    largest = float(np.sort(change, axis=None)[-4:].mean())
+    weights = np.where(change > CHANGED_PART * largest, change, 0.0)
+    return spread(weights, pair.cell) if largest > 0 else None
+
+
+def _from_colour(pair: Pair, wanted: np.ndarray) -> float | None:
+    """Mean over the changed region of how much nearer the source is to the colour (0..255 in RGB, [3]), between -1 and 1."""
+    weights = _region(pair)
+    if weights is None:
+        return None
+    rows, columns = weights.shape
+    source, edited = (np.sqrt(np.square(small[:rows, :columns] - wanted).mean(axis=2)) for small in (pair.small_source, pair.small_edited))
+    return math.tanh(float(((edited - source) * weights).sum() / weights.sum()) / 32)
+
+
+def _more_detail(pair: Pair) -> float | None:
+    """Log ratio of brightness gradients in the changed region, edited over source, squeezed into -1..1."""
+    weights = _region(pair)
+    if weights is None:
+        return None
+    rows, columns = weights.shape
+    source, edited = (
+        float((_gradients(small)[:rows, :columns] * (weights > 0)).sum()) + 1.0 for small in (pair.small_source, pair.small_edited)
+    )
+    return math.tanh(math.log(edited / source))
+
+
+def _gradients(small: np.ndarray) -> np.ndarray:
+    """Absolute brightness steps to the right and down: [height, width, 3] -> [height, width]."""
+    grey = small.mean(axis=2)
+    return np.abs(np.diff(grey, axis=1, append=grey[:, -1:])) + np.abs(np.diff(grey, axis=0, append=grey[-1:]))
+
+
+def decide(inspected: pa.Table, config: SwappedGate) -> Finding:
+    """The pair reads better the other way round."""
+    return above(inspected["swap_evidence"].to_numpy(), config.evidence)

@@ -1,0 +1,54 @@
+"""Gate: a thumbnail that was blown up, so that it has more pixels than detail.
+
+Enlarging cannot make frequencies that were not there: above the old image's limit the spectrum is nearly empty. Value ``fine_detail``, of
+the poorer of the two images: log10 of the mean power at 0.5 to 0.75 of the Nyquist frequency over that at 0.15 to 0.4, on the brightness
+of the central 512 x 512 pixels at full size. Photographs, whose power falls with the square of the frequency, are near -1 to -2. Caught
+below the threshold. Null where either side of an image is too short to tell.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+from PIL import Image
+from scipy.fft import rfft2
+
+from stages.filter.gates.config import UpscaledGate
+from stages.filter.gates.finding import Finding, below
+from stages.filter.gates.pair import Pair
+
+WINDOW = 512
+SHORTEST = 64
+FINE, COARSE = (0.5, 0.75), (0.15, 0.4)
+"""Bands of the spectrum, in parts of the Nyquist frequency of the faster of the two axes."""
+FLOOR = 1e-6
+"""Power that no image goes below: what rounding to 8 bits leaves is far above it, and a blank image has no spectrum."""
+
+
+def measure(pair: Pair) -> dict[str, float | None]:
+    """Fine detail of the poorer image."""
+    found = [detail(pixels) for pixels in (pair.source, pair.edited)]
+    known = [value for value in found if value is not None]
+    return {"fine_detail": min(known) if len(known) == len(found) else None}
+
+
+def detail(pixels: np.ndarray) -> float | None:
+    """log10 of fine over coarse power of a uint8 [height, width, 3] image; None for one that is small or blank."""
+    height, width = (min(WINDOW, side) for side in pixels.shape[:2])
+    if min(height, width) < SHORTEST:
+        return None
+    top, left = (pixels.shape[0] - height) // 2, (pixels.shape[1] - width) // 2
+    grey = np.asarray(Image.fromarray(pixels[top : top + height, left : left + width]).convert("L"), dtype=np.float32)
+    grey = (grey - grey.mean()) * np.hanning(height)[:, None].astype(np.float32) * np.hanning(width)[None].astype(np.float32)
+    power = np.square(np.abs(rfft2(grey)))  # [height, width // 2 + 1]
+    down, across = np.abs(np.fft.fftfreq(height)) * 2, np.fft.rfftfreq(width) * 2
+    frequency = np.maximum(down[:, None], across[None])
+    fine, coarse = (float(power[(frequency >= low) & (frequency < high)].mean()) for low, high in (FINE, COARSE))
+    return math.log10((fine + FLOOR) / coarse) if coarse > FLOOR else None
+
+
+def decide(inspected: pa.Table, config: UpscaledGate) -> Finding:
+    """The images have more pixels than detail."""
+    return below(inspected["fine_detail"].to_numpy(), config.detail)

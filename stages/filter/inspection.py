@@ -1,0 +1,175 @@
+"""Inspection, the first phase of the filter: every edit is decoded once on CPU workers and measured, then the gates decide what is scored.
+
+In: slices of delivered edits. Out: the artifact ``inspected`` (one row per readable edit: ids, sizes, hashes, one measure per gate),
+``gated`` (which gate caught which edit), the quarantine of what cannot be read or is an exact copy, and the slices that are left for
+scoring. The unit of resume is a slice, named without any threshold: another threshold decides again from the table and inspects nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from PIL import Image
+
+from reward.benchmarks.instruction_words import words
+from reward.benchmarks.perceptual_hash import perceptual_hash
+from stages.config import FilterConfig
+from stages.context import Context
+from stages.datasets import readers as edits
+from stages.engine import contracts, storage
+from stages.engine.ids import settings_hash
+from stages.engine.quarantine import Quarantined
+from stages.engine.run_units import run_units
+from stages.engine.rundir import Part, StepFolder
+from stages.engine.units import Done, Unit, UnitOutput, Work, publish_unit
+from stages.filter import duplicates
+from stages.filter.gates import decide as gates
+from stages.filter.gates.pair import Pair
+
+REVISION = 1
+"""Raised when a measure changes, so that what was inspected before is inspected again."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """``kept``: what is to be scored; ``numbers``: of those rows, ascending, int64 [n], and their ``sample_ids``; ``artifacts``: tables in
+    parts; the counts of what is not kept."""
+
+    kept: list[edits.Slice]
+    numbers: np.ndarray
+    sample_ids: pa.ChunkedArray
+    artifacts: dict[str, list[Part]]
+    rows_in: int
+    quarantined: dict[str, int]
+    gated: int
+    summary: dict[str, dict[str, Any]]
+
+    def dropped(self) -> dict[str, int]:
+        """Edits that are not scored because of a gate, by gate."""
+        return {name: entry["dropped"] for name, entry in self.summary.items() if entry.get("dropped")}
+
+
+def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Sequence[edits.Slice]) -> Inspection:
+    """Inspect what is not inspected yet, and decide."""
+    units = [Unit(settings_hash("inspect", REVISION, piece.fingerprint), piece, len(piece.rows)) for piece in slices]
+    done = run_units(step, units, make_work, cluster=context.cluster, workers=config.inspect_workers, rows_are="edits inspected")
+    artifacts = done.artifacts()
+    inspected = _read(step, done)
+    copies, repeated = duplicates.find(inspected)
+    single = inspected.filter(pa.array(~repeated)) if copies else inspected
+    decided = gates.decide(single, config.gates)
+    artifacts["quarantine"] += publish(step, "quarantine", contracts.table("quarantine", [asdict(row) for row in copies]))
+    artifacts["gated"] = publish(step, "gated", decided.table)
+    left = single.select(["position", "sample_id"]).filter(pa.array(~decided.dropped))
+    numbers = edits.numbers_of(left["position"])
+    quarantined = Counter(done.quarantined()) + Counter(row.reason for row in copies)
+    return Inspection(
+        kept=rows_of(slices, numbers),
+        numbers=numbers,
+        sample_ids=left["sample_id"],
+        artifacts=artifacts,
+        rows_in=done.counts()["in"],
+        quarantined=dict(sorted(quarantined.items())),
+        gated=int(decided.dropped.sum()),
+        summary=decided.summary,
+    )
+
+
+def make_work() -> Work:
+    """The work of one slice: a row of the contract ``inspected`` per readable edit."""
+
+    def work(piece: edits.Slice) -> UnitOutput:
+        rows: list[dict[str, Any]] = []
+        quarantine: list[Quarantined] = []
+        for entry in edits.fetch(piece):
+            row = entry if isinstance(entry, Quarantined) else row_of(entry)
+            (quarantine if isinstance(row, Quarantined) else rows).append(row)  # ty: ignore[invalid-argument-type]
+        return UnitOutput({"inspected": contracts.table("inspected", rows)}, len(piece.rows), len(rows), quarantine)
+
+    return work
+
+
+def row_of(edit: edits.Edit) -> dict[str, Any] | Quarantined:
+    """A row of the contract ``inspected``, or why the edit cannot be read."""
+    opened = edits.opened(edit)
+    if isinstance(opened, Quarantined):
+        return opened
+    source, edited = opened
+    pair = Pair(edit, np.asarray(source), np.asarray(edited))
+    difference = np.abs(pair.small_source - pair.small_edited).astype(np.uint8)
+    return {
+        "sample_id": edit.sample_id,
+        "row_id": edit.row_id,
+        "position": edit.position,
+        "source_width": source.width,
+        "source_height": source.height,
+        "edited_width": edited.width,
+        "edited_height": edited.height,
+        "source_sha256": edit.source_sha256,
+        "edited_sha256": edit.edited_sha256,
+        "source_phash": perceptual_hash(source),
+        "edited_phash": perceptual_hash(edited),
+        "change_phash": perceptual_hash(Image.fromarray(difference)),
+        "instruction": words(edit.instruction),
+        **gates.measure(pair),
+    }
+
+
+def balance(inspection: Inspection, scored: Done) -> tuple[dict[str, int], dict[str, int]]:
+    """Counts of the whole step, and quarantined rows by reason: in = out + quarantined + gated."""
+    reasons = Counter(inspection.quarantined) + Counter(scored.quarantined())
+    counts = {"in": inspection.rows_in, "out": scored.counts()["out"], "quarantined": sum(reasons.values()), "gated": inspection.gated}
+    assert counts["in"] == counts["out"] + counts["quarantined"] + counts["gated"], f"the filter does not balance: {counts}"
+    return counts, dict(sorted(reasons.items()))
+
+
+def merge(first: dict[str, list[Part]], second: dict[str, list[Part]]) -> dict[str, list[Part]]:
+    """Parts per artifact of two phases; both have a quarantine."""
+    return {name: first.get(name, []) + second.get(name, []) for name in [*first, *(name for name in second if name not in first)]}
+
+
+def check_unchanged(inspection: Inspection, delivered: pa.Table) -> None:
+    """Raises ``ValueError`` naming a scored row (of the contract ``edits``) whose content is not what was inspected."""
+    numbers = edits.numbers_of(delivered["position"])
+    known = inspection.sample_ids.take(pa.array(np.searchsorted(inspection.numbers, numbers)))
+    changed = np.flatnonzero(pc.not_equal(delivered["sample_id"], known).to_numpy())
+    if len(changed):
+        position, before = delivered["position"][changed[0]], known[changed[0]]
+        raise ValueError(
+            f"{position} changed since it was inspected as sample {before} (an image or the instruction is another); "
+            "restore the data set, or score it in a new run directory"
+        )
+
+
+def _read(step: StepFolder, done: Done) -> pa.Table:
+    """All rows, without what neither a gate nor the search for copies asks for."""
+    schema = contracts.INSPECTED.remove(contracts.INSPECTED.get_field_index("edited_sha256"))
+    parts = [record.parts["inspected"].path for record in done.records]
+    return pa.concat_tables([pq.read_table(step.path / path, columns=schema.names, partitioning=None).cast(schema) for path in parts])
+
+
+def publish(step: StepFolder, artifact: str, table: pa.Table) -> list[Part]:
+    """A table that the driver decided, under a name made of its content: what an earlier index lists stays until the next index is there.
+
+    Nothing for a table without rows.
+    """
+    if not table.num_rows:
+        return []
+    key = settings_hash(artifact, hashlib.sha256(storage.table_bytes(table)).hexdigest())
+    return [publish_unit(step.path, key, {artifact: table})[artifact]]
+
+
+def rows_of(slices: Sequence[edits.Slice], wanted: np.ndarray) -> list[edits.Slice]:
+    """The slices with the rows of these numbers, int64 [n]; those that have none left are left out."""
+    keep = np.zeros(max((piece.rows[-1][0] + 1 for piece in slices), default=0), dtype=bool)
+    keep[wanted] = True
+    kept = [replace(piece, rows=edits.kept(piece.rows, keep)) for piece in slices]
+    return [old if len(old.rows) == len(new.rows) else new for old, new in zip(slices, kept, strict=True) if new.rows]

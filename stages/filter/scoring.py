@@ -1,0 +1,133 @@
+"""Scoring of edits in the filter step: slices of edits in, tables ``edits`` and ``scores`` out, on Ray actors.
+
+Each actor has a model and two slices in work: while the model computes for one, the other is prepared or published. Preparation
+(``stages.scoring.preparation``) is done by the actor itself or, where a GPU must not wait for it, by tasks on CPUs. Passes are formed
+inside a
+slice, so neither the number of actors nor that of preparing tasks changes a byte.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stages.config import FilterConfig
+from stages.context import Context
+from stages.datasets import readers as edits
+from stages.engine import contracts
+from stages.engine.ids import settings_hash
+from stages.engine.quarantine import Quarantined
+from stages.engine.run_units import run_units
+from stages.engine.rundir import StepFolder
+from stages.engine.units import Done, Unit, UnitOutput, Work
+from stages.scoring.meter import Figures, Meter, summary
+from stages.scoring.preparation import Prepared, Ready, pieces_of, prepare, prepared
+from stages.scoring.rows import load_model, score_row, scorer_revision
+
+if TYPE_CHECKING:
+    from reward import SampleError, Score
+    from reward.inputs.batch import Presented
+
+PREPARE_WORKERS = 2
+"""Pieces that are prepared at a time for each slice in work on a GPU: four processes per GPU, more than photographs need."""
+
+
+def score_edits(
+    context: Context, config: FilterConfig, step: StepFolder, model: Path, revision: str, slices: Sequence[edits.Slice]
+) -> Done:
+    """Score what is not scored yet; the records of all slices, in their order. Raises ``ValueError`` when the cluster is too small."""
+    units = [
+        Unit(settings_hash(step.name, piece.fingerprint, revision, config.token_budget), piece, len(piece.rows), _name(piece))
+        for piece in slices
+    ]
+    gpus = config.num_gpus or context.cluster.share_of_a_gpu(config.workers)
+    preparing = config.prepare_workers if config.prepare_workers is not None else PREPARE_WORKERS if gpus else 0
+    if preparing and not gpus and context.cluster.cpus <= config.workers:
+        raise ValueError(
+            f"filter.workers takes all {context.cluster.cpus} logical CPUs, so nothing is left for filter.prepare_workers; "
+            "raise ray.num_cpus, lower filter.workers, or set filter.prepare_workers to 0"
+        )
+    work = partial(make_scoring, model, config.token_budget, preparing, step.name)
+    return run_units(
+        step,
+        units,
+        work,
+        cluster=context.cluster,
+        workers=config.workers,
+        num_cpus=0 if gpus else 1,  # the CPUs of a machine with GPUs are for preparation
+        num_gpus=gpus,
+        threads=2,
+        rows_are="edits",
+        show=summary,
+    )
+
+
+def make_scoring(model: Path, token_budget: int, prepare_workers: int, step: str) -> Work:
+    """Load the model and return the work of one slice: tables ``edits`` and ``scores`` with the same samples in the same order."""
+    from reward.inference.compute import peak_of
+    from reward.inference.passes import Inference
+    from reward.inference.scorer import score_presented
+
+    inference = Inference(load_model(model), token_budget)
+    revision = scorer_revision(model)
+    area = inference.model.config.presentation.image_area
+    meter = Meter(step, peak_of(inference.model.device))
+
+    def work(piece: edits.Slice) -> UnitOutput:
+        figures: Figures = {}
+        ready: list[Prepared] = []
+
+        def shown() -> Iterator[Presented | SampleError]:
+            for part in prepared(pieces_of(piece, area), partial(prepare, model), workers=prepare_workers):
+                yield from part.shown
+                ready.append(replace(part, shown=[]))
+
+        scores = list(score_presented(inference=inference, presented=shown(), on_pass=lambda spent: meter.count(spent, figures)))
+        return _output(ready, scores, revision, len(piece.rows), figures)
+
+    return work
+
+
+def _output(ready: Sequence[Prepared], scores: Sequence[Score | SampleError], revision: str, rows_in: int, figures: Figures) -> UnitOutput:
+    """Tables and quarantine in the order of the rows."""
+    in_order = iter(scores)
+    references: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    quarantine: list[Quarantined] = []
+    for part in ready:
+        of_entry = {number: next(in_order) for number in part.order}
+        for number, entry in enumerate(part.entries):
+            made = entry if isinstance(entry, Quarantined) else _row(entry, of_entry[number], revision)
+            if isinstance(made, Quarantined):
+                quarantine.append(made)
+            else:
+                assert isinstance(entry, Ready)
+                references.append(entry.reference)
+                rows.append(made)
+    assert next(in_order, None) is None
+    tables = {"edits": contracts.table("edits", references), "scores": contracts.table("scores", rows)}
+    return UnitOutput(tables, rows_in, len(rows), quarantine, figures)
+
+
+def _row(entry: Ready, score: Score | SampleError, revision: str) -> dict[str, Any] | Quarantined:
+    """A row of the ``scores`` contract, or why there is none."""
+    from reward import SampleError
+    from reward.inference.passes import MemoryNeedError
+
+    if isinstance(score, SampleError):
+        reason = "out-of-memory" if isinstance(score, MemoryNeedError) else "unscorable"
+        return Quarantined(entry.row_id, entry.position, reason, str(score))
+    if not math.isfinite(score.overall_mean + score.overall_sigma):
+        message = f"the model's score is {score.overall_mean} with sigma {score.overall_sigma}"
+        return Quarantined(entry.row_id, entry.position, "score-not-finite", message)
+    known = entry.reference
+    return score_row(known["sample_id"], score, revision=revision, change=entry.change, task=known["task"], language=known["language"])
+
+
+def _name(piece: edits.Slice) -> str:
+    numbers = [number for number, _ in piece.rows]
+    return f"rows {min(numbers)} to {max(numbers)} of {piece.dataset}" if numbers else "no rows"

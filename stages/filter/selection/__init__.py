@@ -1,0 +1,1 @@
+"""Selections: rules that read scores only."""

@@ -1,0 +1,88 @@
+"""Orders that do not depend on where a row stands: ids as bytes, numbers drawn by id, sorting with ties broken by id."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stages.engine.ids import ID_DIGITS, content_id
+
+WORD = 8
+"""Digits of an id that are compared at once, as one integer."""
+
+
+def fixed_width(ids: pa.ChunkedArray) -> np.ndarray:
+    """Ids as bytes [n] of one width, which compare as the ids do."""
+    chunks = [pc.cast(pc.cast(chunk, pa.binary()), pa.binary(ID_DIGITS)) for chunk in ids.chunks]
+    data = [np.frombuffer(chunk.buffers()[1], f"S{ID_DIGITS}", len(chunk), chunk.offset * ID_DIGITS) for chunk in chunks if len(chunk)]
+    return np.concatenate(data) if data else np.empty(0, f"S{ID_DIGITS}")
+
+
+def hashed(ids: np.ndarray, purpose: str, seed: int) -> np.ndarray:
+    """A number in [0, 1) per id (bytes [n] of an id's width), drawn by ``purpose``, ``seed`` and the id alone: float64 [n]."""
+    words = np.ascontiguousarray(ids).view("<u8").reshape(len(ids), ID_DIGITS // WORD)
+    state = np.full(len(ids), int(content_id("hashed", purpose, seed)[:16], 16), np.uint64)
+    for column in range(words.shape[1]):
+        state = _scrambled(state ^ words[:, column])
+    return (state >> np.uint64(11)).astype(np.float64) / 2.0**53
+
+
+def ranked(key: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Indices that sort by ``key`` float64 [n], smallest first, and equal keys by their ids: n below 2^32.
+
+    Sorting whole ids is many times slower than sorting one integer made of the key's rank and the first digits of the id, which leaves
+    hardly a tie.
+    """
+    order = np.argsort(key)
+    ordered = key[order]
+    rank = np.zeros(len(order), np.uint64)
+    np.cumsum(ordered[1:] != ordered[:-1], out=rank[1:])
+    packed = (rank << np.uint64(32)) | _first_digits(ids[order])
+    again = np.argsort(packed)
+    order, packed = order[again], packed[again]
+    same = packed[1:] == packed[:-1]
+    if same.any():
+        tied = np.zeros(len(order), bool)
+        tied[1:] |= same
+        tied[:-1] |= same
+        places = np.flatnonzero(tied)
+        rows = order[places]
+        order[places] = rows[np.lexsort((ids[rows], key[rows]))]
+    return order
+
+
+def first(key: np.ndarray, ids: np.ndarray, count: int) -> np.ndarray:
+    """Indices of the ``count`` smallest keys, in order; equal keys in the order of their ids."""
+    if count < len(key):
+        candidates = np.flatnonzero(key <= np.partition(key, count - 1)[count - 1])
+        return candidates[ranked(key[candidates], ids[candidates])[:count]]
+    return ranked(key, ids)
+
+
+def rank_within(groups: np.ndarray) -> np.ndarray:
+    """How many entries of the same group come before each entry: int64 [n] for ``groups`` int [n], both numbers below 2^32."""
+    packed = (groups.astype(np.uint64) << np.uint64(32)) | np.arange(len(groups), dtype=np.uint64)
+    packed.sort()
+    sizes = np.bincount(groups)
+    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    ranks = np.empty(len(groups), np.int64)
+    ranks[(packed & np.uint64(0xFFFFFFFF)).astype(np.int64)] = np.arange(len(groups)) - starts
+    return ranks
+
+
+def _first_digits(ids: np.ndarray) -> np.ndarray:
+    """The first eight hexadecimal digits of ids, bytes [n], as integers below 2^32: uint64 [n]."""
+    word = np.ascontiguousarray(ids).view(f">u{WORD}").reshape(len(ids), -1)[:, 0].astype(np.uint64)
+    digits = (word & np.uint64(0x0F0F0F0F0F0F0F0F)) + np.uint64(9) * ((word >> np.uint64(6)) & np.uint64(0x0101010101010101))
+    for bits, mask in ((4, 0x00FF00FF00FF00FF), (8, 0x0000FFFF0000FFFF), (16, 0x00000000FFFFFFFF)):
+        digits = (digits | (digits >> np.uint64(bits))) & np.uint64(mask)
+    return digits
+
+
+def _scrambled(state: np.ndarray) -> np.ndarray:
+    """One step of SplitMix64 (Steele, Lea and Flood 2014): every input bit changes about half of the output bits."""
+    state = state + np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))

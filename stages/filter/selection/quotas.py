@@ -1,0 +1,84 @@
+"""Quotas: how many samples of each stratum are to be kept, and who is kept when a stratum has too few."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stages.filter.selection.config import SelectionConfig
+from stages.filter.selection.order import rank_within
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """One stratum of a selection: edits scored, those that bound and clusters leave, quota, and samples kept."""
+
+    name: str
+    scored: int
+    available: int
+    asked: int
+    kept: int
+
+
+def shares(count: int, weights: np.ndarray) -> np.ndarray:
+    """``count`` divided in proportion to ``weights`` int [k], not all zero: int64 [k] with that sum.
+
+    Largest remainders (Hamilton's method); equal remainders go to the earlier entry.
+    """
+    total = int(weights.sum())
+    exact = [count * int(weight) for weight in weights]  # in units of 1 / total, whole numbers of any size
+    parts = np.array([value // total for value in exact], np.int64)
+    remainders = [value % total for value in exact]
+    left = count - int(parts.sum())
+    for place in sorted(range(len(exact)), key=lambda place: (-remainders[place], place))[:left]:
+        parts[place] += 1
+    return parts
+
+
+def asked_for(config: SelectionConfig, count: int, names: Sequence[str], scored: np.ndarray, other: Mapping[str, int]) -> np.ndarray:
+    """The quota of every stratum, int64 [k]. ``scored``: edits per stratum; ``other``: samples per stratum of the selection ``like``.
+
+    Raises ``ValueError`` when the configuration names a stratum that does not occur.
+    """
+    quotas = config.quotas
+    assert quotas is not None
+    if quotas.numbers is not None:
+        unknown = [name for name in quotas.numbers if name not in names]
+        if unknown:
+            known = ", ".join(name or "(empty)" for name in names[:12])
+            raise ValueError(f"selection {config.name}: no scored edit has {quotas.by} {unknown[0]!r}; quotas.numbers can name {known}")
+        return np.array([quotas.numbers.get(name, 0) for name in names], np.int64)
+    if quotas.shares == "like":
+        return np.array([other.get(name, 0) for name in names], np.int64)
+    return shares(count, np.ones(len(names), np.int64) if quotas.shares == "equal" else scored)
+
+
+def fill(config: SelectionConfig, strata: np.ndarray, asked: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Which of the rows, best first with stratum ``strata`` int [n], fill the quotas ``asked`` int [k]: bool [n].
+
+    A stratum with too few rows is refused with ``ValueError`` that states every shortfall, or its places go to the best rows that are left.
+    """
+    quotas = config.quotas
+    assert quotas is not None
+    kept = rank_within(strata) < asked[strata]
+    missing = asked - np.bincount(strata[kept], minlength=len(asked))
+    short = int(missing.sum())
+    if not short:
+        return kept
+    if quotas.short == "refuse":
+        places = [place for place in np.flatnonzero(missing) if missing[place]]
+        stated = "; ".join(f"{names[at] or '(empty)'} {asked[at]:,} asked, {asked[at] - missing[at]:,} there" for at in places[:6])
+        more = f"; and {len(places) - 6} strata more" if len(places) > 6 else ""
+        raise ValueError(
+            f"selection {config.name}: {short:,} samples are missing by {quotas.by} ({stated}{more}); "
+            "lower the quotas, or set quotas.short to refill"
+        )
+    left = np.flatnonzero(~kept)
+    if len(left) < short:
+        raise ValueError(
+            f"selection {config.name}: its quotas ask for {int(asked.sum()):,} samples and only {len(strata):,} remain; lower the quotas"
+        )
+    kept[left[:short]] = True
+    return kept

@@ -1,0 +1,101 @@
+"""A selection as two small files that replay: ``NAME.parquet`` with the samples, ``NAME.json`` with what it takes to make it again.
+
+The description names the rule, the hash of the scores, for ``like`` the hash of the other selection, and the sha256 of the table. A
+selection is read only while its file has that hash and the scores are those it was made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages.engine import storage
+from stages.engine.ids import settings_hash
+from stages.engine.rundir import Part, StepFolder
+from stages.filter.selection.config import SelectionConfig
+from stages.filter.selection.rule import Selection
+
+FOLDER = "selections"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A selection that was read: its table, and its description as JSON values."""
+
+    table: pa.Table
+    description: dict[str, Any]
+
+
+def table_name(name: str) -> str:
+    """File of a selection's table, relative to the step's folder."""
+    return f"{FOLDER}/{name}.parquet"
+
+
+def description_name(name: str) -> str:
+    """File of a selection's description, relative to the step's folder."""
+    return f"{FOLDER}/{name}.json"
+
+
+def scores_hash(parts: Sequence[Part]) -> str:
+    """Hash of the scores that selections are made from."""
+    return settings_hash([part.sha256 for part in parts])
+
+
+def recipe(config: SelectionConfig, scores: Sequence[Part], like: pa.Table | None) -> dict[str, Any]:
+    """What decides every byte of a selection: rule, scores, and the selection that it is like."""
+    return {"selection": config.model_dump(mode="json"), "scores": scores_hash(scores), "like": None if like is None else _sha256(like)}
+
+
+def publish(step: StepFolder, config: SelectionConfig, made: Selection, scores: Sequence[Part], like: pa.Table | None) -> dict[str, str]:
+    """Write table and description; returns sha256 by file."""
+    sha256 = storage.publish_bytes(step.path / table_name(config.name), storage.table_bytes(made.table))
+    strata = [asdict(stratum) for stratum in made.strata]
+    description = recipe(config, scores, like) | {"rows": made.table.num_rows, "sha256": sha256, "strata": strata}
+    described = storage.publish_json(step.path / description_name(config.name), description)
+    return {table_name(config.name): sha256, description_name(config.name): described}
+
+
+def names(step: StepFolder, scores: Sequence[Part]) -> list[str]:
+    """Names of the selections of these scores, sorted."""
+    present = scores_hash(scores)
+    return sorted(path.stem for path in (step.path / FOLDER).glob("*.json") if storage.read_json(path).get("scores") == present)
+
+
+def describe(step: StepFolder, name: str) -> dict[str, Any] | None:
+    """The description of a selection, or None where there is none."""
+    path = step.path / description_name(name)
+    return storage.read_json(path) if path.exists() else None
+
+
+def load(step: StepFolder, name: str, scores: Sequence[Part]) -> Stored:
+    """A selection of these scores. Raises ``ValueError`` when there is none, it is of other scores, or its file is damaged."""
+    description = describe(step, name)
+    path = step.path / table_name(name)
+    if description is None or not path.exists():
+        there = ", ".join(names(step, scores)) or "none"
+        raise ValueError(f"{step.path} has no selection {name} of its present scores (there: {there}); make it with `pipeline select`")
+    if description.get("scores") != scores_hash(scores):
+        raise ValueError(f"selection {name} in {step.path} was made from other scores; make it again with `pipeline select`")
+    if storage.sha256_of(path) != description.get("sha256"):
+        raise ValueError(f"{path} is damaged: its sha256 is not the one in {description_name(name)}; make it again with `pipeline select`")
+    return Stored(pq.read_table(path, partitioning=None), description)
+
+
+def check_replay(step: StepFolder, config: SelectionConfig, made: Selection) -> None:
+    """Raises ``ValueError`` when a selection made again from the same recipe is not, byte for byte, the one that is described."""
+    description = describe(step, config.name)
+    assert description is not None
+    if description["sha256"] != _sha256(made.table):
+        raise ValueError(
+            f"selection {config.name} does not replay: made again from the same scores it has other bytes, so it was made with another "
+            f"version of this program or its libraries; choose another name, or delete {step.path / description_name(config.name)}"
+        )
+
+
+def _sha256(table: pa.Table) -> str:
+    return hashlib.sha256(storage.table_bytes(table)).hexdigest()

@@ -1,0 +1,249 @@
+"""Shards of selections: who is in which shard is fixed first, then every shard is a unit of work.
+
+Images are stored once, in the data set they came in: a worker reads those of its shard again, and a sample whose content is no longer what
+was scored is an error. A set of shards is finished when its ``index.json`` is there; it names everything in it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
+
+from stages.config import ShardsConfig
+from stages.context import Context
+from stages.datasets import readers as edits
+from stages.engine import storage
+from stages.engine.ids import settings_hash
+from stages.engine.run_units import run_units
+from stages.engine.rundir import StepFolder
+from stages.engine.units import Unit, UnitOutput, Work
+from stages.filter.selection import api as selection
+from stages.shards import format as shards
+
+LOCATION = ["position", "image_bytes"]
+"""Columns of ``edits`` that planning shards needs beside the scores."""
+_UNIT_SHARD = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64()), ("sha256", pa.string())])
+
+
+@dataclass(frozen=True)
+class Task:
+    """One shard to write: where, which rows of the data set, and their selected scores in the same order."""
+
+    folder: str
+    name: str
+    piece: edits.Slice
+    samples: pa.Table
+    selection: str
+
+
+@dataclass(frozen=True)
+class ShardSet:
+    """The shards of one selection. ``key`` names their content; ``folder`` is a path or URL; ``about`` goes into their index."""
+
+    name: str
+    key: str
+    folder: str
+    units: Sequence[Unit]
+    about: Mapping[str, Any]
+
+
+def folder_of(step: StepFolder, config: ShardsConfig, name: str) -> str:
+    """Folder or URL of a selection's shards."""
+    if config.target is None:
+        return str(step.path / "shards" / name)
+    target = config.target if "://" in config.target else str(Path(config.target).absolute())
+    return f"{target.rstrip('/')}/{name}"
+
+
+def plan(
+    step: StepFolder,
+    config: ShardsConfig,
+    chosen: Mapping[str, pa.Table],
+    scored: pa.Table,
+    slices: Sequence[edits.Slice],
+    about: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[ShardSet]:
+    """Sets of shards for selection tables by name. ``scored``: all samples as :func:`located` returns them; ``about``: what their indexes
+    say besides, by name."""
+    sets = []
+    for name, table in chosen.items():
+        folder = folder_of(step, config, name)
+        samples = _joined(_ordered(table, config.shuffle_seed), scored)
+        units, contents = [], []
+        for number, (first, last) in enumerate(cuts(samples["image_bytes"].to_numpy(), config)):
+            part = samples.take(np.arange(first, last))  # a slice would travel to the worker with the whole table
+            piece = edits.pick(slices, edits.numbers_of(part["position"]).tolist())
+            task = Task(folder, shards.shard_name(number), piece, part, name)
+            content = settings_hash("shard", shards.FORMAT, name, number, part.to_pylist())
+            contents.append(content)
+            units.append(Unit(settings_hash(content, config.target), task, part.num_rows))  # a unit is done where it was written
+        said = dict((about or {}).get(name, {}))
+        sets.append(ShardSet(name, settings_hash("shards", contents, said), folder, units, said))
+    return sets
+
+
+def located(scores: pa.Table, delivered: pa.Table) -> pa.Table:
+    """Rows of the ``scores`` contract with the columns of ``edits``, in the same order, that say where a sample is and how large."""
+    for name in LOCATION:
+        scores = scores.append_column(name, delivered[name])
+    return scores
+
+
+def cuts(image_bytes: np.ndarray, config: ShardsConfig) -> Iterator[tuple[int, int]]:
+    """First row and the row after the last of every shard; ``image_bytes``: int64 [n], in the order of the shards."""
+    ends = np.cumsum(image_bytes)
+    first = 0
+    while first < len(ends):
+        last = min(first + config.samples_per_shard, len(ends))
+        if config.bytes_per_shard is not None:
+            before = ends[first] - image_bytes[first]
+            fitting = int(np.searchsorted(ends, before + config.bytes_per_shard, side="right"))
+            last = min(last, max(fitting, first + 1))
+        yield first, last
+        first = last
+
+
+def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, workers: int) -> dict[str, dict[str, Any]]:
+    """Write what is not there yet; returns the index of every set by name.
+
+    Raises ``ValueError`` when a folder holds another finished set and ``--force`` is off, or when the data set changed since it was scored.
+    """
+    missing = [entry for entry in sets if not is_whole(entry.folder, entry.key)]
+    for entry in missing:
+        _clear_index(entry, force=context.force)
+        for unit in entry.units:
+            _forget_lost(step, unit)
+    units = [unit for entry in missing for unit in entry.units]
+    result = run_units(step, units, make_work, cluster=context.cluster, workers=workers, rows_are="samples")
+    records = {unit.key: record for unit, record in zip(units, result.records, strict=True)}
+    for entry in missing:
+        parts = [records[unit.key].parts for unit in entry.units]
+        described, twin = (
+            pa.concat_tables([pq.read_table(step.path / part[name].path, partitioning=None) for part in parts])
+            for name in ("shard", "twin")
+        )
+        written = [shards.Shard(**row) for row in described.to_pylist()]
+        _remove_stale(entry.folder, {shard.name for shard in written})
+        shards.publish(entry.folder, written, twin, {"selection": entry.name, "key": entry.key, **entry.about})
+        for unit in entry.units:
+            shutil.rmtree(step.path / "units" / unit.key, ignore_errors=True)
+    return {entry.name: storage.read_json(f"{entry.folder}/{shards.INDEX}") for entry in sets}
+
+
+def make_work() -> Work:
+    """The work of one shard."""
+
+    def work(task: Task) -> UnitOutput:
+        shard, twin = shards.write_shard(task.folder, task.name, _samples(task))
+        described = pa.Table.from_pylist([vars(shard)], schema=_UNIT_SHARD)
+        return UnitOutput({"shard": described, "twin": twin}, rows_in=shard.rows, rows_out=shard.rows)
+
+    return work
+
+
+def is_whole(folder: str, key: str) -> bool:
+    """Whether a finished set of that key is there. Local files are hashed, those of an object store compared by size."""
+    index = _index(folder)
+    if not index or index.get("key") != key:
+        return False
+    samples = f"{folder}/{shards.SAMPLES}"
+    filesystem, path = storage.locate(samples)
+    if not filesystem.exists(path) or storage.sha256_of(samples) != index["samples"]["sha256"]:
+        return False
+    return all(_is_there(folder, shards.Shard(**entry)) for entry in index["shards"])
+
+
+def _samples(task: Task) -> Iterator[shards.Sample]:
+    rows = task.samples.to_pylist()
+    for row, edit in zip(rows, edits.fetch_known(task.piece, [row["sample_id"] for row in rows]), strict=True):
+        scores = {entry["dimension"]: {key: entry[key] for key in ("mean", "sigma", "likert")} for entry in row["dimensions"]}
+        facts = {
+            "dataset": edit.dataset,
+            "instruction": edit.instruction,
+            "language": edit.language,
+            "task": edit.task,
+            "licence": edit.licence,
+            "position": edit.position,
+            "scores": scores | {"overall": {"mean": row["overall_mean"], "sigma": row["overall_sigma"]}},
+            "scorer_revision": row["scorer_revision"],
+            "change_from_source": row["change_from_source"],
+            "selection": {"name": task.selection} | {key: row[key] for key in ("rule", "rank", "score", "stratum")},
+        }
+        yield shards.Sample(edit.sample_id, edit.source, edit.source_sha256, edit.edited, edit.edited_sha256, facts)
+
+
+def _ordered(table: pa.Table, shuffle_seed: int | None) -> pa.Table:
+    """The selection in the order of the shards: by a seeded hash, so that no trainer sees scores sorted, or by rank."""
+    if shuffle_seed is None:
+        return table
+    ids = selection.fixed_width(table["sample_id"])
+    return table.take(np.lexsort((ids, selection.hashed(ids, "shards", shuffle_seed))))
+
+
+def _joined(table: pa.Table, scored: pa.Table) -> pa.Table:
+    """The selection's rows with the columns of ``scored``, in the selection's order."""
+    where = pc.index_in(table["sample_id"], value_set=scored["sample_id"].combine_chunks())
+    assert where.null_count == 0, "everything selected was scored"
+    rows = scored.take(where)
+    for name in ("rank", "stratum", "score", "rule"):
+        rows = rows.append_column(name, table[name])
+    return rows
+
+
+def _clear_index(entry: ShardSet, *, force: bool) -> None:
+    """Make the folder unfinished before anything in it changes. A finished set of other content is not replaced unasked."""
+    index = _index(entry.folder)
+    if index is None:
+        return
+    if index and index.get("key") != entry.key and not force:
+        raise ValueError(f"{entry.folder} holds finished shards of other content; replace them with --force, or choose another name")
+    filesystem, path = storage.locate(f"{entry.folder}/{shards.INDEX}")
+    filesystem.rm(path)
+
+
+def _index(folder: str) -> dict[str, Any] | None:
+    """The folder's index: None where there is none, empty where it is damaged."""
+    filesystem, path = storage.locate(f"{folder}/{shards.INDEX}")
+    if not filesystem.exists(path):
+        return None
+    try:
+        index = storage.read_json(f"{folder}/{shards.INDEX}")
+    except ValueError:
+        return {}
+    return index if isinstance(index, dict) and {"key", "samples", "shards"} <= index.keys() else {}
+
+
+def _forget_lost(step: StepFolder, unit: Unit) -> None:
+    """A unit whose tar is gone or damaged is not done, whatever the log says."""
+    record = step.path / "units" / unit.key / "shard.parquet"
+    if not record.exists():
+        return
+    shard = shards.Shard(**pq.read_table(record, partitioning=None).to_pylist()[0])
+    if not _is_there(unit.payload.folder, shard):
+        shutil.rmtree(record.parent)
+
+
+def _is_there(folder: str, shard: shards.Shard) -> bool:
+    filesystem, path = storage.locate(f"{folder}/{shard.name}")
+    if not filesystem.exists(path) or filesystem.size(path) != shard.bytes:
+        return False
+    return not isinstance(filesystem, LocalFileSystem) or storage.sha256_of(path) == shard.sha256
+
+
+def _remove_stale(folder: str, names: set[str]) -> None:
+    """Shards of an earlier, larger set, and what a killed worker left."""
+    filesystem, path = storage.locate(folder)
+    filesystem.invalidate_cache()
+    for file in filesystem.ls(path, detail=False):
+        name = Path(file).name
+        if (name.startswith("shard-") and name.endswith(".tar") and name not in names) or name.startswith(storage.TEMPORARY):
+            filesystem.rm(file)

@@ -1,0 +1,268 @@
+"""Filter: score edits once, select by rules that read scores only, write shards (paper 4.4: the best 20K of 46K).
+
+In: a data set of edits and a reward model. Out: ``inspected`` and ``gated`` (stages/filter/inspection.py), ``contamination``
+(stages/filter/guard.py),
+``scores`` and ``edits`` (what was scored, in the same order, images by reference), ``examples`` (the edits at the ends of the scores, with
+images), one table per selection in ``selections/``, webdataset shards, and a quarantine. Four phases, each resumable: a slice of edits is
+the unit of inspection and of scoring, a shard the unit of writing, and a selection is cheap enough to be made anew. Edits in = scored +
+quarantined + gated, always; what the contamination guard drops is gated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from stages.config import FilterConfig
+from stages.context import Context
+from stages.datasets import readers as edits
+from stages.engine import contracts, steps, storage
+from stages.engine.ids import settings_hash
+from stages.engine.rundir import Index, Part, StepFolder
+from stages.engine.units import publish_unit
+from stages.filter import guard, inspection, shard_sets
+from stages.filter import scoring as edit_scoring
+from stages.filter.gates import decide as gates
+from stages.filter.selection import api as selection
+from stages.filter.selection import stored
+from stages.filter.selection.config import SelectionConfig
+from stages.scoring.rows import DECIMALS, scorer_revision
+from stages.shards import format as shards
+
+STEP = steps.FILTER
+EXAMPLES = 12
+"""Edits kept with their images at each end of the scores, of the uncertainty, and on both sides of the main selection's cut."""
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+def run(context: Context) -> Index:
+    """Score, select and write what is missing; returns the step's index."""
+    config: FilterConfig = context.need("filter")
+    model = _model(context, config)
+    revision = scorer_revision(model)
+    slices = edits.plan(config.input, seed=context.flow.seed, world=context.flow.world, unit_rows=config.unit_rows)
+    step = context.run.step(STEP)
+    settings = {
+        "filter": config.model_dump(mode="json", exclude={"model", "inspect_workers", "workers", "num_gpus", "prepare_workers"}),
+        "seed": context.flow.seed,
+    }
+    known = guard.plan(config.contamination)
+    inputs = {"reward model": revision, "edits": _fingerprint(slices)} | gates.inputs(config.gates) | guard.inputs(known)
+    key, done = step.begin(settings=settings, inputs=inputs, force=context.force)
+    if done and _shards_are_there(step, config):
+        return step.require()
+    inspected, compared = guard.check(context, config, step, inspection.inspect(context, config, step, slices), known, model)
+    scored = edit_scoring.score_edits(context, config, step, model, revision, inspected.kept)
+    counts, quarantined = inspection.balance(inspected, scored)
+    artifacts = inspection.merge(inspected.artifacts, scored.artifacts())
+    scores, delivered = _read(step, artifacts, "scores"), _read(step, artifacts, "edits", _held(config))
+    if not scores.num_rows:
+        left_out = quarantined | inspected.dropped() | ({guard.NAME: compared["dropped"]} if compared["dropped"] else {})
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
+        raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}); correct filter.input or filter.gates")
+    inspection.check_unchanged(inspected, delivered)
+    companions = selection.Companions(lambda name, columns: _read(step, artifacts, name, columns), frozenset(artifacts))
+    tables: dict[str, pa.Table] = {}
+    files: dict[str, str] = {}
+    for entry in config.selections:
+        made = selection.select(scores, entry, companions, tables)
+        files |= stored.publish(step, entry, made, artifacts["scores"], tables.get(entry.like or ""))
+        tables[entry.name] = made.table
+    artifacts["examples"] = _examples(step, scores, delivered, slices, config.selections, tables)
+    hits = _read(step, artifacts, "contamination")
+    about = {name: guard.about(compared, hits, table) for name, table in tables.items()}
+    sets = shard_sets.plan(step, config.shards, tables, shard_sets.located(scores, delivered), slices, about)
+    for name, content in shard_sets.write(context, step, sets, workers=config.workers).items():
+        files |= _shard_files(step, config, name, content)
+    index = Index(
+        step=STEP,
+        key=key,
+        settings=settings,
+        inputs=inputs,
+        artifacts=artifacts,
+        files=files,
+        counts=counts,
+        quarantined=quarantined,
+        results=_results(config, revision, scores, delivered, tables) | {"gates": inspected.summary, guard.NAME: compared},
+    )
+    return step.publish(index)
+
+
+def select(context: Context, config: SelectionConfig) -> pa.Table:
+    """Another selection from existing scores, published beside those of the configuration; returns its table.
+
+    It is no part of the step's index, so nothing that is made from the configured selections becomes outdated. One that is there with
+    the same recipe is made again and must come out the same. Raises ``ValueError`` when the name is taken by a selection of another
+    rule and ``--force`` is off.
+    """
+    step = context.run.step(STEP)
+    index = step.require()
+    parts = index.artifacts["scores"]
+    configured = {entry["name"]: entry for entry in index.settings["filter"]["selections"]}
+    if config.name in configured and configured[config.name] != config.model_dump(mode="json"):
+        raise ValueError(f"selection {config.name} is one of the configuration's, with another rule or size; choose another name")
+    before = stored.describe(step, config.name)
+    same_scores = before is not None and before["scores"] == stored.scores_hash(parts)
+    others = {config.like: stored.load(step, config.like, parts).table} if config.like is not None else {}
+    recipe = stored.recipe(config, parts, others.get(config.like or ""))
+    if before is not None and not context.force and before["selection"] != recipe["selection"]:
+        description = step.path / stored.description_name(config.name)
+        raise ValueError(f"selection {config.name} exists with another rule or size; choose another name or delete {description}")
+    companions = selection.Companions(step.read, frozenset(index.artifacts))
+    made = selection.select(step.read("scores", selection.columns(config)), config, companions, others)
+    if before is not None and same_scores and all(before.get(key) == value for key, value in recipe.items()):
+        stored.check_replay(step, config, made)
+    if config.name not in configured:
+        stored.publish(step, config, made, parts, others.get(config.like or ""))
+    return made.table
+
+
+def write_shards(context: Context, config: SelectionConfig) -> str:
+    """Write the shards of a selection made before; returns their folder."""
+    flow: FilterConfig = context.need("filter")
+    step = context.run.step(STEP)
+    index = step.require()
+    table = stored.load(step, config.name, index.artifacts["scores"]).table
+    slices = _scored_slices(context, index)
+    scored = shard_sets.located(step.read("scores"), step.read("edits", shard_sets.LOCATION))
+    about = guard.about(index.results[guard.NAME], step.read("contamination"), table)
+    sets = shard_sets.plan(step, flow.shards, {config.name: table}, scored, slices, {config.name: about})
+    shard_sets.write(context, step, sets, workers=flow.workers)
+    return sets[0].folder
+
+
+def pictures(context: Context, sample_ids: Sequence[str]) -> pa.Table:
+    """Scored edits with their images, in the order of ``sample_ids``, read from the data set again: rows of the ``examples`` contract.
+
+    Raises ``ValueError`` when the data set is not there or is no longer what was scored.
+    """
+    step = context.run.step(STEP)
+    slices = _scored_slices(context, step.require())
+    delivered = step.read("edits", ["sample_id", "position"])
+    places = pc.index_in(pa.array(sample_ids, pa.string()), value_set=delivered["sample_id"].combine_chunks())
+    piece = edits.pick(slices, edits.numbers_of(delivered["position"].take(places)).tolist())
+    return contracts.table("examples", [edit.row(with_images=True) for edit in edits.fetch_known(piece, sample_ids)])
+
+
+def _scored_slices(context: Context, index: Index) -> Sequence[edits.Slice]:
+    """The plan of the data set that was scored. Raises ``ValueError`` when it is another one now."""
+    flow: FilterConfig = context.need("filter")
+    slices = edits.plan(flow.input, seed=context.flow.seed, world=context.flow.world, unit_rows=flow.unit_rows)
+    if _fingerprint(slices) != index.inputs["edits"]:
+        raise ValueError("the edits are not those that were scored; restore them, or run the filter step again with --force")
+    return slices
+
+
+def shard_urls(context: Context, name: str) -> list[str]:
+    """Paths or URLs of a selection's shards, in their order."""
+    folder = shard_sets.folder_of(context.run.step(STEP), context.need("filter").shards, name)
+    return [f"{folder}/{shard['name']}" for shard in storage.read_json(f"{folder}/{shards.INDEX}")["shards"]]
+
+
+def shards_hash(context: Context, name: str) -> str:
+    """Hash that names the content of a selection's shards."""
+    return storage.sha256_of(f"{shard_sets.folder_of(context.run.step(STEP), context.need('filter').shards, name)}/{shards.INDEX}")
+
+
+def _model(context: Context, config: FilterConfig) -> Path:
+    """Directory of the reward model: the configured one, or the one trained in this run."""
+    if config.model:
+        return Path(config.model).absolute()
+    trained = context.run.step(steps.TRAIN_REWARD)
+    trained.require()
+    return trained.path / "model"
+
+
+def _fingerprint(slices: Sequence[edits.Slice]) -> str:
+    return settings_hash([piece.fingerprint for piece in slices])
+
+
+def _held(config: FilterConfig) -> list[str]:
+    """Columns of ``edits`` that are held for all rows: instructions and what else came with the data set stay in the files."""
+    return ["sample_id", *shard_sets.LOCATION, *(["metadata"] if edits.knows_truth(config.input.dataset) else [])]
+
+
+def _read(step: StepFolder, artifacts: Mapping[str, Sequence[Part]], name: str, columns: list[str] | None = None) -> pa.Table:
+    """An artifact of the step before its index is published, all columns of it or some."""
+    schema = contracts.SCHEMAS[name]
+    schema = schema if columns is None else pa.schema([schema.field(column) for column in columns], schema.metadata)
+    tables = [pq.read_table(step.path / part.path, columns=columns, partitioning=None).cast(schema) for part in artifacts.get(name, [])]
+    return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def _examples(
+    step: StepFolder,
+    scores: pa.Table,
+    delivered: pa.Table,
+    slices: Sequence[edits.Slice],
+    selections: Sequence[SelectionConfig],
+    tables: Mapping[str, pa.Table],
+) -> list[Part]:
+    """The best, the worst and the most uncertain edits, and those around the cut of the main selection, with their images."""
+    wanted: dict[int, None] = {}
+    for column, order in (("overall_mean", "descending"), ("overall_mean", "ascending"), ("overall_sigma", "descending")):
+        ends = pc.select_k_unstable(scores, min(EXAMPLES, scores.num_rows), sort_keys=[(column, order), ("sample_id", "ascending")])
+        wanted |= dict.fromkeys(ends.to_pylist())
+    main = selection.main(selections)
+    if main is not None:
+        ids = pa.array([*chain(*selection.around_cut(scores, main, tables[main.name], EXAMPLES))], pa.string())
+        wanted |= dict.fromkeys(pc.index_in(ids, value_set=scores["sample_id"].combine_chunks()).to_pylist())
+    chosen = delivered.take(list(wanted))
+    ids = chosen["sample_id"].to_pylist()
+    piece = edits.pick(slices, edits.numbers_of(chosen["position"]).tolist())
+    table = contracts.table("examples", [edit.row(with_images=True) for edit in edits.fetch_known(piece, ids)])
+    return list(publish_unit(step.path, settings_hash("examples", ids), {"examples": table}).values())
+
+
+def _shard_files(step: StepFolder, config: FilterConfig, name: str, content: Mapping[str, Any]) -> dict[str, str]:
+    """sha256 by file of a set of shards. Of shards written elsewhere the step keeps a copy of their index."""
+    listed = {shards.INDEX: storage.publish_json(step.path / "shards" / name / shards.INDEX, content)}
+    if config.shards.target is None:
+        listed |= {entry["name"]: entry["sha256"] for entry in [*content["shards"], content["samples"]]}
+    return {f"shards/{name}/{file}": sha256 for file, sha256 in sorted(listed.items())}
+
+
+def _shards_are_there(step: StepFolder, config: FilterConfig) -> bool:
+    """Whether shards written elsewhere still have the index that the step lists; those in the step's folder were checked with it."""
+    if config.shards.target is None:
+        return True
+    keys = {entry.name: storage.read_json(step.path / "shards" / entry.name / shards.INDEX)["key"] for entry in config.selections}
+    return all(shard_sets.is_whole(shard_sets.folder_of(step, config.shards, name), key) for name, key in keys.items())
+
+
+def _results(config: FilterConfig, revision: str, scores: pa.Table, delivered: pa.Table, tables: Mapping[str, pa.Table]) -> dict[str, Any]:
+    good = edits.good(delivered["metadata"].to_pylist()) if edits.knows_truth(config.input.dataset) else None
+    selections = {}
+    for entry in config.selections:
+        table = tables[entry.name]
+        selections[entry.name] = {"rule": entry.rule, "count": table.num_rows, "share": round(table.num_rows / scores.num_rows, DECIMALS)}
+        if good is not None:
+            kept = pc.is_in(scores["sample_id"], value_set=table["sample_id"].combine_chunks()).to_numpy()
+            selections[entry.name]["good_share"] = round(float(good[kept].mean()), DECIMALS)
+    results = {"scorer_revision": revision, "selections": selections, "scores": _summary(scores)}
+    return results | ({"good_share": round(float(good.mean()), DECIMALS)} if good is not None else {})
+
+
+def _summary(scores: pa.Table) -> dict[str, dict[str, float]]:
+    """Mean, standard deviation and quantiles of the score, overall and per dimension."""
+    entries = pc.list_flatten(scores["dimensions"])
+    names, means = pc.struct_field(entries, "dimension"), pc.struct_field(entries, "mean")
+    values = {"overall": scores["overall_mean"].to_numpy()}
+    values |= {name: means.filter(pc.equal(names, name)).to_numpy() for name in pc.unique(names).to_pylist()}
+    return {
+        name: {
+            "mean": round(float(column.mean()), DECIMALS),
+            "standard_deviation": round(float(column.std()), DECIMALS),
+            "minimum": float(column.min()),
+            **{f"quantile_{level:g}": round(float(np.quantile(column, level)), DECIMALS) for level in QUANTILES},
+            "maximum": float(column.max()),
+        }
+        for name, column in values.items()
+    }

@@ -1,0 +1,1 @@
+"""Step finetune: one editor per selection."""

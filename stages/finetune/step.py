@@ -1,0 +1,148 @@
+"""Fine-tune: the base editor, then one arm per selection, all with the same steps (paper 4.4).
+
+The base stands in for a pretrained editor: the same network trained on another noisy set. Every arm trains a copy of it on the shards of
+one selection. A training is the unit of resume: it continues from its newest checkpoint and ends with the same parameters.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayTaskError
+
+from stages.config import FinetuneConfig, FlowConfig
+from stages.context import Context
+from stages.datasets import readers as edits
+from stages.engine import steps, storage
+from stages.engine.ids import settings_hash
+from stages.engine.rundir import Index
+from stages.engine.training_group import (
+    MetricsFile,
+    ProgressWatch,
+    alone,
+    fit,
+    is_first_worker,
+    is_trained,
+    publish_trained,
+    remote_fit,
+    root_cause,
+    seeded,
+)
+from stages.filter import step as filter
+
+STEP = steps.FINETUNE
+BASE = "base"
+
+
+def run(context: Context) -> Index:
+    """Train what is not trained yet; returns the step's index."""
+    config: FinetuneConfig = context.need("finetune")
+    flow = context.flow
+    filtered = context.run.step(steps.FILTER).require()
+    known = sorted(filtered.results["selections"])
+    for arm in config.arms:
+        if arm not in known:
+            raise ValueError(f"finetune.arms: there is no selection {arm!r}; filter made {', '.join(known)}")
+    folder = context.run.step(STEP)
+    settings = {
+        "finetune": config.model_dump(mode="json", exclude={"parallel_arms"}),
+        "world": flow.world.model_dump(mode="json") if flow.world else None,
+        "seed": flow.seed,
+    }
+    inputs = {steps.FILTER: filtered.fingerprint}
+    key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
+    if done:
+        return folder.require()
+    base_settings = settings["finetune"]["base"] | {"editor": settings["finetune"]["editor"], "workers": config.workers}
+    base_key = settings_hash(STEP, BASE, base_settings, settings["world"], flow.seed)
+    base_payload = _payload(folder.path, BASE, base_key, flow)
+    if not is_trained(folder.path / "editors" / BASE, base_key):
+        context.cluster.connect()
+        with ProgressWatch({f"{STEP} {BASE}": (folder.path / "metrics" / f"{BASE}.jsonl", config.base.training.steps)}):
+            fit(_train_base, base_payload, scratch=folder.path, workers=config.workers, gpus=context.cluster.gpus)
+    _train_arms(context, config, folder.path, base_key)
+    _clear(folder.path, {BASE, *config.arms})
+    files = {f"editors/{name}": sha256 for name, sha256 in storage.tree_hashes(folder.path / "editors").items()}
+    files |= {f"metrics/{name}": sha256 for name, sha256 in storage.tree_hashes(folder.path / "metrics").items()}
+    index = Index(step=STEP, key=key, settings=settings, inputs=inputs, files=files, results={"arms": [BASE, *config.arms]})
+    return folder.publish(index)
+
+
+def _train_arms(context: Context, config: FinetuneConfig, folder: Path, base_key: str) -> None:
+    """Every arm not trained yet, dealt to ``parallel_arms`` groups of workers that train theirs one after another."""
+    training = config.training.model_dump(mode="json")
+    missing = []
+    for arm in config.arms:
+        arm_key = settings_hash(STEP, arm, base_key, training, context.flow.seed, config.workers, filter.shards_hash(context, arm))
+        if not is_trained(folder / "editors" / arm, arm_key):
+            missing.append(_payload(folder, arm, arm_key, context.flow) | {"shards": filter.shard_urls(context, arm)})
+    if not missing:
+        return
+    hands = [missing[first :: config.parallel_arms] for first in range(min(config.parallel_arms, len(missing)))]
+    bars = {f"{STEP} {payload['name']}": (folder / "metrics" / f"{payload['name']}.jsonl", config.training.steps) for payload in missing}
+    for metrics, _ in bars.values():
+        metrics.unlink(missing_ok=True)
+    with ProgressWatch(bars):
+        running = [remote_fit(context.cluster, _train_hand, {"hand": hand}, scratch=folder, workers=config.workers) for hand in hands]
+        try:
+            ray.get(running)
+        except RayTaskError as error:
+            raise root_cause(error) from error
+
+
+def _clear(folder: Path, arms: set[str]) -> None:
+    """Remove checkpoints, and what an earlier configuration left of arms that are no longer there."""
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    for path in [*(folder / "editors").iterdir(), *(folder / "metrics").iterdir()]:
+        if path.stem not in arms:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _payload(folder: Path, name: str, key: str, flow: FlowConfig) -> dict[str, Any]:
+    return {"folder": str(folder), "name": name, "key": key, "flow": flow.model_dump(mode="json")}
+
+
+def _train_base(payload: dict[str, Any]) -> None:
+    """Training loop of the base editor, run in every worker of its group."""
+    from finetune import Editor, codec
+
+    flow = FlowConfig.model_validate(payload["flow"])
+    config = flow.finetune
+    assert config is not None
+    samples = edits.samples(config.base.edits, seed=flow.seed, world=flow.world, image_size=config.editor.image_size)
+    patches = codec.fit(samples.source, config.editor.codec)
+    editor = Editor.from_config(seeded(config.editor, flow.seed), patches, samples.instructions)
+    _train(payload, editor, samples, seeded(config.base.training, flow.seed))
+
+
+def _train_hand(payload: dict[str, Any]) -> None:
+    """Training loop of some arms, run in every worker of their group."""
+    from finetune import Editor, load_shards
+
+    for arm in payload["hand"]:
+        flow = FlowConfig.model_validate(arm["flow"])
+        config = flow.finetune
+        assert config is not None
+        editor = Editor.from_directory(Path(arm["folder"]) / "editors" / BASE)
+        _train(arm, editor, load_shards(arm["shards"], config.editor.image_size), seeded(config.training, flow.seed))
+
+
+def _train(payload: dict[str, Any], editor: Any, samples: Any, training: Any) -> None:
+    from ray.train.torch import get_device
+
+    from finetune import train
+
+    folder, name = Path(payload["folder"]), payload["name"]
+    first = is_first_worker()
+    checkpoints = folder / "checkpoints" / f"{name}-{payload['key']}"
+    with alone(checkpoints, first=first):
+        metrics = MetricsFile(folder / "metrics" / f"{name}.jsonl", write=first)
+        trained = train(
+            editor=editor.to(get_device()), samples=samples, config=training, checkpoint_dir=checkpoints, on_metrics=metrics.append
+        )
+        if first:
+            publish_trained(folder / "editors" / name, payload["key"], trained.cpu().save)
+            shutil.rmtree(checkpoints, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""Step generate: sources in, candidates out."""

@@ -1,0 +1,1 @@
+"""Step preferences: ratings in, preference pairs out; and their export."""

@@ -1,0 +1,1 @@
+"""Webdataset shards: written, verified, read back, exported."""

@@ -1,0 +1,1 @@
+"""Shards as files for other trainers: one file per layout."""

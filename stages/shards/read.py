@@ -1,0 +1,69 @@
+"""A folder of shards read back, sample by sample, with every member checked against ``samples.parquet``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from stages.engine import storage, tar
+from stages.shards import format as shards
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A sample of a shard: encoded images with the extension of their names, and the content of the json member."""
+
+    sample_id: str
+    source: bytes
+    source_extension: str
+    edited: bytes
+    edited_extension: str
+    facts: dict[str, Any]
+
+
+def samples(folder: str) -> Iterator[Stored]:
+    """All samples of a finished folder of shards (path or URL), in its order; one shard is open, one sample in memory.
+
+    Raises ``ValueError`` naming the folder when it is not finished, and naming shard and place when something in it is damaged.
+    """
+    filesystem, path = storage.locate(f"{folder}/{shards.INDEX}")
+    if not filesystem.exists(path):
+        raise ValueError(f"{folder} has no {shards.INDEX}: it was not finished, or is no folder of shards")
+    index = storage.read_json(f"{folder}/{shards.INDEX}")
+    if not isinstance(index, dict) or index.get("format") != shards.FORMAT or not {"samples", "shards"} <= index.keys():
+        raise ValueError(f"{folder}/{shards.INDEX} is not an index of format {shards.FORMAT}; write the shards again")
+    present = {name.rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path.rpartition("/")[0], detail=False)}
+    twin, faults = shards.read_twin(folder, index["samples"]["sha256"], present)
+    if twin is None:
+        raise ValueError(f"{folder}: {faults[0]}; write the shards again")
+    for entry in index["shards"]:
+        try:
+            yield from _of_shard(folder, entry["name"], shards.expected_members(twin, entry["name"]) or {})
+        except FileNotFoundError:
+            raise ValueError(f"{folder}/{entry['name']} is missing; run `pipeline shards verify {folder}`") from None
+        except tar.Damaged as error:
+            raise ValueError(f"{folder}/{entry['name']} {error}; run `pipeline shards verify {folder}`") from None
+
+
+def _of_shard(folder: str, name: str, expected: dict[shards.Part, str]) -> Iterator[Stored]:
+    filesystem, path = storage.locate(f"{folder}/{name}")
+    found: dict[str, tuple[str, bytes]] = {}
+    left = dict(expected)
+    with filesystem.open(path, "rb") as file:
+        for member, blocks in tar.read(file):
+            data = b"".join(blocks)
+            sample_id, _, suffix = member.name.partition(".")
+            part, _, extension = suffix.partition(".")
+            if left.pop((sample_id, part), None) != hashlib.sha256(data).hexdigest():
+                raise tar.Damaged(f"holds another {member.name} at byte {member.offset} than its {shards.SAMPLES} lists")
+            found[part] = (extension, data)
+            if len(found) == len(shards.PARTS):
+                (source_extension, source), (edited_extension, edited) = found["source"], found["edited"]
+                yield Stored(sample_id, source, source_extension, edited, edited_extension, json.loads(found["json"][1]))
+                found = {}
+    if left or found:
+        missing = sorted(f"{sample_id}.{part}" for sample_id, part in left) or sorted(found)
+        raise tar.Damaged(f"lacks {missing[0]}")
