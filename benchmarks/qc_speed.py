@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "tests"))
+sys.path.append(str(ROOT / "tests" / "support"))
 
 from simulated_project import Rater, project  # noqa: E402  # ty: ignore[import-not-found]
 

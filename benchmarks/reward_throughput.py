@@ -46,7 +46,7 @@ AREA = 448 * 448
 RUBRIC_TOKENS = 145
 INSTRUCTION = "replace the red car on the left with a blue bicycle and keep the rest of the street as it is"
 CLOSING = "\n\nEND\n"  # what the reference has after its reward token
-GRADIENT_TOLERANCE = 5e-4  # float32, 42 passes summed in another order than one; at small sizes tests/test_tree.py holds 1e-5
+GRADIENT_TOLERANCE = 5e-4  # float32, 42 passes summed in another order than one; at small sizes tests/reward/test_tree.py holds 1e-5
 SIZES = {
     "small": BackboneConfig(
         text_hidden=512,

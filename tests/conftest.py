@@ -6,11 +6,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-SHARED = ROOT.parent / "shared" / "data"
+from paths import ROOT, SHARED
+
+TESTS = ROOT / "tests"
+IMPORTED = (*TESTS.iterdir(), ROOT, os.environ.get("PYTHONPATH", ""))
+"""Where workers find what they unpickle: functions of tests, and the product."""
 
 os.environ.update(
-    PYTHONPATH=os.pathsep.join([str(ROOT / "tests"), str(ROOT), os.environ.get("PYTHONPATH", "")]),  # workers unpickle functions of tests
+    PYTHONPATH=os.pathsep.join(map(str, IMPORTED)),
     HF_HUB_OFFLINE="1",
     OMP_NUM_THREADS="1",
     RAY_AUTH_MODE="disabled",

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from PIL import Image
-from test_report import Page
+from report_page import Page
 
 from pipeline.report import build
 from pipeline.report.charts.boxes import boxes

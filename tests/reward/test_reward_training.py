@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import ROOT
+from paths import ROOT
 from PIL import Image
 from tiny_model import BACKBONE
 from torch import Tensor, nn

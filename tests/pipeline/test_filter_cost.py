@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from paths import ROOT
 from safetensors.numpy import save_file
 
 from pipeline import config

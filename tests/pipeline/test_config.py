@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import ROOT
 
 from pipeline import config
 from pipeline.planning.plan import plan

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_agreement import KRIPPENDORFF_2011, NONE, panel_of
+from panels import KRIPPENDORFF_2011, NONE, panel_of
 
 from stages.annotate.agreement import ac2 as gwet
 from stages.annotate.agreement import icc as intraclass

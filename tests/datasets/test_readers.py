@@ -16,9 +16,9 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import ROOT
 
 from stages.datasets import readers as edits
 from stages.datasets import text_tables

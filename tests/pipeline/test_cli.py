@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 from command import copied, finished, pipeline, refusal
-from conftest import ROOT
+from paths import ROOT
 from rated_run import make_run
 
 from pipeline import cli

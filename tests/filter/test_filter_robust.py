@@ -19,8 +19,8 @@ import ray
 import torch
 from broken_work import deadly, fatal_row
 from command import copied, finished, hashes, pipeline, refusal
-from conftest import ROOT
-from test_shards import context, needs_shared, use
+from filter_here import context, needs_shared, use
+from paths import ROOT
 
 import reward.model.model
 from reward.inference.passes import Spent

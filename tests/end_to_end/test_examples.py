@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, SHARED
+from paths import ROOT, SHARED
 from PIL import Image
 
 from reward import EditSample, RewardModel, RewardModelConfig, Score, preference, score

@@ -10,7 +10,6 @@ import json
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,66 +19,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import webdataset
+from filter_here import MINI, context, in_process, needs_shared, use
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from stages.config import FlowConfig, ShardsConfig
+from stages.config import ShardsConfig
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.datasets.config import ShareGPT4oEdits
 from stages.engine import storage
 from stages.engine.contracts import EDITS, SCORES
-from stages.engine.run_units import _sound_records, _Worker
-from stages.engine.rundir import Index, RunDir, StepFolder
-from stages.engine.units import Done, Unit, UnitRecord, Work
-from stages.filter import inspection, shard_sets
-from stages.filter import scoring as edit_scoring
+from stages.engine.rundir import Index, StepFolder
+from stages.filter import shard_sets
 from stages.filter import step as filter
 from stages.filter.selection import api as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.scoring.rows import scorer_revision
 from stages.shards import format as shards
 from stages.shards.exports import export as bridges
-
-SHARED = Path(__file__).parents[2] / "shared" / "data"
-MINI = SHARED / "sharegpt4o-mini"
-needs_shared = pytest.mark.skipif(not MINI.exists(), reason=f"real data set {MINI} is not here")
-
-
-class NoCluster:
-    """Stands where a cluster is asked for; nothing may be run on it."""
-
-    gpus = 0
-
-    def share_of_a_gpu(self, actors: int) -> float:
-        return 0.0
-
-
-def in_process(
-    folder: StepFolder,
-    todo: Sequence[Unit],
-    make_work: Callable[[], Work],
-    *,
-    log: list[str],
-    backwards: bool,
-    stop_after: int | None = None,
-    **_: Any,
-) -> Done:
-    """What ``run_units`` does, without Ray: done units are skipped, the others done in either order, each by a fresh worker or by one."""
-    done = _sound_records(folder, folder.path / "units.jsonl", {unit.key for unit in todo})
-    missing = [unit for unit in todo if unit.key not in done]
-    worker = _Worker(make_work, str(folder.path)) if missing else None
-    for number, unit in enumerate(reversed(missing) if backwards else missing):
-        if number == stop_after:
-            raise KeyboardInterrupt
-        assert worker is not None
-        record: UnitRecord = worker.run(unit)
-        log.append(unit.key)
-        done[unit.key] = record
-        with open(folder.path / "units.jsonl", "a") as file:
-            file.write(json.dumps(asdict(record)) + "\n")
-    return Done([done[unit.key] for unit in todo])
 
 
 @pytest.fixture
@@ -88,13 +46,6 @@ def work_log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     log: list[str] = []
     use(monkeypatch, log)
     return log
-
-
-def use(monkeypatch: pytest.MonkeyPatch, log: list[str], **how: Any) -> None:
-    replacement = partial(in_process, **({"log": log, "backwards": False} | how))
-    monkeypatch.setattr(inspection, "run_units", replacement)
-    monkeypatch.setattr(edit_scoring, "run_units", replacement)
-    monkeypatch.setattr(shard_sets, "run_units", replacement)
 
 
 @pytest.fixture(scope="session")
@@ -108,19 +59,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("reward") / "model"
     RewardModel.from_config(RewardModelConfig(), ["put a red cat on the seat"]).save(path)
     return path
-
-
-def context(folder: Path, model: Path | None, *, force: bool = False, **changes: Any) -> Context:
-    settings: dict[str, Any] = {
-        "input": {"dataset": "sharegpt4o", "path": str(MINI)},
-        "model": model and str(model),
-        "selections": [{"name": "selected", "rule": "top", "count": 20}, {"name": "random", "rule": "random", "fraction": 0.43}],
-        "shards": {"samples_per_shard": 8},
-        "unit_rows": 16,
-        "token_budget": 64,
-    }
-    flow = FlowConfig.model_validate({"name": "test", "filter": settings | changes, "world": {"size": 32}})
-    return Context(RunDir(folder), flow, NoCluster(), force)
 
 
 def shard_bytes(folder: str | Path) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 
 import click
 import pytest
-from conftest import ROOT
+from paths import ROOT
 from pydantic import BaseModel
 
 from pipeline import config

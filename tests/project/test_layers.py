@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from paths import ROOT
 
 
 def test_imports_only_go_down() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from panels import panel_of, rows_of
 from rated_run import make_run, manifest_of
 from simulated_project import Rater, project
-from test_agreement import panel_of, rows_of
 
 from stages.annotate.quality.config import ExamRules, QualityConfig, ReannotationRules, RemovalRules, Round, Target
 from stages.annotate.quality.figures import judged, met, of_round, overlap

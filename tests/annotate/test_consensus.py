@@ -11,9 +11,9 @@ import pytest
 from command import pipeline, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from panels import rows_of
 from rated_run import make_run, manifest_of, ratings_of, write_csv
 from scipy.stats import friedmanchisquare, rankdata
-from test_agreement import rows_of
 
 from pipeline import config, report
 from stages.annotate import step as annotate

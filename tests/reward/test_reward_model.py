@@ -18,6 +18,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import ROOT
 from PIL import Image
 from scipy import integrate, special, stats
 from tiny_model import BACKBONE
@@ -515,8 +516,7 @@ dist.destroy_process_group()
 def test_two_workers_learn_what_one_learns(tmp_path: Path) -> None:
     work = {"config": SHORT.model_copy(update={"learning_rate": 1e-3}), "loss": LossConfig(), "groups": GROUPS, "validation": HELD_OUT}
     (tmp_path / "work.pkl").write_bytes(pickle.dumps(work | {"model": config(), "words": INSTRUCTIONS}))
-    root = Path(__file__).resolve().parent.parent
-    workers = [subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path), str(rank)], cwd=root) for rank in (0, 1)]
+    workers = [subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path), str(rank)], cwd=ROOT) for rank in (0, 1)]
     assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
     found = [torch.load(tmp_path / f"rank{rank}.pt") for rank in (0, 1)]
     assert_identical(found[0]["parameters"], found[1]["parameters"])
@@ -638,9 +638,7 @@ def test_epochs_become_steps(tmp_path: Path) -> None:
 
 def test_configuration_is_quick_to_import() -> None:
     check = "import sys, reward, reward.config; print(sorted({'torch', 'transformers', 'numpy', 'scipy'} & set(sys.modules)))"
-    found = subprocess.run(
-        [sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=Path(__file__).resolve().parent.parent
-    )
+    found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=ROOT)
     assert found.stdout.strip() == "[]"
 
 
@@ -650,6 +648,5 @@ def test_scoring_imports_nothing_of_training() -> None:
         "print(sorted({'losses', 'loop', 'training', 'checkpoints', 'pairs', 'groups', 'metrics', 'lora', 'sharding', 'pretraining'} "
         "& {name.removeprefix('reward.') for name in sys.modules}), 'peft' in sys.modules)"
     )
-    root = Path(__file__).resolve().parent.parent
-    found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=root)
+    found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=ROOT)
     assert found.stdout.strip() == "[] False"

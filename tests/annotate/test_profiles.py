@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_agreement import panel_of, rows_of
+from panels import panel_of, rows_of
 
 from stages.annotate.quality.config import ExamRules
 from stages.annotate.quality.profiles import Profile, pairs_within_items, profiles

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import SHARED
 from PIL import Image
 
 from stages.config import WorldConfig
@@ -28,7 +29,6 @@ from stages.engine.contracts import EDITS
 from stages.engine.quarantine import Quarantined
 from stages.filter import duplicates, inspection
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
 MINI, TRIPLETS = SHARED / "sharegpt4o-mini", SHARED / "triplets"
 steady = settings(deadline=None, derandomize=True)
 needs_shared = pytest.mark.skipif(not MINI.exists(), reason=f"real data set {MINI} is not here")

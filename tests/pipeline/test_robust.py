@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from command import copied, finished, hashes, pipeline, refusal, save_triplets
-from conftest import ROOT
+from paths import ROOT
 
 from stages.engine import storage
 from stages.filter import shard_sets

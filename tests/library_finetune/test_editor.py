@@ -17,6 +17,7 @@ import torch
 import webdataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import ROOT, SHARED
 from PIL import Image
 from pydantic import ValidationError
 
@@ -30,7 +31,7 @@ from finetune.text import TextEncoder, Vocabulary, content_words
 from finetune.training import batch_rows, learning_rate, train
 
 SIZE = 16
-REAL = Path(__file__).parent.parent.parent / "shared" / "data" / "sharegpt4o-mini"
+REAL = SHARED / "sharegpt4o-mini"
 COLOURS = {"red": (220, 40, 40), "green": (40, 180, 60), "blue": (50, 70, 220), "white": (240, 240, 240)}
 
 
@@ -100,8 +101,7 @@ def test_config_rejects_sizes_that_do_not_fit():
 def test_config_imports_no_torch():
     """The command line reads configurations before anything heavy."""
     code = "import sys, finetune, finetune.config; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
-    root = Path(__file__).parent.parent
-    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 def test_every_lazy_name_resolves():
@@ -664,13 +664,12 @@ torch.distributed.destroy_process_group()
 
 def test_two_workers_train_as_one(tmp_path):
     """Two workers end with equal bits, also after a kill, and with the weights of a single process up to rounding."""
-    root = Path(__file__).parent.parent
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    code = WORKER.format(tests=str(root / "tests"), port=port, folder=str(tmp_path))
-    environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
-    group = [subprocess.Popen([sys.executable, "-c", code, str(rank)], cwd=root, env=environment) for rank in range(2)]
+    code = WORKER.format(tests=str(Path(__file__).parent), port=port, folder=str(tmp_path))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")]), "OMP_NUM_THREADS": "1"}
+    group = [subprocess.Popen([sys.executable, "-c", code, str(rank)], cwd=ROOT, env=environment) for rank in range(2)]
     samples, reports = squares(24), []
     alone = train(
         editor=small_editor(samples), samples=samples, config=small_training(), checkpoint_dir=tmp_path / "one", on_metrics=reports.append
