@@ -10,7 +10,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from finetune.config import BASE_TRAINING, EditorConfig, EditorTrainingConfig
-from reward.config import TOKEN_BUDGET, RewardConfig
+from reward.config import TOKEN_BUDGET
+from reward.training.config import RewardConfig
 from stages.annotate.config import AnnotateConfig
 from stages.contamination.config import ContaminationConfig
 from stages.datasets.config import EditsInput, WorldEdits

@@ -1,4 +1,4 @@
-"""One pass after another over presented edits, without gradients: what scoring and evaluation share.
+"""One pass after another over prepared edits, without gradients: what scoring and evaluation share.
 
 Passes depend on the sets, their order and the token budget only. Where a pass does not fit into the device's memory, its sets are packed
 anew with half the budget, down to single edits; an edit that does not fit alone is handed back as an error. The least number of tokens
@@ -17,9 +17,8 @@ import torch
 
 from reward.config import TOKEN_BUDGET
 from reward.inference.compute import PassCost
-from reward.inputs.batch import Presented, packed
+from reward.inputs.batch import KeysValues, PreparedSample, packed
 from reward.inputs.sample import SampleError
-from reward.model.attention import KeysValues
 from reward.model.model import RewardModel, RewardOutput
 
 
@@ -51,8 +50,8 @@ class Inference:
         self._turn = threading.Lock()
 
     def passes(
-        self, presented: Iterable[Presented], on_pass: Callable[[Spent], None] = lambda _: None
-    ) -> Iterator[tuple[list[Presented], RewardOutput | MemoryNeedError]]:
+        self, prepared: Iterable[PreparedSample], on_pass: Callable[[Spent], None] = lambda _: None
+    ) -> Iterator[tuple[list[PreparedSample], RewardOutput | MemoryNeedError]]:
         """Consecutive sets and their scores on the CPU, pass by pass; an error stands for a set of a single edit.
 
         A set that does not fit comes back as sets of its single edits. on_pass is told what each pass took. The model's training mode
@@ -63,14 +62,14 @@ class Inference:
             with self._turn:
                 self.model.eval()
                 self._root = self.model.cached_root()
-            for part in packed(presented, self.token_budget):
+            for part in packed(prepared, self.token_budget):
                 yield from self._fitting(part, self.token_budget, on_pass)
         finally:
             self.model.train(was_training)
 
     def _fitting(
-        self, part: list[Presented], budget: int, on_pass: Callable[[Spent], None]
-    ) -> Iterator[tuple[list[Presented], RewardOutput | MemoryNeedError]]:
+        self, part: list[PreparedSample], budget: int, on_pass: Callable[[Spent], None]
+    ) -> Iterator[tuple[list[PreparedSample], RewardOutput | MemoryNeedError]]:
         tokens = sum(len(item.tree) for item in part)
         single = sum(len(item.tree.reads) for item in part) == 1
         output = None
@@ -86,12 +85,12 @@ class Inference:
             return
         self.too_many = min(tokens, self.too_many or tokens)
         if len(part) == 1:
-            part = self.model.presenter.separated(part[0])
+            part = self.model.processor.separated(part[0])
         half = max(1, min(budget, tokens) // 2)
         for smaller in packed(part, half):
             yield from self._fitting(smaller, half, on_pass)
 
-    def _timed(self, part: Sequence[Presented], on_pass: Callable[[Spent], None]) -> RewardOutput | None:
+    def _timed(self, part: Sequence[PreparedSample], on_pass: Callable[[Spent], None]) -> RewardOutput | None:
         """The scores of one pass; None when it did not fit into memory."""
         started = time.monotonic()
         try:
@@ -105,7 +104,7 @@ class Inference:
         return output
 
     @torch.no_grad()
-    def _forward(self, part: Sequence[Presented]) -> tuple[RewardOutput, Spent]:
+    def _forward(self, part: Sequence[PreparedSample]) -> tuple[RewardOutput, Spent]:
         batch = self.model.collate(part, root_cached=self._root is not None)
         output = self.model(batch, self._root)
         output = RewardOutput(*(value.cpu() for value in vars(output).values()))

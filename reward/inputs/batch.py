@@ -1,6 +1,6 @@
 """Edits ready for the model: uint8 images with the tree of their prompts, and how any number of them becomes one packed row.
 
-In: what `reward.inputs.presenter` makes of a source and its candidates. `collate` joins any number of trees into a Batch. Each distinct
+In: what `reward.inputs.processor` makes of a source and its candidates. `collate` joins any number of trees into a Batch. Each distinct
 image of a
 batch is one vision input, whichever trees show it. Nothing is padded.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -20,11 +20,10 @@ from torch import Tensor
 
 from reward.inputs.prompt import Prompt
 from reward.inputs.tree import Grid, Tree, vision_tokens
-from reward.model.attention import TreeAttention
 
 
 @dataclass(frozen=True)
-class Presented:
+class PreparedSample:
     """The edits of one source and instruction.
 
     stacks: uint8 [item, frame, height, width, 3] each, items of one size; numbered through in order. Pickled as arrays, which takes a small
@@ -46,7 +45,32 @@ class Presented:
         return tuple(_content(item) for stack in self.stacks for item in stack)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _presented, ([stack.numpy() for stack in self.stacks], self.tree, self.instruction, self.contents)
+        return _prepared, ([stack.numpy() for stack in self.stacks], self.tree, self.instruction, self.contents)
+
+
+KeysValues = tuple[Tensor, Tensor]
+"""Keys and values of one layer, [1, head, token, width] each."""
+
+
+@dataclass(frozen=True)
+class TreeAttention:
+    """What the tokens of a packed row see: their own node up to themselves, and all of its ancestors.
+
+    blocks: nodes of one shape each, (queries [node, length], keys [node, before + length]): numbers of tokens, in the order of the path;
+    keys are counted from the cached root on, when there is one, queries from the row's first token.
+    order [token]: where each token of the row stands in the blocks' outputs.
+    root: per layer, keys and values of a cached root; record: list that the row's own are appended to.
+    """
+
+    blocks: tuple[tuple[Tensor, Tensor], ...]
+    order: Tensor
+    root: tuple[KeysValues, ...] | None = None
+    record: list[KeysValues] | None = field(default=None, compare=False)
+
+    def to(self, device: torch.device) -> TreeAttention:
+        """The same blocks on a device."""
+        blocks = tuple((queries.to(device), keys.to(device)) for queries, keys in self.blocks)
+        return replace(self, blocks=blocks, order=self.order.to(device))
 
 
 @dataclass(frozen=True)
@@ -77,8 +101,8 @@ class Batch:
         return replace(self, stacks=stacks, attention=self.attention.to(device), **moved)
 
 
-def collate(sets: Sequence[Presented], *, prompt: Prompt, patch_size: int, root_cached: bool = False) -> Batch:
-    """Pack presented edits; rows of `reads` come in the order of the sets and of the edits within a set.
+def collate(sets: Sequence[PreparedSample], *, prompt: Prompt, patch_size: int, root_cached: bool = False) -> Batch:
+    """Pack prepared edits; rows of `reads` come in the order of the sets and of the edits within a set.
 
     root_cached: leave the root's tokens out; the model is given their keys and values.
     """
@@ -96,11 +120,11 @@ def collate(sets: Sequence[Presented], *, prompt: Prompt, patch_size: int, root_
     shapes: dict[tuple[int, int], tuple[list[Tensor], list[Tensor]]] = {}  # (length, keys) -> queries, keys
     if root and not root_cached:
         shapes[root, root] = ([torch.arange(root)], [torch.arange(root)])
-    for presented in sets:
-        tree = presented.tree
+    for prepared in sets:
+        tree = prepared.tree
         numbers: list[int] = []  # of the tree's vision inputs, among those of the batch
-        contents = iter(presented.contents)
-        for stack in presented.stacks:
+        contents = iter(prepared.contents)
+        for stack in prepared.stacks:
             fresh = []
             for place, content in zip(range(len(stack)), contents, strict=False):
                 if content not in number_of:
@@ -138,11 +162,11 @@ def collate(sets: Sequence[Presented], *, prompt: Prompt, patch_size: int, root_
     )
 
 
-def packed(presented: Iterable[Presented], budget: int) -> Iterator[list[Presented]]:
+def packed(prepared: Iterable[PreparedSample], budget: int) -> Iterator[list[PreparedSample]]:
     """Consecutive sets, as many as fit into a budget of tokens (at least one)."""
-    part: list[Presented] = []
+    part: list[PreparedSample] = []
     used = 0
-    for item in presented:
+    for item in prepared:
         if part and used + len(item.tree) > budget:
             yield part
             part, used = [], 0
@@ -157,9 +181,9 @@ def _content(item: Tensor) -> str:
     return hashlib.sha256(repr(tuple(item.shape)).encode() + item.numpy().tobytes()).hexdigest()
 
 
-def _presented(stacks: list[np.ndarray], tree: Tree, instruction: str, contents: tuple[str, ...]) -> Presented:
+def _prepared(stacks: list[np.ndarray], tree: Tree, instruction: str, contents: tuple[str, ...]) -> PreparedSample:
     """Inverse of pickling. The arrays are copied: those that come from shared memory must not be written to."""
-    made = Presented(tuple(torch.from_numpy(stack.copy()) for stack in stacks), tree, instruction)
+    made = PreparedSample(tuple(torch.from_numpy(stack.copy()) for stack in stacks), tree, instruction)
     vars(made)["contents"] = contents
     return made
 

@@ -185,7 +185,7 @@ class _ProductPatchEmbed(nn.Module):
         return F.linear(hidden_states.to(weight.dtype), weight.flatten(1), self.proj.bias)
 
 
-def prepare(backbone: Any, *, attention_name: str = attention.TREE) -> Any:
+def prepare_backbone(backbone: Any, *, attention_name: str = attention.TREE) -> Any:
     """Let the vision tower work on all images at once and the language model on trees, up to the tokens that are read.
 
     Parameter names stay what they were.

@@ -32,15 +32,17 @@ from stages.engine.cluster import Cluster
 
 C = TypeVar("C", bound=BaseModel)
 
+REPEATED_SECONDS = 0.01
+"""Reports closer together than this are those that a resumed training repeats at its start; they have no rate."""
 MAX_RESTARTS = 3
 """Deaths of workers that a training survives; each restart resumes from the newest checkpoint."""
 
 
-class _EndAtMistakes(UserCallback):
-    """Ends a group in which a worker raised ``ValueError``; Ray Train restarts after any other exception, not after one of a callback."""
+class _StopOnUserError(UserCallback):
+    """Ends a group in which a worker raised ``ValueError``. Ray Train restarts a group after any other exception."""
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
-        """Raise the mistake in Ray Train's controller."""
+        """Raise the user's mistake in Ray Train's controller, which does not restart after an exception of a callback."""
         for error in worker_exceptions.values():
             cause = root_cause(error)
             if isinstance(cause, ValueError):
@@ -65,7 +67,7 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scra
                 num_workers=workers, use_gpu=gpus > 0, resources_per_worker={"CPU": 1} | ({"GPU": 1} if gpus else {})
             ),
             run_config=RunConfig(
-                storage_path=str(notes), failure_config=FailureConfig(max_failures=MAX_RESTARTS), callbacks=[_EndAtMistakes()]
+                storage_path=str(notes), failure_config=FailureConfig(max_failures=MAX_RESTARTS), callbacks=[_StopOnUserError()]
             ),
             torch_config=TorchConfig(backend="nccl" if gpus else "gloo"),
         ).fit()
@@ -92,9 +94,9 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 @contextmanager
-def alone(folder: Path, *, first: bool) -> Generator[None]:
-    """Hold a lock on a checkpoint folder. After a kill of the driver its workers live on for some seconds; a new attempt waits for them."""
-    if not first:
+def checkpoint_lock(folder: Path) -> Generator[None]:
+    """Rank 0 holds a lock on a checkpoint folder. After a kill of the driver its workers run on for some seconds; a new attempt waits."""
+    if not is_rank_zero():
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +106,7 @@ def alone(folder: Path, *, first: bool) -> Generator[None]:
 
 
 class MetricsFile:
-    """``metrics.jsonl``: one JSON object per report; begun anew by each attempt, complete when the training ends."""
+    """``metrics.jsonl``: one JSON object per report. Each attempt starts it again; a resumed training repeats the finished reports."""
 
     def __init__(self, path: Path, *, write: bool) -> None:
         self.path = path
@@ -114,16 +116,10 @@ class MetricsFile:
             path.write_text("")
 
     def append(self, report: dict[str, Any]) -> None:
-        """Add a report; only the first worker of a group writes."""
+        """Add a report; only rank 0 of a group writes."""
         if self.write:
             with self.path.open("a") as file:
                 file.write(json.dumps(report, sort_keys=True) + "\n")
-
-    def rewrite(self, reports: list[dict[str, Any]]) -> None:
-        """Replace the file by the whole history, so that it does not tell of interruptions."""
-        if self.write:
-            lines = "".join(json.dumps(report, sort_keys=True) + "\n" for report in reports)
-            storage.publish_bytes(self.path, lines.encode())
 
 
 class Gauges:
@@ -132,7 +128,7 @@ class Gauges:
     def __init__(self, prefix: str, *, tags: dict[str, str], per_step: dict[str, float], write: bool) -> None:
         """``tags`` tell runs apart; ``per_step``: how many of a thing a step takes, shown as ``<name>_per_second`` since the report before.
 
-        Only the first worker of a group writes.
+        Only rank 0 of a group writes.
         """
         self.prefix, self.tags, self.per_step, self.write = prefix, tags, per_step, write
         self._gauges: dict[str, Gauge] = {}
@@ -145,7 +141,7 @@ class Gauges:
         now, last = time.monotonic(), self._last
         self._last = (report["step"], now)
         rates = {}
-        if last is not None:
+        if last is not None and now - last[1] > REPEATED_SECONDS:
             pace = (report["step"] - last[0]) / (now - last[1])
             rates = {f"{name}_per_second": count * pace for name, count in self.per_step.items()}
         for name, value in {**report, **rates}.items():
@@ -172,7 +168,7 @@ def seeded(config: C, seed: int) -> C:
     return config.model_copy(update={"seed": config.seed + seed})  # ty: ignore[missing-attribute]
 
 
-def is_first_worker() -> bool:
+def is_rank_zero() -> bool:
     """Whether this process is rank 0 of its training group."""
     return ray.train.get_context().get_world_rank() == 0
 

@@ -14,9 +14,9 @@ from finetune.config import CodecConfig, DenoiserConfig
 from stages.engine.cluster import Cluster
 from stages.engine.training_group import (
     MetricsFile,
-    alone,
+    checkpoint_lock,
     fit,
-    is_first_worker,
+    is_rank_zero,
     is_trained,
     publish_trained,
     read_metrics,
@@ -45,14 +45,14 @@ def loop(payload: dict[str, Any]) -> None:
             (folder / "died").touch()
             os._exit(1)
 
-    with alone(folder / "checkpoints", first=is_first_worker()):
-        metrics_file = MetricsFile(folder / "metrics.jsonl", write=is_first_worker())
+    with checkpoint_lock(folder / "checkpoints"):
+        metrics_file = MetricsFile(folder / "metrics.jsonl", write=is_rank_zero())
         trained = train(editor=editor, samples=samples, config=training, checkpoint_dir=folder / "checkpoints", on_metrics=report)
         publish_trained(folder / "editor", "key", trained.save)
 
 
 def mistaken(payload: dict[str, Any]) -> None:
-    raise ValueError("batch_size (3) must be a multiple of the 2 training workers")
+    raise ValueError("a batch of 1 cannot be shared by 2 workers; use a larger batch or fewer workers")
 
 
 def run(cluster: Cluster, folder: Path, *, dies: bool) -> dict[str, bytes]:
@@ -71,7 +71,7 @@ def test_a_dead_worker_is_restarted_and_ends_the_same(cluster: Cluster, tmp_path
 
 
 def test_a_mistake_arrives_as_one_sentence(cluster: Cluster, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^batch_size \(3\) must be a multiple of the 2 training workers$"):
+    with pytest.raises(ValueError, match=r"^a batch of 1 cannot be shared by 2 workers; "):
         fit(mistaken, {}, scratch=tmp_path, workers=1, gpus=0)
 
 

@@ -1,7 +1,7 @@
 """From image files and an instruction to what a model reads: decoded once, resized, with the tree of their prompts.
 
-A presenter is the part of a reward model that needs no weights, so that other processes than the model's can decode. In: a source, its
-candidates and the instruction. Out: `Presented`.
+A processor is the part of a reward model that needs no weights, so other processes than the model's can decode. In: a source, its
+candidates and the instruction. Out: `PreparedSample`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ import torch
 from torch import Tensor
 
 from reward.config import PresentationConfig, RewardModelConfig
-from reward.inputs.batch import Presented
+from reward.inputs.batch import PreparedSample
 from reward.inputs.images import decode, fitted_size, resize
 from reward.inputs.prompt import Prompt, build_prompt
 from reward.inputs.sample import EditSample, ImageInput, SampleError
 from reward.inputs.tokenizer import load_tokenizer
 from reward.inputs.tree import Grid
-from reward.model.backbone import FAMILIES
 
 FORMAT = 2
 """Version of the saved layout of a reward model."""
 
 
 @dataclass(frozen=True)
-class Presenter:
+class Processor:
     """How a model is shown an edit."""
 
     presentation: PresentationConfig
@@ -38,14 +37,14 @@ class Presenter:
     patch_size: int
 
     @classmethod
-    def load(cls, path: Path) -> Presenter:
-        """That of a saved model. Raises ValueError when there is none."""
+    def load(cls, path: Path) -> Processor:
+        """The processor of a saved model. Raises ValueError when there is none."""
         config, backbone = read_config(path)
-        vision = backbone.vision_config
-        prompt = build_prompt(config=config, tokenizer=load_tokenizer(str(path)), merge_size=vision.spatial_merge_size)
-        return cls(config.presentation, prompt, vision.patch_size)
+        vision = backbone["vision_config"]
+        prompt = build_prompt(config=config, tokenizer=load_tokenizer(str(path)), merge_size=vision["spatial_merge_size"])
+        return cls(config.presentation, prompt, vision["patch_size"])
 
-    def present(self, *, source: ImageInput, candidates: Sequence[ImageInput], instruction: str) -> Presented:
+    def prepare(self, *, source: ImageInput, candidates: Sequence[ImageInput], instruction: str) -> PreparedSample:
         """Decode and resize a source and its candidates. Raises SampleError for what cannot be shown."""
         self.prompt.check(instruction)
         factor = self.patch_size * self.prompt.merge_size
@@ -63,38 +62,38 @@ class Presenter:
             return self._built([torch.stack([first, edit]) for edit in edits], instruction)
         return self._built([image[None] for image in (first, *edits)], instruction)
 
-    def present_each(self, samples: Iterable[EditSample]) -> Iterator[Presented | SampleError]:
-        """Samples that follow each other with one source and instruction as one tree; where one cannot be shown, each for itself or as its
-        error, so that it costs no other. In their order.
+    def prepare_each(self, samples: Iterable[EditSample]) -> Iterator[PreparedSample | SampleError]:
+        """Prepare samples in their order. Those that follow each other with one source and instruction become one tree. Where one of them
+        cannot be shown, each is prepared for itself, and the one becomes its error, so that it costs no other.
         """
         for (source, instruction), run in groupby(samples, key=lambda sample: (sample.source, sample.instruction)):
             same = list(run)
             try:
-                yield self.present(source=source, candidates=[sample.edited for sample in same], instruction=instruction)
+                yield self.prepare(source=source, candidates=[sample.edited for sample in same], instruction=instruction)
             except SampleError as error:
                 if len(same) == 1:
                     yield error
                 else:
                     for sample in same:
-                        yield from self.present_each([sample])
+                        yield from self.prepare_each([sample])
 
-    def separated(self, presented: Presented) -> list[Presented]:
+    def separated(self, prepared: PreparedSample) -> list[PreparedSample]:
         """Each edit with its own copy of the source: smaller trees of the same scores."""
-        items = [item for stack in presented.stacks for item in stack]
+        items = [item for stack in prepared.stacks for item in stack]
         if self.presentation.layout == "clip":
-            return [self._built([item], presented.instruction) for item in items]
-        return [self._built([items[0], item], presented.instruction) for item in items[1:]]
+            return [self._built([item], prepared.instruction) for item in items]
+        return [self._built([items[0], item], prepared.instruction) for item in items[1:]]
 
-    def _built(self, items: list[Tensor], instruction: str) -> Presented:
+    def _built(self, items: list[Tensor], instruction: str) -> PreparedSample:
         """items: uint8 [frame, height, width, 3] each, clips or the source and the edits."""
         stacks = tuple(torch.stack(list(run)) for _, run in groupby(items, key=lambda item: item.shape))
         grids: list[Grid] = [(item.shape[1] // self.patch_size, item.shape[2] // self.patch_size) for item in items]
         shared = None if self.presentation.layout == "clip" else grids.pop(0)
-        return Presented(stacks, self.prompt.tree(source=shared, edits=grids, instruction=instruction), instruction)
+        return PreparedSample(stacks, self.prompt.tree(source=shared, edits=grids, instruction=instruction), instruction)
 
 
-def read_config(path: Path) -> tuple[RewardModelConfig, Any]:
-    """Configurations of a saved model and of its backbone. Raises ValueError when there is no model of this layout."""
+def read_config(path: Path) -> tuple[RewardModelConfig, dict[str, Any]]:
+    """Configuration of a saved model, and its backbone's in transformers' form. Raises ValueError when there is no model of this layout."""
     try:
         saved = json.loads((path / "config.json").read_text())
     except (OSError, ValueError) as error:
@@ -104,5 +103,4 @@ def read_config(path: Path) -> tuple[RewardModelConfig, Any]:
             f"{path}/config.json is not of reward model format {FORMAT}; save the model again, or import a released EditReward "
             "checkpoint with `pipeline reward import`"
         )
-    config = RewardModelConfig.model_validate(saved["reward_model"])
-    return config, FAMILIES[config.backbone.family].config.from_dict(saved["backbone"])
+    return RewardModelConfig.model_validate(saved["reward_model"]), saved["backbone"]

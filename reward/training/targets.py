@@ -1,52 +1,60 @@
-"""Rated groups: one source, its candidates and their preferences; and how groups become batches.
+"""What the losses learn from: labels of pairs, or ratings of rows, as tensors of one batch.
 
 All pairs of a group come from one pass per candidate: seven candidates give 21 pairs from seven rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from reward.config import LossConfig
-from reward.training.losses import PairTargets, RatingTargets
-from reward.training.pairs import Preference
+from reward.inputs.groups import RatedGroup
+from reward.training.config import LossConfig
 
 
 @dataclass(frozen=True)
-class RatedGroup:
-    """A source, what was asked, and its rated candidates. Images are encoded bytes.
+class PairTargets:
+    """Pairs of rows and their labels; NaN where a pair has no label.
 
-    scores: per candidate, dimension -> score. preferences refer to candidates by position.
-    Raises ValueError for fewer than two candidates, or when the parts disagree in number.
+    a, b: int64 [pair], rows of the batch; overall: [pair]; dimensions: [pair, dimension]; each P(a preferred) or NaN.
+    For `bradley_terry_ties` 0.5 is the outcome tie.
     """
 
-    source_id: str
-    source: bytes
-    instruction: str
-    candidate_ids: tuple[str, ...]
-    candidates: tuple[bytes, ...]
-    scores: tuple[Mapping[str, float], ...]
-    preferences: tuple[Preference, ...]
-    task: str = ""
+    a: Tensor
+    b: Tensor
+    overall: Tensor
+    dimensions: Tensor
 
-    def __post_init__(self) -> None:
-        count = len(self.candidates)
-        if count < 2:
-            raise ValueError(f"group {self.source_id} has {count} candidates; a preference needs at least two")
-        if len(self.candidate_ids) != count or len(self.scores) != count:
-            raise ValueError(
-                f"group {self.source_id} has {count} candidates, {len(self.candidate_ids)} ids and "
-                f"{len(self.scores)} scores; expected one of each per candidate"
-            )
-        for preference in self.preferences:
-            if not (0 <= preference.a < count and 0 <= preference.b < count and preference.a != preference.b):
-                raise ValueError(
-                    f"group {self.source_id} has a preference between candidates {preference.a} and {preference.b}, "
-                    f"expected two different positions below {count}"
-                )
+    def to(self, device: torch.device) -> PairTargets:
+        """The same pairs on a device."""
+        return PairTargets(*(getattr(self, name).to(device) for name in ("a", "b", "overall", "dimensions")))
+
+    def labels(self) -> Tensor:
+        """Overall and dimensions side by side: [pair, 1 + dimension]."""
+        return torch.cat([self.overall[:, None], self.dimensions], dim=1)
+
+    def counts(self) -> Tensor:
+        """Labels in `overall` and in each of `dimensions`: [1 + dimension]."""
+        return self.labels().isfinite().sum(0)
+
+
+@dataclass(frozen=True)
+class RatingTargets:
+    """What people gave to the rows of a batch, on their scale: ratings [row, dimension]."""
+
+    ratings: Tensor
+
+    def to(self, device: torch.device) -> RatingTargets:
+        """The same ratings on a device."""
+        return RatingTargets(self.ratings.to(device))
+
+    def counts(self) -> Tensor:
+        """Rows, for the aggregate and for each dimension: [1 + dimension]."""
+        rows, dimensions = self.ratings.shape
+        return torch.full((1 + dimensions,), rows, device=self.ratings.device)
 
 
 def loss_targets(groups: Sequence[RatedGroup], dimensions: Sequence[str], loss: LossConfig) -> PairTargets | RatingTargets:
