@@ -28,8 +28,8 @@ from reward.model.backbone import encode
 from stages.datasets.readers import Slice
 from stages.engine import dispatch
 from stages.engine.cluster import Cluster
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
-from stages.engine.quarantine import Quarantined
 from stages.engine.run_units import run_units
 from stages.engine.rundir import RunDir
 from stages.engine.units import Unit
