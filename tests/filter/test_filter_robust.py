@@ -105,7 +105,7 @@ def test_edits_that_do_not_fit_into_memory_are_set_aside_and_cost_no_other(
         return encode(backbone, batch, **how)
 
     use(monkeypatch, [])
-    monkeypatch.setattr(reward.model, "encode", limited)
+    monkeypatch.setattr(reward.model.model, "encode", limited)
     undisturbed = context(tmp_path / "undisturbed", small / "model", token_budget=1)
     expected = filter.run(undisturbed)
     limit = max(rows) - 1
