@@ -38,6 +38,8 @@ from stages.scoring import preparation
 from stages.scoring.meter import Meter, summary
 from stages.scoring.preparation import prepared
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def small(cluster: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
