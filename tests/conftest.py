@@ -91,7 +91,7 @@ def _ray_runs() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first. With ``pytest -n 2 --dist loadgroup`` all tests with the cluster run in one process, so there is one cluster in all."""
+    """Fast tests first. With ``pytest -n 2 --dist loadgroup`` all tests with the cluster run in one process, so there is one cluster."""
     for item in items:
         if "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("ray"))
