@@ -502,7 +502,7 @@ MEASURE = """
 import json, sys, tracemalloc
 from pathlib import Path
 import pyarrow as pa, pyarrow.parquet as pq
-from stages import edits
+from stages.datasets import readers as edits
 from stages.datasets.config import TableEdits
 
 image = {"bytes": b"x" * 2000, "path": None}

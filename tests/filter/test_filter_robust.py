@@ -38,6 +38,8 @@ from stages.scoring import preparation
 from stages.scoring.meter import Meter, summary
 from stages.scoring.preparation import prepared
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def small(cluster: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -105,7 +107,7 @@ def test_edits_that_do_not_fit_into_memory_are_set_aside_and_cost_no_other(
         return encode(backbone, batch, **how)
 
     use(monkeypatch, [])
-    monkeypatch.setattr(reward.model, "encode", limited)
+    monkeypatch.setattr(reward.model.model, "encode", limited)
     undisturbed = context(tmp_path / "undisturbed", small / "model", token_budget=1)
     expected = filter.run(undisturbed)
     limit = max(rows) - 1
