@@ -100,7 +100,8 @@ def test_tables_are_read_before_the_index_is_there(tmp_path: Path) -> None:
     folder = RunDir(tmp_path / "dataset=a").step("step")
     rows = [{"sample_id": name, "rank": 0, "stratum": "", "score": 1.0, "rule": "top"} for name in "ab"]
     parts = [
-        publish_unit(folder.path, key, {"selection": contracts.table("selection", [row])})["selection"] for key, row in zip("kl", rows)
+        publish_unit(folder.path, key, {"selection": contracts.table("selection", [row])})["selection"]
+        for key, row in zip("kl", rows, strict=True)
     ]
     assert folder.read_table("selection", parts[::-1]).to_pylist() == rows[::-1]
     some = folder.read_table("selection", parts, ["score", "sample_id"])
