@@ -83,7 +83,7 @@ def table(measured: list[dict[str, Any]], command: str) -> tuple[str, list[str]]
         "",
     ]
     lines += [
-        "Held-out pairs against the ground-truth quality; strict pairs only, intervals over sources. Rater against rater: tie half / wrong.",
+        "Held-out pairs against the ground-truth quality; strict pairs, intervals over sources; rater against rater: tie half, tie wrong.",
         "",
         "| seed | pair accuracy (95 %) | closeness to the source | raters themselves | rater against rater | ECE | confident half / rest |",
         "| --- | --- | --- | --- | --- | --- | --- |",
