@@ -31,6 +31,8 @@ from reward.training.config import LoraConfig, LossConfig, TrainingConfig
 from stages.engine.cluster import Cluster
 from stages.engine.training_group import Gauges, fit
 
+pytestmark = pytest.mark.slow
+
 torch.set_num_threads(1)
 
 DIMENSIONS = ("instruction_following", "visual_quality")
