@@ -22,7 +22,7 @@ from finetune.editor import Editor, seeded
 from finetune.objective import flow_loss, interpolate, shift_time
 from reward.trainer.loop import LossTerms, Metrics, Objective, accumulate, optimise, torch_threads
 from reward.trainer.order import batch_order
-from reward.trainer.sharding import sharded
+from reward.trainer.sharding import sharded_copy
 from reward.trainer.workers import rank_share
 
 BLOCK_LISTS = ("denoiser.transformer.transformer_blocks", "denoiser.transformer.single_transformer_blocks")
@@ -54,7 +54,7 @@ def train(
     task = _digest(trained, samples, config)
     with (
         torch_threads(config.threads),
-        sharded(trained, parallel=config.parallel, precision=config.precision, block_lists=BLOCK_LISTS) as learner,
+        sharded_copy(trained, parallel=config.parallel, precision=config.precision, block_lists=BLOCK_LISTS) as learner,
     ):
         optimise(
             module=learner,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 
 from reward.config import TOKEN_BUDGET
-from reward.inference.passes import Inference, MemoryNeedError, Spent
+from reward.inference.passes import Inference, MemoryNeedError, PassStats
 from reward.inputs.batch import PreparedSample
 from reward.inputs.sample import EditSample, ImageInput, SampleError
 from reward.model.comparison import Comparison, compare
@@ -62,9 +62,9 @@ def score_stream(*, model: RewardModel, samples: Iterable[EditSample], token_bud
 
 
 def score_prepared(
-    *, inference: Inference, prepared: Iterable[PreparedSample | SampleError], on_pass: Callable[[Spent], None] = lambda _: None
+    *, inference: Inference, prepared: Iterable[PreparedSample | SampleError], on_pass: Callable[[PassStats], None] = lambda _: None
 ) -> Iterator[Score | SampleError]:
-    """Scores in the order of the edits of what is prepared; an error stands for one edit and is handed through."""
+    """Scores in the order of the edits of what is prepared; an error belongs to one edit and is passed on."""
     waiting: deque[PreparedSample | SampleError] = deque()  # prepared, but not all of it scored
     found: deque[Score | SampleError] = deque()  # of the first of those that wait
 

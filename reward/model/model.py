@@ -68,7 +68,7 @@ class RewardModel(nn.Module):
         count = len(config.dimensions) if config.presentation.prompt == "rubric_first" else 1
         spread = float(table.detach().float().std()) if count > 1 else 0.0
         self.reward_embedding = nn.Parameter(row.float() + spread * torch.randn(count, len(row)))
-        """[1 or dimension, hidden]: what stands at reward tokens, apart from the vocabulary, which can stay frozen."""
+        """[1 or dimension, hidden]: embeddings of the reward tokens, apart from the vocabulary, which can stay frozen."""
 
     @classmethod
     def from_config(cls, config: RewardModelConfig, instructions: Sequence[str] = (), *, seed: int = 0) -> RewardModel:
@@ -172,9 +172,9 @@ class RewardModel(nn.Module):
         """Decode and resize a source and its candidates for this model. Raises SampleError."""
         return self.processor.prepare(source=source, candidates=candidates, instruction=instruction)
 
-    def collate(self, sets: Sequence[PreparedSample], *, root_cached: bool = False) -> Batch:
+    def collate(self, samples: Sequence[PreparedSample], *, root_cached: bool = False) -> Batch:
         """A batch on the model's device; root_cached: `forward` will be given `cached_root()`."""
-        return collate(sets, prompt=self.prompt, patch_size=self.patch_size, root_cached=root_cached).to(self.device)
+        return collate(samples, prompt=self.prompt, patch_size=self.patch_size, root_cached=root_cached).to(self.device)
 
     def cached_root(self) -> tuple[KeysValues, ...] | None:
         """Keys and values of the part of the prompt that is the same for every edit; None where there is none. For inference."""

@@ -13,6 +13,7 @@ import hashlib
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -127,9 +128,9 @@ def accumulate(module: nn.Module, passes: Sequence[Callable[[], LossTerms]]) -> 
         for run in early:
             loss, reported = run()
             _backward(loss)
-            total = _sum(total, reported)
+            total = {name: value.detach() + total.get(name, 0) for name, value in reported.items()}
     loss, reported = last()
-    return loss, _sum(total, reported)
+    return loss, {name: value.detach() + total.get(name, 0) for name, value in reported.items()}
 
 
 def learning_rate_factor(step: int, steps: int, warmup_steps: int, schedule: Literal["cosine", "constant"]) -> float:
@@ -168,10 +169,6 @@ def _clip(parameters: Sequence[nn.Parameter], limit: float) -> Tensor:
     return norm
 
 
-def _sum(a: dict[str, Tensor], b: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value.detach() + a.get(name, 0) for name, value in b.items()}
-
-
 def _finite(metrics: Metrics, step: int) -> Metrics:
     for name, value in metrics.items():
         if not math.isfinite(value):
@@ -180,25 +177,21 @@ def _finite(metrics: Metrics, step: int) -> Metrics:
 
 
 class _Window:
-    """Metrics between two reports: those of the newest step, or the sums of all steps since the last report.
-
-    sums: this worker's terms. `gather` adds up those of all workers; from then on the first worker holds the totals, the others zeros.
-    """
+    """Metrics between two reports: those of the newest step, or the sums of all steps since the last report."""
 
     def __init__(self, means: bool) -> None:
         self._means = means
         self.steps = 0
-        self.sums: dict[str, Tensor] = {}
+        self.sums: dict[str, Tensor] = {}  # this worker's terms; after `totals` all of them on the first worker, zeros on the others
 
     def add(self, reported: dict[str, Tensor]) -> None:
-        """Take in a step. Nothing is synchronised, so that the device need not be waited for."""
-        if not self._means:
-            self.steps, self.sums = 0, {}
-        self.steps += 1
-        self.sums = {name: value.detach().double() + self.sums.get(name, 0) for name, value in reported.items()}
+        """Take in a step. Nothing is read back from the device, so the next step need not wait for it."""
+        kept = self.sums if self._means else {}
+        self.steps = self.steps + 1 if self._means else 1
+        self.sums = {name: value.detach().double() + kept.get(name, 0) for name, value in reported.items()}
 
-    def gather(self) -> Metrics:
-        """Totals over the workers; every worker calls it."""
+    def totals(self) -> Metrics:
+        """Sums over the workers; every worker calls it."""
         if not self.sums:
             return {}
         names, stacked = list(self.sums), torch.stack(list(self.sums.values()))
@@ -210,59 +203,51 @@ class _Window:
 
     def close(self) -> Metrics:
         """What is to be reported; the next window begins."""
-        metrics = {name: total / self.steps for name, total in self.gather().items()}
+        metrics = {name: total / self.steps for name, total in self.totals().items()}
         self.steps, self.sums = 0, {}
         return metrics
 
-    def restore(self, steps: int, totals: Metrics, device: torch.device) -> None:
-        """Continue a window whose totals were gathered."""
-        self.steps = steps
-        if rank_and_world()[0] == 0:
-            self.sums = {name: torch.tensor(total, dtype=torch.float64, device=device) for name, total in totals.items()}
 
-
+@dataclass
 class _Record:
     """What a run is resumed from: weights, optimizer, averages and metrics, in checkpoints of one task."""
 
-    def __init__(
-        self,
-        module: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        average: WeightAverage | None,
-        window: _Window,
-        directory: Path,
-        task: str,
-        keep: int,
-    ) -> None:
-        self._module, self._optimizer, self._average, self._window = module, optimizer, average, window
-        self._directory, self._task, self._keep = directory, task, keep
+    module: nn.Module
+    optimizer: torch.optim.Optimizer
+    average: WeightAverage | None
+    window: _Window
+    directory: Path
+    task: str
+    keep: int
 
     def resume(self) -> tuple[int, list[Metrics]]:
         """Load the newest sound checkpoint, which the first worker chooses for all. Returns the steps done and their metrics."""
         rank, world = rank_and_world()
-        chosen = [newest_sound_checkpoint(self._directory) if rank == 0 else None]
+        chosen = [newest_sound_checkpoint(self.directory) if rank == 0 else None]
         if world > 1:
             dist.broadcast_object_list(chosen)
         path = chosen[0]
         if path is None:
             return 0, []
         notes = read_notes(path)
-        if notes["task"] != self._task:
+        if notes["task"] != self.task:
             raise ValueError(f"{path} belongs to other settings or data; use an empty checkpoint directory")
         state = self._state()
         load_checkpoint(path, state)
-        set_state_dict(self._module, self._optimizer, model_state_dict=state["module"], optim_state_dict=state["optimizer"])
-        self._window.restore(*notes["window"], next(self._module.parameters()).device)
+        set_state_dict(self.module, self.optimizer, model_state_dict=state["module"], optim_state_dict=state["optimizer"])
+        self.window.steps, totals = notes["window"]
+        if rank == 0:
+            device = next(self.module.parameters()).device
+            self.window.sums = {name: torch.tensor(total, dtype=torch.float64, device=device) for name, total in totals.items()}
         return notes["step"], notes["history"]
 
     def save(self, done: int, history: list[Metrics]) -> None:
         """Write a checkpoint after `done` steps."""
-        window = [self._window.steps, self._window.gather()]
-        notes = {"task": self._task, "step": done, "history": history, "window": window}
-        save_checkpoint(self._directory, done, self._state(), notes=notes, keep=self._keep)
+        notes = {"task": self.task, "step": done, "history": history, "window": [self.window.steps, self.window.totals()]}
+        save_checkpoint(self.directory, done, self._state(), notes=notes, keep=self.keep)
 
     def _state(self) -> dict[str, Any]:
         """Tensors that loading fills in place, and what the optimizer keeps beside them."""
-        module, optimizer = get_state_dict(self._module, self._optimizer)
-        averages = self._average.averages if self._average is not None else {}
+        module, optimizer = get_state_dict(self.module, self.optimizer)
+        averages = self.average.averages if self.average is not None else {}
         return {"module": module, "optimizer": optimizer, "averages": averages}

@@ -36,7 +36,7 @@ def replicated(module: nn.Module) -> nn.Module:
 
 
 @contextmanager
-def sharded(
+def sharded_copy(
     module: M,
     *,
     parallel: Parallel,
@@ -45,33 +45,23 @@ def sharded(
     float32: Sequence[str] = (),
     methods: Sequence[str] = (),
 ) -> Generator[M]:
-    """What to train inside the block: a sharded copy of the module for `fsdp` with several workers, else the module itself.
+    """What to train inside the `with` block: for `fsdp` with several workers a sharded copy of the module, else the module itself.
 
-    Meanwhile a module that has a copy is without weights (on torch's meta device). At the end it gets the trained weights on the first
-    worker; on the others it stays without. Arguments as for `sharded_copy`.
+    While a copy trains, the module is without weights (on torch's meta device). At the end it gets the trained ones on the first worker;
+    on the others it stays without. All workers begin with the first one's weights.
+
+    block_lists: names of `nn.ModuleList`s; each of their items is gathered when it runs. methods: names of methods that use the weights,
+    beside forward. float32: names of parts that compute in float32 at any precision. precision bf16: weights are gathered in bf16 (compute
+    under `torch.autocast`), gradients are summed in float32.
     """
     if parallel == "ddp" or rank_and_world()[1] == 1:
         yield module
         return
-    learner = sharded_copy(module, precision=precision, block_lists=block_lists, float32=float32, methods=methods)
-    yield learner
-    _collect(learner, module)
-
-
-def sharded_copy(
-    module: M, *, precision: Precision, block_lists: Sequence[str], float32: Sequence[str] = (), methods: Sequence[str] = ()
-) -> M:
-    """A module that computes the same, of whose weights each worker holds a shard; `module` is left without weights.
-
-    block_lists: names of `nn.ModuleList`s; each of their items is gathered when it runs. methods: names of methods that use the weights,
-    beside forward. float32: names of parts that compute in float32 at any precision. All workers begin with the first one's weights.
-    bf16: weights are gathered in bf16 (compute under `torch.autocast`), gradients summed in float32.
-    """
     device = next(module.parameters()).device
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     for tensor in [*module.parameters(), *module.buffers()]:
         dist.broadcast(tensor.detach(), 0)
-    twin = copy.deepcopy(module, memo={id(parameter): parameter for parameter in module.parameters()})
+    learner = copy.deepcopy(module, memo={id(parameter): parameter for parameter in module.parameters()})  # takes over the weights
     for part in module.modules():
         for name, parameter in part.named_parameters(recurse=False):
             setattr(part, name, nn.Parameter(parameter.detach().to("meta"), requires_grad=parameter.requires_grad))
@@ -79,22 +69,15 @@ def sharded_copy(
     half_types = {"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32} if precision == "bf16" else {}
     policy = MixedPrecisionPolicy(**half_types, cast_forward_inputs=False)
     for name in block_lists:
-        blocks = twin.get_submodule(name)
-        assert isinstance(blocks, nn.ModuleList), name
-        for block in blocks:
+        for block in learner.get_submodule(name).children():
             fully_shard(block, mesh=mesh, mp_policy=policy)
     for name in float32:
-        fully_shard(twin.get_submodule(name), mesh=mesh)
+        fully_shard(learner.get_submodule(name), mesh=mesh)
     # Weights of the root are dropped after each pass too: what changes them between passes must not meet a gathered copy.
-    fully_shard(twin, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
+    fully_shard(learner, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
     for method in methods:
-        register_fsdp_forward_method(twin, method)
-    return twin
-
-
-def _collect(learner: nn.Module, module: nn.Module) -> None:
-    """Give `module`, of which `learner` is the sharded copy, the copy's weights: on the first worker; on the others it stays without."""
-    device = next(learner.parameters()).device
+        register_fsdp_forward_method(learner, method)
+    yield learner
     weights: dict[str, Any] = get_model_state_dict(learner, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if dist.get_rank() == 0:
         module.load_state_dict({name: weight.to(device) for name, weight in weights.items()}, assign=True)

@@ -24,7 +24,7 @@ from reward.inputs.sample import SampleError
 from reward.model.model import RewardModel
 from reward.trainer.loop import LossTerms, Metrics, Objective, accumulate, optimise
 from reward.trainer.order import batch_order, derived_seed, epoch_shuffles
-from reward.trainer.sharding import sharded
+from reward.trainer.sharding import sharded_copy
 from reward.trainer.workers import rank_share
 from reward.training.config import LossConfig, TrainingConfig
 from reward.training.losses import reward_loss
@@ -69,7 +69,7 @@ def train(
     if config.activation_checkpointing:
         model.backbone.activation_checkpointing_enable()
     steps = config.steps or math.ceil((config.epochs or 0) * len(groups) / config.groups_per_batch)
-    with sharded(
+    with sharded_copy(
         model,
         parallel=config.parallel,
         precision=config.precision,

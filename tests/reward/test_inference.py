@@ -18,7 +18,7 @@ import reward.model.model
 from reward import EditSample, RewardModel, RewardModelConfig, SampleError, Score, score
 from reward.config import BackboneConfig, PresentationConfig
 from reward.inference.compute import PassCost, peak_of
-from reward.inference.passes import Inference, MemoryNeedError, Spent
+from reward.inference.passes import Inference, MemoryNeedError, PassStats
 from reward.inference.scorer import score_prepared
 from reward.inputs.processor import Processor
 from reward.model.backbone import encode
@@ -78,7 +78,7 @@ def test_passes_that_do_not_fit_are_halved_and_the_scores_stay(kind: tuple[str, 
 
 def test_what_did_not_fit_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make()
-    spent: list[Spent] = []
+    spent: list[PassStats] = []
     inference = Inference(model, token_budget=400)
     memory = SmallMemory(150)
     monkeypatch.setattr(reward.model.model, "encode", memory)
