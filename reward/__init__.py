@@ -22,8 +22,8 @@ _HOME = {
     "better": "reward.inference.scorer",
     "preference": "reward.inference.scorer",
     "RatedGroup": "reward.inputs.groups",
-    "Preference": "reward.inputs.pairs",
-    "build_preferences": "reward.inputs.pairs",
+    "Preference": "reward.inputs.groups",
+    "build_preferences": "reward.inputs.groups",
     "train": "reward.training.train",
     "pretrain": "reward.training.pretrain",
 }

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,8 @@ def collate(samples: Sequence[PreparedSample], *, prompt: Prompt, patch_size: in
     in_row = root - cached  # tokens of the root in the row
     ids, positions = [torch.tensor(prompt.root[:in_row], dtype=torch.int64)], [torch.arange(in_row).expand(3, -1)]
     reads, words, items = [], [], []
-    images = _Images(patch_size)
+    number_of: dict[str, int] = {}  # content -> number of the vision input; equal ones are encoded once, whichever samples show them
+    distinct: list[Tensor] = []  # uint8 [frame, height, width, 3] each, by number
     # Nodes of one shape (length, keys) become the batch of one attention call: queries [node, length], keys [node, keys].
     shapes: dict[tuple[int, int], tuple[list[Tensor], list[Tensor]]] = {}
     if in_row:
@@ -118,8 +119,11 @@ def collate(samples: Sequence[PreparedSample], *, prompt: Prompt, patch_size: in
     start = in_row  # of the next tree in the row
     for sample in samples:
         tree = sample.tree
-        numbers = images.add(sample)
-        items.extend(numbers[item] for item in tree.items)
+        for content, image in zip(sample.contents, chain.from_iterable(sample.stacks), strict=True):
+            if content not in number_of:
+                number_of[content] = len(distinct)
+                distinct.append(image)
+        items.extend(number_of[sample.contents[item]] for item in tree.items)
         ids.append(tree.input_ids)
         positions.append(tree.position_ids)
         reads.append(tree.reads + start)
@@ -134,51 +138,22 @@ def collate(samples: Sequence[PreparedSample], *, prompt: Prompt, patch_size: in
         start += len(tree)
     input_ids = torch.cat(ids)
     blocks = tuple((torch.stack(queries), torch.stack(keys)) for queries, keys in shapes.values())
-    counts = torch.tensor([vision_tokens(grid, prompt.merge_size) for grid in images.grids])
     # The vision tower takes one tensor per run of equal sizes; joining neighbours keeps the order in which inputs are numbered.
-    stacks = tuple(torch.cat(list(run)) for _, run in groupby(images.stacks, key=lambda stack: stack.shape[1:]))
+    stacks = tuple(torch.stack(list(run)) for _, run in groupby(distinct, key=lambda image: image.shape))
+    grids = tuple((stack.shape[2] // patch_size, stack.shape[3] // patch_size) for stack in stacks)
+    counts = torch.tensor([vision_tokens(grid, prompt.merge_size) for grid, stack in zip(grids, stacks, strict=True) for _ in stack])
     return Batch(
         input_ids=input_ids,
         position_ids=torch.cat(positions, dim=1),
         reads=torch.cat(reads),
         words=torch.cat(words),
         stacks=stacks,
-        grids=tuple(images.grid(stack) for stack in stacks),
+        grids=grids,
         placeholder=(input_ids == prompt.vision_token).nonzero()[:, 0],
         feature=_ranges(counts, torch.tensor(items)),
         # Outputs come block by block; the inverse of the permutation that the queries are puts them back into the row's order.
         attention=TreeAttention(blocks=blocks, order=torch.cat([queries.flatten() for queries, _ in blocks]).argsort()),
     )
-
-
-class _Images:
-    """Distinct vision inputs of a batch, numbered as they come. Equal ones are encoded once, whichever samples show them."""
-
-    def __init__(self, patch_size: int) -> None:
-        self._patch_size = patch_size
-        self._number_of: dict[str, int] = {}  # by content
-        self.stacks: list[Tensor] = []  # uint8 [item, frame, height, width, 3] each, together in the order of the numbers
-        self.grids: list[Grid] = []  # per vision input
-
-    def grid(self, stack: Tensor) -> Grid:
-        """Rows and columns of patches of each item of a stack."""
-        return stack.shape[2] // self._patch_size, stack.shape[3] // self._patch_size
-
-    def add(self, sample: PreparedSample) -> list[int]:
-        """Numbers in the batch of a sample's vision inputs."""
-        contents = iter(sample.contents)
-        numbers = []
-        for stack in sample.stacks:
-            fresh = []
-            for index, content in zip(range(len(stack)), contents, strict=False):
-                if content not in self._number_of:
-                    self._number_of[content] = len(self.grids)
-                    self.grids.append(self.grid(stack))
-                    fresh.append(index)
-                numbers.append(self._number_of[content])
-            if fresh:
-                self.stacks.append(stack if len(fresh) == len(stack) else stack[fresh])
-        return numbers
 
 
 def packed(samples: Iterable[PreparedSample], budget: int) -> Iterator[list[PreparedSample]]:

@@ -20,8 +20,7 @@ from torch import Tensor, tensor
 from reward.config import Aggregation
 from reward.evaluation.evaluate import from_scores
 from reward.evaluation.metrics import labelled_pairs
-from reward.inputs.groups import RatedGroup
-from reward.inputs.pairs import Preference, Ties, build_preferences
+from reward.inputs.groups import Preference, RatedGroup, Ties, build_preferences
 from reward.training.config import LossConfig
 from reward.training.losses import (
     PairTargets,
