@@ -55,9 +55,9 @@ def train(
 ) -> TrainedReward:
     """Train `model` in place, on its device; under torch.distributed when the caller has initialised it.
 
-    Starts from the newest sound checkpoint in checkpoint_dir (which all workers share). With `parallel: fsdp` and several workers only the
-    first worker's model has weights in the end. on_metrics gets all reports since step 0, those of finished steps first. Raises ValueError for no groups, for a source that is in both `groups` and `validation`, or
-    for checkpoints of another run.
+    Starts from the newest sound checkpoint in checkpoint_dir (which all workers share). on_metrics gets all reports since step 0, those of
+    finished steps first. With `parallel: fsdp` and several workers only the first worker's model has weights in the end.
+    Raises ValueError for no groups, for a source that is in both `groups` and `validation`, or for checkpoints of another run.
     """
     if not groups:
         raise ValueError("there are no groups to train on; rate candidates and build their preferences first")
