@@ -13,7 +13,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayTaskError
 
-from stages.config import FinetuneConfig, FlowConfig
+from stages.config import FlowConfig
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import steps, storage
@@ -32,6 +32,7 @@ from stages.engine.training_group import (
     seeded,
 )
 from stages.filter import step as filter
+from stages.finetune.config import FinetuneConfig
 
 STEP = steps.FINETUNE
 BASE = "base"
