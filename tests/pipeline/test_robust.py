@@ -106,7 +106,7 @@ def test_directories_that_are_none(small: Path, tmp_path: Path) -> None:
     ]:
         assert sentence in refusal(*command, f"filter.input={{dataset: {dataset}, path: '{path}'}}")
     assert f"no reward model at {absent}" in refusal(*command, f"filter.model={absent}")
-    assert "there is no writing there (Not a directory)" in refusal("run", "filter", "--config", config, "--run", file / "run")
+    assert "not writable (Not a directory)" in refusal("run", "filter", "--config", config, "--run", file / "run")
     assert not (tmp_path / "run" / "filter").exists()
 
 
