@@ -138,7 +138,7 @@ def test_a_run_that_is_not_there_is_one_sentence(command: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("run", "sentence"), [("s3://bucket/run", "must be on a (shared) file system"), ("{file}/run", "no writing there")]
+    ("run", "sentence"), [("s3://bucket/run", "must be on a (shared) file system"), ("{file}/run", "not writable")]
 )
 def test_a_run_directory_that_cannot_be_is_one_sentence(run: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
