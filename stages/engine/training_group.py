@@ -1,9 +1,9 @@
 """A training loop run by a Ray Train worker group, with its metrics on disk.
 
-The libraries' trainers resume from their own checkpoints, which end with identical parameters after any kill. So Ray Train is used for what
-it is good at - placing the processes, joining them with torch.distributed, restarting the group when one dies - and its own
-checkpoints stay unused. A mistake in settings or data, which would be back after every restart, ends the group at once. The first worker
-appends metrics to ``metrics.jsonl`` in the step's folder; the driver draws its progress bar from there. Ray's metrics show the newest.
+The libraries' trainers resume from their own checkpoints, with identical parameters after any kill. Ray Train places the processes, joins
+them with torch.distributed, and restarts the group when one dies; its own checkpoints are not used. A mistake in settings or data would
+come back after every restart, so it ends the group at once. Rank 0 appends metrics to ``metrics.jsonl`` in the step's folder, and the
+driver draws its progress bar from that file. Ray's metrics show the newest values.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ C = TypeVar("C", bound=BaseModel)
 REPEATED_SECONDS = 0.01
 """Reports closer together than this are those that a resumed training repeats at its start; they have no rate."""
 MAX_RESTARTS = 3
-"""Deaths of workers that a training survives; each restart resumes from the newest checkpoint."""
+"""Restarts of a group after the death of a worker; each resumes from the newest checkpoint."""
 
 
 class _StopOnUserError(UserCallback):
-    """Ends a group in which a worker raised ``ValueError``. Ray Train restarts a group after any other exception."""
+    """Ends a group in which a worker raised ``ValueError``. Ray Train restarts after other exceptions, not after one of a callback."""
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
-        """Raise the user's mistake in Ray Train's controller, which does not restart after an exception of a callback."""
+        """Raise the worker's ``ValueError`` in Ray Train's controller."""
         for error in worker_exceptions.values():
             cause = root_cause(error)
             if isinstance(cause, ValueError):
@@ -50,14 +50,14 @@ class _StopOnUserError(UserCallback):
 
 
 def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scratch: Path, workers: int, gpus: int) -> None:
-    """Run ``loop(payload)`` in every worker of a group and wait. What the loop raises is raised here, ``ValueError`` without a restart.
+    """Run ``loop(payload)`` in every worker of a group and wait. Raises what the loop raises; ``ValueError`` without a restart.
 
-    ``scratch`` is a folder that every machine of the cluster sees; what Ray Train keeps of the group lies there and is removed.
+    ``scratch`` is a folder that every machine of the cluster sees. Ray Train writes its files there, and they are removed at the end.
     ``gpus`` > 0 gives each worker one GPU. May be called in the driver or inside a Ray task (several groups at a time).
     """
-    from ray.train.torch import TorchConfig, TorchTrainer  # imports torch, which `pipeline plan` and `pipeline status` can do without
+    from ray.train.torch import TorchConfig, TorchTrainer  # imports torch, which `pipeline plan` and `pipeline status` do not need
 
-    notes = storage.partial_folder(scratch / "ray-train")
+    ray_files = storage.partial_folder(scratch / "ray-train")
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         TorchTrainer(
@@ -67,7 +67,7 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scra
                 num_workers=workers, use_gpu=gpus > 0, resources_per_worker={"CPU": 1} | ({"GPU": 1} if gpus else {})
             ),
             run_config=RunConfig(
-                storage_path=str(notes), failure_config=FailureConfig(max_failures=MAX_RESTARTS), callbacks=[_StopOnUserError()]
+                storage_path=str(ray_files), failure_config=FailureConfig(max_failures=MAX_RESTARTS), callbacks=[_StopOnUserError()]
             ),
             torch_config=TorchConfig(backend="nccl" if gpus else "gloo"),
         ).fit()
@@ -77,8 +77,8 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scra
         raise root_cause(error) from error
     finally:
         if on_interrupt is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, on_interrupt)  # Ray Train leaves its own behind
-        shutil.rmtree(notes, ignore_errors=True)
+            signal.signal(signal.SIGINT, on_interrupt)  # Ray Train does not restore it
+        shutil.rmtree(ray_files, ignore_errors=True)
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -94,9 +94,9 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 @contextmanager
-def checkpoint_lock(folder: Path) -> Generator[None]:
-    """Rank 0 holds a lock on a checkpoint folder. After a kill of the driver its workers run on for some seconds; a new attempt waits."""
-    if not is_rank_zero():
+def checkpoint_lock(folder: Path, *, rank_zero: bool) -> Generator[None]:
+    """Lock a checkpoint folder: after a kill of the driver its workers live on for some seconds, and a new attempt waits for them."""
+    if not rank_zero:
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ def checkpoint_lock(folder: Path) -> Generator[None]:
 
 
 class MetricsFile:
-    """``metrics.jsonl``: one JSON object per report. Each attempt starts it again; a resumed training repeats the finished reports."""
+    """``metrics.jsonl``: one JSON object per report; each attempt starts it anew, and a resumed training repeats finished reports."""
 
     def __init__(self, path: Path, *, write: bool) -> None:
         self.path = path
@@ -126,13 +126,13 @@ class Gauges:
     """Ray's metrics of a training: a gauge per reported number, ``ray_<prefix>_<name>`` on the metrics port of the worker's machine."""
 
     def __init__(self, prefix: str, *, tags: dict[str, str], per_step: dict[str, float], write: bool) -> None:
-        """``tags`` tell runs apart; ``per_step``: how many of a thing a step takes, shown as ``<name>_per_second`` since the report before.
+        """``tags`` distinguish runs. ``per_step``: counts per step, shown as ``<name>_per_second`` since the last report.
 
         Only rank 0 of a group writes.
         """
         self.prefix, self.tags, self.per_step, self.write = prefix, tags, per_step, write
         self._gauges: dict[str, Gauge] = {}
-        self._last: tuple[float, float] | None = None  # step and time of the report before
+        self._last: tuple[float, float] | None = None  # step and time of the last report
 
     def show(self, report: dict[str, Any]) -> None:
         """Set the gauges of all numbers of a report."""
@@ -164,7 +164,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def seeded(config: C, seed: int) -> C:
-    """A configuration whose own ``seed`` is moved by the run's seed, so that one number changes all that is random."""
+    """A configuration whose own ``seed`` is moved by the run's seed, so that one number changes everything random."""
     return config.model_copy(update={"seed": config.seed + seed})  # ty: ignore[missing-attribute]
 
 

@@ -90,7 +90,7 @@ def _loop(payload: dict[str, Any]) -> None:
     examples = captioned(config.caption_items, seed=flow.seed, world=flow.world) if config.pretraining.steps else []
     words = [group.instruction for group in training] + [example.instruction for example in examples]
     model = RewardModel.from_config(config.model, words, seed=flow.seed).to(get_device())
-    with checkpoint_lock(checkpoints):
+    with checkpoint_lock(checkpoints, rank_zero=first):
         report = MetricsFile(folder / METRICS, write=first)
         pairs_per_step = config.training.groups_per_batch * sum(len(group.preferences) for group in training) / max(1, len(training))
         gauges = Gauges("reward_training", tags={"run": run.path.name}, per_step={"pairs": pairs_per_step}, write=first)

@@ -47,7 +47,7 @@ def loop(payload: dict[str, Any]) -> None:
             (folder / "died").touch()
             os._exit(1)
 
-    with checkpoint_lock(folder / "checkpoints"):
+    with checkpoint_lock(folder / "checkpoints", rank_zero=is_rank_zero()):
         metrics_file = MetricsFile(folder / "metrics.jsonl", write=is_rank_zero())
         trained = train(editor=editor, samples=samples, config=training, checkpoint_dir=folder / "checkpoints", on_metrics=report)
         publish_trained(folder / "editor", "key", trained.save)
