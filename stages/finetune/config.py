@@ -20,7 +20,7 @@ class FinetuneConfig(Config):
     """Arms: every selection fine-tunes a copy of the base editor with the same steps."""
 
     editor: EditorConfig = Field(EditorConfig(), description="Codec, text encoder, denoiser, objective, sampler")
-    base: BaseTraining = Field(BaseTraining(), description="Training of the base editor, which takes the part of a pretrained one (toy data only)")
+    base: BaseTraining = Field(BaseTraining(), description="Training of the base editor, in place of a pretrained one")
     training: EditorTrainingConfig = Field(EditorTrainingConfig(), description="Optimisation of every arm")
     arms: tuple[str, ...] = Field(("full", "selected", "random", "naive"), min_length=1, description="Selections to train on")
     parallel_arms: int = Field(2, ge=1, description="Arms trained at the same time")
