@@ -576,13 +576,13 @@ def test_captioning_predicts_the_instruction_and_its_end() -> None:
     )
 
 
-def test_the_stand_in_is_refused_on_real_weights(shared_data: Path, tmp_path: Path) -> None:
+def test_the_warm_up_is_refused_on_real_weights(shared_data: Path, tmp_path: Path) -> None:
     folder = shared_data / "parity" / "case_a"
     with pytest.raises(ValueError, match=r"set pretraining\.steps to 0"):
         RewardConfig(model=pretrained_config(folder, 12544))
     RewardConfig(model=pretrained_config(folder, 12544), pretraining=PretrainingConfig(steps=0))
     model = RewardModel.from_config(pretrained_config(folder, 12544))
-    with pytest.raises(ValueError, match="had the real one"):
+    with pytest.raises(ValueError, match="is pretrained; set"):
         pretrain(model=model, config=PretrainingConfig(), examples=EXAMPLES, checkpoint_dir=tmp_path, on_metrics=nothing)
 
 
