@@ -1,7 +1,7 @@
 """Benchmark sources and instructions that occur in training data, and what they do to the score.
 
 In: the benchmark's items and the sources that a model was trained on. Out: a list of matches, each with the nearest training source, and
-the benchmark's figures with and without the items that match. An image matches exactly (equal bytes) or nearly (``perceptual_hash``); an
+the benchmark's figures with and without the items that match. An image matches exactly (equal bytes) or nearly (``reward.likeness``); an
 instruction matches when it has the same words. Instructions such as "remove the dog" coincide without any leak, so images and
 instructions are counted apart.
 """
@@ -14,13 +14,12 @@ from typing import Literal
 
 import numpy as np
 
-from reward.benchmarks.instruction_words import words
 from reward.benchmarks.items import Edit, Item
-from reward.benchmarks.perceptual_hash import NEAR, distances, perceptual_hash
 from reward.benchmarks.pictures import Picture, content_of, read
 from reward.benchmarks.result import BenchmarkResult
 from reward.inputs.images import decode
 from reward.inputs.sample import ImageError
+from reward.likeness import NEAR, NearHashes, perceptual_hash, words
 
 BATCH = 64
 
@@ -96,20 +95,20 @@ def find(items: Sequence[Item], training: TrainingIndex, *, distance: int = NEAR
     pictures: dict[str, Picture] = {edit.source.content: edit.source for edit in edits}
     image_items = _count(edit.source.content for edit in edits)
     matches = []
+    known = NearHashes(training.hashes, distance)
     for content, data in _images(list(pictures.values())):
         exact = training.contents.get(content, [])
         if exact:
             matches.append(_match("exact image", content, exact, 0, training, image_items[content]))
             continue
         found = _hash(data)
-        if found is None or not len(training.hashes):
+        if found is None:
             continue
-        bits = distances(np.array([found], dtype=np.uint64), training.hashes)[0]
-        near = np.flatnonzero(bits <= distance)
-        if len(near):
-            nearest = near[np.argsort(bits[near], kind="stable")]
-            numbers = training.hashed[nearest].tolist()
-            matches.append(_match("near image", content, numbers, int(bits[nearest[0]]), training, image_items[content]))
+        near = known.near(np.array([found], dtype=np.uint64))
+        if len(near.right):
+            nearest = np.lexsort((near.right, near.distance))
+            numbers = training.hashed[near.right[nearest]].tolist()
+            matches.append(_match("near image", content, numbers, int(near.distance[nearest[0]]), training, image_items[content]))
     texts = _count(edit.instruction for edit in edits)
     for instruction, count in texts.items():
         asked = words(instruction)

@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from PIL import Image
 
-from reward.benchmarks.instruction_words import words
-from reward.benchmarks.perceptual_hash import perceptual_hash
+from reward.likeness import perceptual_hash, words
 from stages.config import FilterConfig
 from stages.context import Context
 from stages.datasets import readers as edits

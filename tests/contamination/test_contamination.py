@@ -17,13 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from reward.benchmarks.perceptual_hash import perceptual_hash
-from stages.config import WorldConfig
+from reward.likeness import perceptual_hash
 from stages.contamination import match as contamination
 from stages.contamination import references
 from stages.contamination.config import Reference
 from stages.datasets import readers as edits
-from stages.datasets.config import WorldEdits
+from stages.datasets.config import WorldConfig, WorldEdits
 from stages.engine import contracts, images
 from stages.engine.quarantine import Quarantined
 from stages.filter.gates import wording

@@ -17,8 +17,8 @@ from reward.benchmarks import genai_bench
 from reward.benchmarks.contamination import IMAGE_KINDS, TrainingIndex, TrainingSource, effect, find
 from reward.benchmarks.figures import Bootstrap
 from reward.benchmarks.items import Item
-from reward.benchmarks.perceptual_hash import NEAR, distances, perceptual_hash
 from reward.benchmarks.result import BenchmarkResult
+from reward.likeness import NEAR, perceptual_hash
 
 QUICK = Bootstrap(resamples=100)
 
@@ -101,18 +101,13 @@ def test_an_instruction_matches_by_its_words_in_any_script(items: list[Item]) ->
     assert not same("remove the dog", "remove the dogs") and not same("把天空变成红色", "把天空变成蓝色")
 
 
-def test_distances_count_bits() -> None:
-    a, b = np.array([0, 2**64 - 1], dtype=np.uint64), np.array([0, 1, 2**63], dtype=np.uint64)
-    assert distances(a, b).tolist() == [[0, 1, 1], [64, 63, 63]]
-
-
 def test_a_blank_image_has_a_hash() -> None:
     assert perceptual_hash(Image.new("L", (5, 4000))) == perceptual_hash(Image.new("RGBA", (64, 64)))
     assert perceptual_hash(Image.open(io.BytesIO(png(3)))) != perceptual_hash(Image.open(io.BytesIO(png(4))))
 
 
 def test_measured_on_real_images(shared_data: Path) -> None:
-    """The figures in the docstring of ``reward.benchmarks.perceptual_hash``."""
+    """The figures in the docstring of ``reward.likeness``."""
     folder = shared_data / "triplets"
     rows = [json.loads(line) for line in (folder / "triplets.jsonl").read_text().splitlines()]
     scene_of = {row["source"]: row["group"] for row in rows}
