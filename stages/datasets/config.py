@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from stages.datasets.presets import known
 from stages.engine.config import Config
 
 EditKind = Literal["recolour", "remove", "background", "add", "replace", "resize", "move", "style"]
@@ -67,7 +68,7 @@ class TableColumns(Config):
     licence: str | None = Field(None, description="Licence of the row")
 
 
-TablePreset = Literal["omniedit", "gpt-image-edit", "imgedit", "pico-banana", "magicbrush", "gedit-bench", "imgedit-bench", "emu-edit"]
+TablePreset = Annotated[str, AfterValidator(known)]
 
 
 class Table(Config):

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stages.datasets.config import SourceTable, Table, TripletEdits
 from stages.datasets.io.text_tables import KEY
-from stages.datasets.slices import Request
 
 REQUIRED = ("source", "instruction", "edited")
 OPTIONAL = ("id", "task", "language", "licence")
@@ -59,23 +57,8 @@ PRESETS = {
 }
 
 
-def layout(config: Table | TripletEdits, request: Request) -> tuple[dict[str, str], set[str], str]:
-    """Column by role, the roles that may be absent from the table, and the licence of rows that name none.
-
-    Raises ``ValueError`` for a preset without edited images where they are needed.
-    """
-    if isinstance(config, TripletEdits):
-        columns, optional, licence = OWN.columns, set(OWN.columns), ""  # what is absent is a fault of the row
-    else:
-        preset = PRESETS[config.preset] if config.preset else OWN_SOURCES if isinstance(config, SourceTable) else OWN
-        given = {role: name for role, name in config.columns.model_dump().items() if name is not None}
-        columns, licence = preset.columns | given, config.licence or preset.licence
-        optional = set() if config.preset else set(OPTIONAL) - given.keys()
-        if isinstance(config, SourceTable):
-            columns, optional = columns | {SPLIT: SPLIT}, optional | {SPLIT}
-        if request.edited and "edited" not in columns:
-            raise ValueError(
-                f"{request.key}: {config.preset} has sources and instructions but no edited images; use it as a reference of "
-                f"filter.contamination, or name the column of your edits in {request.key}.columns.edited"
-            )
-    return {role: name for role, name in columns.items() if request.edited or role != "edited"}, optional, licence
+def known(name: str) -> str:
+    """The name of a preset. Raises ``ValueError`` when there is none of that name."""
+    if name not in PRESETS:
+        raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
+    return name

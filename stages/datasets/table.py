@@ -55,7 +55,7 @@ def plan(config: TableEdits | TripletEdits | TableSources, request: Request) -> 
 
 
 def _plan(config: Table | TripletEdits, request: Request) -> list[Slice]:
-    columns, optional, licence = presets.layout(config, request)
+    columns, optional, licence = _layout(config, request)
     if isinstance(config, TripletEdits):
         dataset, name, images = TRIPLETS, "", ""
         folder, (file,) = files.one(config.path, what=request.key)
@@ -72,6 +72,30 @@ def _plan(config: Table | TripletEdits, request: Request) -> list[Slice]:
     if not slices:
         raise ValueError(f"{request.key}: {config.path} has no rows")
     return slices
+
+
+def _layout(config: Table | TripletEdits, request: Request) -> tuple[dict[str, str], set[str], str]:
+    """Column by role, the roles that may be absent from the table, and the licence of rows that name none.
+
+    Raises ``ValueError`` for a preset without edited images where they are needed.
+    """
+    if isinstance(config, TripletEdits):
+        columns, optional, licence = presets.OWN.columns, set(presets.OWN.columns), ""  # what is absent is a fault of the row
+    else:
+        preset = (
+            presets.PRESETS[config.preset] if config.preset else presets.OWN_SOURCES if isinstance(config, SourceTable) else presets.OWN
+        )
+        given = {role: name for role, name in config.columns.model_dump().items() if name is not None}
+        columns, licence = preset.columns | given, config.licence or preset.licence
+        optional = set() if config.preset else set(presets.OPTIONAL) - given.keys()
+        if isinstance(config, SourceTable):
+            columns, optional = columns | {presets.SPLIT: presets.SPLIT}, optional | {presets.SPLIT}
+        if request.edited and "edited" not in columns:
+            raise ValueError(
+                f"{request.key}: {config.preset} has sources and instructions but no edited images; use it as a reference of "
+                f"filter.contamination, or name the column of your edits in {request.key}.columns.edited"
+            )
+    return {role: name for role, name in columns.items() if request.edited or role != "edited"}, optional, licence
 
 
 def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from stages.config import FlowConfig
 
-MODULES = ("stages.editors.world",)
+MODULES = (
+    "stages.editors.world",  # the toy world's six simulated editors
+)
 
 
 @dataclass(frozen=True)
