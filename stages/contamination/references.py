@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from PIL import Image
 
 from reward.likeness import perceptual_hash, words
@@ -22,8 +21,8 @@ from stages.datasets import readers
 from stages.datasets.io import files
 from stages.datasets.slices import Slice
 from stages.engine import contracts, images, storage
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
-from stages.engine.quarantine import Quarantined
 from stages.engine.units import Unit, UnitOutput, Work
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def make_work() -> Work:
 def of_training(model: Path) -> pa.Table | None:
     """The sources that a model names as those it was trained on; None where it names none, such as a model from elsewhere."""
     path = model / SOURCES
-    return pq.read_table(path, partitioning=None).cast(contracts.REFERENCES) if path.exists() else None
+    return storage.read_table(path).cast(contracts.REFERENCES) if path.exists() else None
 
 
 def publish_training(model: Path, sources: Iterable[Item]) -> None:

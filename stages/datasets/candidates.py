@@ -20,7 +20,7 @@ from stages.datasets.io.blocks import Place, read_places
 from stages.datasets.io.files import OneOpen, opened
 from stages.datasets.slices import Edit, Request, Slice, cut, position
 from stages.engine import steps
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 from stages.engine.rundir import RunDir
 
 DATASET = "candidates"

@@ -22,7 +22,7 @@ from stages.datasets.io.blocks import read_places
 from stages.datasets.io.cells import Fault
 from stages.datasets.io.files import OneOpen
 from stages.datasets.slices import Edit, Request, Slice, cut, position
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 
 DATASET = "editreward-data"
 SIDES = ("left", "right")

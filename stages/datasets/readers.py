@@ -20,7 +20,7 @@ from stages.datasets.config import WorldConfig
 from stages.datasets.slices import Edit, Request, Slice, kept, numbers_of, pick, position
 from stages.datasets.world import samples
 from stages.engine import images
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 
 __all__ = [
     "READERS", "Edit", "Reader", "Slice", "fetch", "fetch_known", "good", "kept", "knows_truth", "load", "numbers_of", "opened", "pick",

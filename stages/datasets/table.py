@@ -28,8 +28,8 @@ from stages.datasets.io.blocks import Block, read_places
 from stages.datasets.io.cells import Fault
 from stages.datasets.io.text_tables import Bad, Record
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import ID_DIGITS
-from stages.engine.quarantine import Quarantined
 
 TABLE, TRIPLETS = "table", "triplets"
 SUFFIXES = (parquet_files.SUFFIX, *text_tables.SUFFIXES)

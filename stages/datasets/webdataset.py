@@ -24,8 +24,8 @@ from stages.datasets.io.cells import Fault
 from stages.datasets.io.locations import digest, repeated
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
 from stages.engine import tar
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
-from stages.engine.quarantine import Quarantined
 
 DATASET = "webdataset"
 BLOCK_SAMPLES = 64

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from stages.config import FlowConfig
 from stages.context import Context
 from stages.datasets import readers
@@ -20,8 +18,8 @@ from stages.datasets.config import VALIDATION_SHARE, SourcesInput, TableSources
 from stages.datasets.slices import Edit, Slice
 from stages.editors import editors
 from stages.engine import contracts, images, steps
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import content_id, settings_hash, uniform
-from stages.engine.quarantine import Quarantined
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Index, Part, StepFolder
 from stages.engine.units import Unit, UnitOutput, Work
@@ -54,9 +52,9 @@ def run(context: Context) -> Index:
     )
     inputs = {"sources": settings_hash([piece.fingerprint for piece in pieces])}
     folder = context.run.step(STEP)
-    key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
+    draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
-        return folder.require()
+        return done
     editor_settings = {name: settings[name] for name in ("world", "seed")} | {
         "editors": settings["generate"]["editors"],
         "annotate": config.annotate,
@@ -67,45 +65,28 @@ def run(context: Context) -> Index:
     artifacts = result.artifacts()
     _reject_duplicates(folder, artifacts)
     failed = _failed(folder, artifacts)
-    index = Index(
-        step=STEP,
-        key=key,
-        settings=settings,
-        inputs=inputs,
-        artifacts=artifacts,
-        counts=result.counts(),
-        quarantined=result.quarantined(),
-        results={"candidates_per_source": len(planned), "annotated_per_source": config.annotate, "failed_candidates": failed},
-    )
-    return folder.publish(index)
+    results = {"candidates_per_source": len(planned), "annotated_per_source": config.annotate, "failed_candidates": failed}
+    return folder.publish(draft, **result.tables(), results=results)
 
 
 def _reject_duplicates(folder: StepFolder, artifacts: Mapping[str, Sequence[Part]]) -> None:
     """Raise ``ValueError`` when two rows are the same source, since their candidates would have the same ids."""
     seen: set[str] = set()
-    for part in artifacts["sources"]:
-        for source_id, instruction in zip(*_columns(folder, part, ["source_id", "instruction"]), strict=True):
-            if source_id in seen:
-                raise ValueError(f"generate.sources: two rows have the same image and the instruction {instruction!r}; remove one")
-            seen.add(source_id)
+    rows = folder.read_table("sources", artifacts["sources"], ["source_id", "instruction"])
+    for source_id, instruction in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        if source_id in seen:
+            raise ValueError(f"generate.sources: two rows have the same image and the instruction {instruction!r}; remove one")
+        seen.add(source_id)
 
 
 def _failed(folder: StepFolder, artifacts: Mapping[str, Sequence[Part]]) -> int:
     """How many candidates failed. Raises ``ValueError`` with an editor's words when all of them did."""
-    statuses: list[str] = []
-    errors: list[str] = []
-    for part in artifacts["candidates"]:
-        status, error = _columns(folder, part, ["status", "error"])
-        statuses += status
-        errors += [text for text in error if text]
+    rows = folder.read_table("candidates", artifacts["candidates"], ["status", "error"])
+    statuses, errors = rows["status"].to_pylist(), [text for text in rows["error"].to_pylist() if text]
     failed = statuses.count("failed")
     if failed == len(statuses):
         raise ValueError(f"none of the {failed:,} candidates could be made: {errors[0] if errors else 'there are no sources'}")
     return failed
-
-
-def _columns(folder: StepFolder, part: Part, names: list[str]) -> list[list[str]]:
-    return [column.to_pylist() for column in pq.read_table(folder.path / part.path, columns=names, partitioning=None).columns]
 
 
 def _plan(choices: Sequence[EditorChoice]) -> list[tuple[str, int]]:

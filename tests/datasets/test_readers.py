@@ -23,8 +23,7 @@ from stages.datasets import readers as edits
 from stages.datasets.config import CandidateEdits, EditRewardDataEdits, EditsInput, TableColumns, TableEdits, WebdatasetEdits
 from stages.datasets.io import text_tables
 from stages.datasets.io.blocks import Block, Spans, cut_blocks, read_places
-from stages.engine.contracts import EDITS, IMAGE
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import EDITS, IMAGE, Quarantined
 from stages.shards import format as shards
 
 steady = settings(deadline=None, derandomize=True)

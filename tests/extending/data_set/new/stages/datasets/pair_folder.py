@@ -8,7 +8,7 @@ from stages.datasets.config import PairFolder
 from stages.datasets.io import files
 from stages.datasets.slices import Edit, Request, Slice, cut, position
 from stages.engine import storage
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 
 DATASET = "pair-folder"
 
