@@ -71,8 +71,8 @@ def make_work() -> Work:
         rows: list[dict[str, Any]] = []
         unreadable: list[Quarantined] = []
         for entry in _items(piece):
-            row = entry if isinstance(entry, Quarantined) else _row(name, *entry)
-            (unreadable if isinstance(row, Quarantined) else rows).append(row)  # ty: ignore[invalid-argument-type]
+            found = entry if isinstance(entry, Quarantined) else row(name, *entry)
+            (unreadable if isinstance(found, Quarantined) else rows).append(found)  # ty: ignore[invalid-argument-type]
         return UnitOutput({"references": contracts.table("references", rows)}, len(rows) + len(unreadable), len(rows), unreadable)
 
     return work
@@ -88,13 +88,14 @@ def publish_training(model: Path, sources: Iterable[Item]) -> None:
     """Write into a model's directory what it was trained on. Images that do not decode cannot be there: they were trained on."""
     rows = []
     for source_id, data, instruction in sources:
-        row = _row(TRAINING, source_id, data, instruction)
-        assert isinstance(row, dict), f"source {source_id} was trained on and does not decode"
-        rows.append(row)
+        found = row(TRAINING, source_id, data, instruction)
+        assert isinstance(found, dict), f"source {source_id} was trained on and does not decode"
+        rows.append(found)
     storage.publish_bytes(model / SOURCES, storage.table_bytes(contracts.table("references", rows)))
 
 
-def _row(name: str, item: str, data: bytes, instruction: str) -> dict[str, Any] | Quarantined:
+def row(name: str, item: str, data: bytes, instruction: str) -> dict[str, Any] | Quarantined:
+    """Row of the contract ``references``, or why the image has no hash. ``name``: of the reference."""
     try:
         bits = perceptual_hash(Image.fromarray(images.pixels(data)))
     except ValueError as error:

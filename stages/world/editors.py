@@ -1,8 +1,8 @@
 """Six simulated editors: how often each reaches which level in each dimension, and how it damages a picture.
 
 They take the place of the six editing models of EditReward (arXiv 2509.26346, section 2.2). ``quill`` follows instructions well and has
-poor visual quality, ``bobbin`` is the opposite, ``thimble`` is good at both, ``trowel`` at neither, ``lathe`` is average in both, and ``anvil``
-reaches every level.
+poor visual quality, ``bobbin`` is the opposite, ``thimble`` is good at both, ``trowel`` at neither, ``lathe`` is average in both, and
+``anvil`` reaches every level.
 """
 
 from __future__ import annotations
