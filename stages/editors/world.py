@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from stages.datasets.config import WorldConfig
 from stages.editors.editors import Edited, EditorSpec
 from stages.engine import images
 from stages.world import editors, flaws, items
 
 if TYPE_CHECKING:
-    from stages.config import FlowConfig
+    from stages.config import FlowConfig, WorldConfig
 
 
 class WorldEditor:

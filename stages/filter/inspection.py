@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from PIL import Image
 
 from reward.likeness import perceptual_hash, words
-from stages.config import FilterConfig
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, storage
@@ -29,6 +28,7 @@ from stages.engine.run_units import run_units
 from stages.engine.rundir import Part, StepFolder
 from stages.engine.units import Done, Unit, UnitOutput, Work, publish_unit
 from stages.filter import duplicates
+from stages.filter.config import FilterConfig
 from stages.filter.gates import decide as gates
 from stages.filter.gates.pair import Pair
 
