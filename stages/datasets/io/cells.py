@@ -1,15 +1,19 @@
-"""Cells of delivered rows: an image as bytes, a path or the Hub's struct; a text, or a list of texts that say the same."""
+"""Cells of a row: an image as bytes, as a path or as the Hub's struct; a text, or a list of texts with the same meaning."""
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
-from stages.datasets import locations
+from stages.datasets.io import locations
 from stages.engine import storage
+
+CHINESE_CHARACTER = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+"""CJK unified ideographs, their extension A and the compatibility block."""
 
 
 class Fault(NamedTuple):
-    """Why a row cannot be an edit: a reason code and a sentence."""
+    """Why a row cannot be read: a reason code and a sentence."""
 
     reason: str
     message: str
@@ -52,3 +56,12 @@ def instruction(cell: Any) -> tuple[str, list[str]] | Fault:
 def text(cell: Any) -> str:
     """A label such as a task: numbers are written out, absent ones are empty."""
     return "" if cell is None else str(cell)
+
+
+def by_characters(instruction: str) -> str:
+    """Language of an instruction where the data set does not name it: ``cn`` when there is a Chinese character, else ``en``.
+
+    This is a rule for the two languages of the benchmarks, not a detector: Japanese written with such characters counts as ``cn``, every
+    other language as ``en``.
+    """
+    return "cn" if CHINESE_CHARACTER.search(instruction) else "en"

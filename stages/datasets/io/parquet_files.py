@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.datasets import files
+from stages.datasets.io import files
 from stages.engine.ids import settings_hash
 
 SUFFIX = ".parquet"
@@ -44,7 +44,7 @@ def check_columns(path: str, there: Sequence[str], needed: Sequence[str], *, wha
 
 
 def mark(table: pq.ParquetFile, group: int) -> str:
-    """Hash of the places and sizes of a row group's columns: another content has other ones, as good as always."""
+    """Hash of the offsets and sizes of a row group's columns, which change with the content in practice."""
     described = table.metadata.row_group(group)
     chunks = [described.column(number) for number in range(described.num_columns)]
     return settings_hash([[chunk.path_in_schema, chunk.data_page_offset, chunk.total_compressed_size] for chunk in chunks])

@@ -17,19 +17,17 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby, islice
 from typing import Any, BinaryIO
 
-from stages.config import WorldConfig
-from stages.datasets import cells, files, language
-from stages.datasets.blocks import Block, read_places
-from stages.datasets.cells import Fault
 from stages.datasets.config import WebdatasetEdits
-from stages.datasets.digests import digest, repeated
-from stages.datasets.slices import Edit, Slice, cut_blockwise, is_text, position
+from stages.datasets.io import cells, files
+from stages.datasets.io.blocks import Block, read_places
+from stages.datasets.io.cells import Fault
+from stages.datasets.io.locations import digest, repeated
+from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
 from stages.engine import tar
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
 
 DATASET = "webdataset"
-WHAT = "filter.input"
 BLOCK_SAMPLES = 64
 LABELS = ("language", "task", "licence")
 
@@ -37,17 +35,17 @@ Members = list[tuple[str, tar.Member]]
 """Members of a sample with their fields."""
 
 
-def plan(config: WebdatasetEdits, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:
+def plan(config: WebdatasetEdits, request: Request) -> list[Slice]:
     """Slices of samples. Raises ``ValueError`` for a tar that was cut short, a key that occurs twice, and fields that are not there."""
-    folder, names = files.find(config.path, suffixes=(".tar",), what=WHAT, in_folder=(".tar",))
+    folder, names = files.find(config.path, suffixes=(".tar",), what=request.key, in_folder=(".tar",))
     keys: dict[str, array[int]] = {}
-    blocks = [block for name in names for block in _blocks(folder, name, keys.setdefault(name, array("Q")))]
+    blocks = [block for name in names for block in _blocks(folder, name, keys.setdefault(name, array("Q")), request)]
     if not blocks:
-        raise ValueError(f"{WHAT}: the tars of {config.path} are empty")
-    _refuse_twins(folder, keys)
-    shared = config.model_dump(mode="json", exclude={"dataset", "path"})
-    _check_fields(folder, names[0], shared)
-    return cut_blockwise(DATASET, folder, shared, blocks, unit_rows)
+        raise ValueError(f"{request.key}: the tars of {config.path} are empty")
+    _reject_duplicates(folder, keys, request)
+    shared = config.model_dump(mode="json", exclude={"dataset", "path"} | (set() if request.edited else {"edited"}))
+    _check_fields(folder, names[0], shared, request)
+    return cut_blockwise(DATASET, folder, shared, blocks, request.unit_rows)
 
 
 def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
@@ -61,7 +59,7 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
 
 def _edit(fields: Mapping[str, Any], key: str, where: str, members: Members, file: BinaryIO) -> Edit | Quarantined:
     found: dict[str, tar.Member] = {}
-    for role in ("source", "edited", "text"):
+    for role in (role for role in ("source", "edited", "text") if role in fields):
         matching = [member for field, member in members if _stands_for(fields[role], field)]
         if len(matching) != 1:
             reason = "missing-image" if role != "text" and not matching else "bad-sample"
@@ -79,9 +77,9 @@ def _edit(fields: Mapping[str, Any], key: str, where: str, members: Members, fil
         source=_read(file, found["source"]),
         source_path=found["source"].name,
         instruction=instruction,
-        edited=_read(file, found["edited"]),
-        edited_path=found["edited"].name,
-        language=labels["language"] or language.by_characters(instruction),
+        edited=_read(file, found["edited"]) if "edited" in found else b"",
+        edited_path=found["edited"].name if "edited" in found else None,
+        language=labels["language"] or cells.by_characters(instruction),
         task=labels["task"],
         licence=labels["licence"] or fields["licence"],
         metadata=metadata,
@@ -131,7 +129,7 @@ def _named(file: BinaryIO, start: int) -> Iterator[tuple[str, int, str, tar.Memb
         # the scan seeks by itself, so the members may be read in between
 
 
-def _blocks(folder: str, name: str, keys: array[int]) -> Iterator[Block]:
+def _blocks(folder: str, name: str, keys: array[int], request: Request) -> Iterator[Block]:
     """Blocks of a tar; a digest of each key goes to ``keys``."""
     begin, count, listed = 0, 0, []
     try:
@@ -144,32 +142,34 @@ def _blocks(folder: str, name: str, keys: array[int]) -> Iterator[Block]:
                 listed += [[member.name, member.size] for _, member in members]
                 keys.append(digest(key))
     except tar.Damaged as error:
-        raise ValueError(f"{WHAT}: {folder}/{name} {error}; download it again") from None
+        raise ValueError(f"{request.key}: {folder}/{name} {error}; download it again") from None
     if count:
         yield Block(name, begin, count, settings_hash(listed))
 
 
-def _refuse_twins(folder: str, keys: Mapping[str, array[int]]) -> None:
+def _reject_duplicates(folder: str, keys: Mapping[str, array[int]], request: Request) -> None:
     """Raise ``ValueError`` when two samples have the same key, in one tar or in two."""
-    twins = repeated(*keys.values())
-    if not len(twins):
+    equal = repeated(*keys.values())
+    if not len(equal):
         return
     where = []
     for name, digests in keys.items():
-        if int(twins[0]) in digests:
+        if int(equal[0]) in digests:
             with files.opened(f"{folder}/{name}") as file:
-                where += [(key, name) for key, _, _ in _samples(file, 0) if digest(key) == int(twins[0])]
+                where += [(key, name) for key, _, _ in _samples(file, 0) if digest(key) == int(equal[0])]
     raise ValueError(
-        f"{WHAT}: {folder}: the key {where[0][0]} is in {where[0][1]} and in {where[1][1]}; a key names one sample: remove the "
+        f"{request.key}: {folder}: the key {where[0][0]} is in {where[0][1]} and in {where[1][1]}; a key names one sample: remove the "
         "superfluous tar, or name those to read with a pattern"
     )
 
 
-def _check_fields(folder: str, name: str, fields: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` when the first sample has none of the configured fields, which is a configuration's fault and no row's."""
+def _check_fields(folder: str, name: str, fields: Mapping[str, Any], request: Request) -> None:
+    """Raise ``ValueError`` when the first sample lacks a configured field: then the configuration is wrong, not the row."""
     with files.opened(f"{folder}/{name}") as file:
         first = next(_samples(file, 0), None)
     there = [field for field, _ in first[2]] if first else []
     for role in ("source", "edited", "text"):
-        if first and not any(_stands_for(fields[role], field) for field in there):
-            raise ValueError(f"{WHAT}: the samples of {folder}/{name} have no member {fields[role]}; the first has {', '.join(there)}")
+        if first and role in fields and not any(_stands_for(fields[role], field) for field in there):
+            raise ValueError(
+                f"{request.key}: the samples of {folder}/{name} have no member {fields[role]}; the first has {', '.join(there)}"
+            )

@@ -1,4 +1,4 @@
-"""Which files a path names: one file, all files of a folder, or those that match a pattern; each with errors that say what is there."""
+"""The files that a path names: one file, all files of a folder, or those that match a pattern. Errors say what is there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHOWN = 5
 
 
 def find(path: str, *, suffixes: tuple[str, ...], what: str, in_folder: tuple[str, ...]) -> tuple[str, list[str]]:
-    """The folder (path or URL) that the files lie below, and their names relative to it, sorted.
+    """The folder (path or URL) of the files, and their names relative to it, sorted.
 
     ``in_folder`` are the endings of the files that count when ``path`` is a folder. Raises ``ValueError`` when there are none, or when one
     is of another kind.
@@ -26,11 +26,7 @@ def find(path: str, *, suffixes: tuple[str, ...], what: str, in_folder: tuple[st
         if not names:
             raise ValueError(f"{what}: no file matches {path}; {_there(folder)}")
     elif path.lower().endswith(suffixes):
-        filesystem, name = storage.locate(path)
-        if not filesystem.isfile(name):
-            raise ValueError(f"{what}: there is no file {path}; correct the path or download the data set")
-        folder, _, base = path.rpartition("/")
-        folder, names = folder or ".", [base]
+        folder, names = one(path, what=what)
     else:
         folder = path
         names = [name for name in _all(folder, what) if name.lower().endswith(in_folder)]
@@ -43,10 +39,24 @@ def find(path: str, *, suffixes: tuple[str, ...], what: str, in_folder: tuple[st
     return folder, names
 
 
-def opened(path: str) -> BinaryIO:
-    """A file to read from and seek in."""
+def one(path: str, *, what: str) -> tuple[str, list[str]]:
+    """The folder of a file and, as a list, its name. Raises ``ValueError`` when there is no such file."""
     filesystem, name = storage.locate(path)
-    return filesystem.open(name, "rb", block_size=1 << 20)
+    if filesystem.isdir(name):
+        raise ValueError(f"{what}: {path} cannot be read because it is a folder; name a file in it")
+    if not filesystem.isfile(name):
+        raise ValueError(f"{what}: there is no file {path}; correct the path or download the data set")
+    folder, slash, base = path.rpartition("/")
+    return folder or slash or ".", [base]
+
+
+def opened(path: str) -> BinaryIO:
+    """A file to read from and seek in. Raises ``ValueError`` when this user may not read it."""
+    filesystem, name = storage.locate(path)
+    try:
+        return filesystem.open(name, "rb", block_size=1 << 20)
+    except PermissionError:
+        raise ValueError(f"{path} cannot be read by this user; change its permissions") from None
 
 
 class OneOpen:
@@ -87,7 +97,7 @@ def _all(folder: str, what: str) -> Iterator[str]:
 
 
 def _below(folder: str, found: list[str]) -> list[str]:
-    """Names relative to the folder; hidden and unfinished files are none of the data set."""
+    """Names relative to the folder, without hidden and unfinished files."""
     top = storage.locate(folder)[1].rstrip("/")
     names = sorted(str(name)[len(top) :].lstrip("/") for name in found)
     return [name for name in names if not any(part.startswith(".") for part in name.split("/"))]

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from stages.datasets.digests import digest, repeated
-from stages.datasets.files import opened
+from stages.datasets.io.files import opened
+from stages.datasets.io.locations import digest, repeated
 from stages.engine import tar
 
 PLACE = np.dtype([("tar", "<u2"), ("offset", "<u8"), ("size", "<u8")])
@@ -30,10 +30,10 @@ class TarPlaces:
                 tars.append(number)
                 offsets.append(member.offset)
                 sizes.append(member.size)
-        twins = repeated(digests)
-        if len(twins):
+        equal = repeated(digests)
+        if len(equal):
             members = ((member.name, name) for name in names for member in _scanned(folder, name, what))
-            where = [(member, name) for member, name in members if digest(member) == int(twins[0])]
+            where = [(member, name) for member, name in members if digest(member) == int(equal[0])]
             raise ValueError(f"{what}: {folder}: {where[0][0]} is in {where[0][1]} and in {where[1][1]}; remove the superfluous tar")
         keys = np.frombuffer(digests, np.uint64)
         order = np.argsort(keys)

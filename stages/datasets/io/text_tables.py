@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import csv
 import json
+import posixpath
 import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -31,18 +32,18 @@ Record = dict[str, Any] | Bad
 def records(file: BinaryIO, name: str, start: int = 0) -> Iterator[tuple[int, Record]]:
     """Records from byte ``start`` (0, or where a record begins) with the byte at which each begins; blank lines are no records.
 
-    ``name`` ends with one of ``SUFFIXES`` and is named in errors. Raises ``ValueError`` for a JSON file that cannot be read further; in the
-    other formats a bad record costs only itself.
+    The ending of ``name`` tells the format, JSON Lines where it is none of the others. Raises ``ValueError`` for a JSON file that cannot be
+    read further; in the other formats a bad record costs only itself.
     """
-    match name[name.rindex(".") :].lower():
-        case ".jsonl":
-            return _lines(file, start)
+    match posixpath.splitext(name)[1].lower():
         case ".json":
             return _json(file, name, start)
         case ".tsv":
             return _separated(file, start, "\t")
-        case _:
+        case ".csv":
             return _separated(file, start, ",")
+        case _:
+            return _lines(file, start)
 
 
 def _lines(file: BinaryIO, start: int) -> Iterator[tuple[int, Record]]:

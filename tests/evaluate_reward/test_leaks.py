@@ -14,11 +14,12 @@ from benchmark_copies import genai_row, judged, png, write
 from PIL import Image
 
 from reward.benchmarks import genai_bench
-from reward.benchmarks.contamination import IMAGE_KINDS, TrainingIndex, TrainingSource, effect, find
+from reward.benchmarks.contamination import IMAGE_KINDS, effect
 from reward.benchmarks.figures import Bootstrap
 from reward.benchmarks.items import Item
-from reward.benchmarks.perceptual_hash import NEAR, distances, perceptual_hash
 from reward.benchmarks.result import BenchmarkResult
+from reward.likeness import NEAR, perceptual_hash, words
+from stages.evaluate_reward.leaks import TrainingSources, find, hashed
 
 QUICK = Bootstrap(resamples=100)
 
@@ -49,8 +50,8 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> list[Item]:
     return list(genai_bench.load(folder))
 
 
-def training(*sources: tuple[bytes | None, str]) -> TrainingIndex:
-    return TrainingIndex(TrainingSource(f"t{number}", image, text) for number, (image, text) in enumerate(sources))
+def training(*sources: tuple[bytes | None, str]) -> TrainingSources:
+    return hashed((f"t{number}", "train", image, text) for number, (image, text) in enumerate(sources))
 
 
 def test_matches(items: list[Item]) -> None:
@@ -69,7 +70,7 @@ def test_matches(items: list[Item]) -> None:
         ("instruction", "t4", 0, 1),
     ]
     assert matches[0].distance == 0 and 0 <= matches[1].distance <= NEAR
-    assert index.undecodable == 1 and len(index.names) == 6
+    assert index.images.num_rows == 4 and len(index.splits) == 6
     assert find(items, training()) == [] and find(items, training((encoded(scene(8)), "other"))) == []
 
 
@@ -92,18 +93,11 @@ def test_effect_on_the_score(items: list[Item]) -> None:
     assert untouched.items == 0 and untouched.without is untouched.all
 
 
-def test_an_instruction_matches_by_its_words_in_any_script(items: list[Item]) -> None:
-    def same(a: str, b: str) -> bool:
-        index = training((None, a))
-        return any(key in index.instructions for key in training((None, b)).instructions)
-
-    assert same("Remove the dog.", "  remove   THE dog") and same("把天空变成红色。", "把天空变成红色") and same("ＡＢ c", "ab C")
-    assert not same("remove the dog", "remove the dogs") and not same("把天空变成红色", "把天空变成蓝色")
-
-
-def test_distances_count_bits() -> None:
-    a, b = np.array([0, 2**64 - 1], dtype=np.uint64), np.array([0, 1, 2**63], dtype=np.uint64)
-    assert distances(a, b).tolist() == [[0, 1, 1], [64, 63, 63]]
+def test_instructions_are_compared_by_their_words_in_any_script() -> None:
+    assert words("Remove the dog.") == words("  remove   THE dog") and words("ＡＢ c") == words("ab C")
+    assert words("把天空变成红色。") == words("把天空变成红色") != words("把天空变成蓝色") and words("remove the dogs") != words(
+        "remove the dog"
+    )
 
 
 def test_a_blank_image_has_a_hash() -> None:
@@ -112,7 +106,7 @@ def test_a_blank_image_has_a_hash() -> None:
 
 
 def test_measured_on_real_images(shared_data: Path) -> None:
-    """The figures in the docstring of ``reward.benchmarks.perceptual_hash``."""
+    """The figures in the docstring of ``reward.likeness``."""
     folder = shared_data / "triplets"
     rows = [json.loads(line) for line in (folder / "triplets.jsonl").read_text().splitlines()]
     scene_of = {row["source"]: row["group"] for row in rows}

@@ -1,16 +1,20 @@
-"""Reading a delivered data set wherever it lies (a folder or a URL), with errors that say what to do."""
+"""Folders and URLs of data sets: listings, file sizes, joined paths; and digests of names, so that a plan finds one among millions.
+
+A digest has 8 bytes. The probability that two of ten million names have the same one is 3 in a million.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
+from array import array
 from typing import Any
 
 import numpy as np
 from fsspec.implementations.local import LocalFileSystem
 
-from stages.datasets.digests import digest
 from stages.engine import storage
 
 _ABSENT = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP}
@@ -30,8 +34,19 @@ def listing(folder: str, *, what: str) -> dict[str, int | None]:
     return {entry["name"].rstrip("/").rsplit("/", 1)[-1]: entry["size"] for entry in entries if entry["type"] == "file"}
 
 
+def digest(name: str) -> int:
+    """The first 8 bytes of a name's hash, as a number."""
+    return int.from_bytes(hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest(), "big")
+
+
+def repeated(*digests: array[int]) -> np.ndarray:
+    """Digests that occur more than once in all lists together, sorted, uint64 [n]."""
+    ordered = np.sort(np.concatenate([np.frombuffer(part, dtype=np.uint64) for part in digests]))
+    return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+
+
 class Sizes:
-    """Sizes of files. Local files are asked for one by one; a folder elsewhere is listed once, of which 16 bytes per file stay; web
+    """Sizes of files. The size of a local file is read file by file. Another folder is listed once, which takes 16 bytes per file. Web
     servers are not asked."""
 
     def __init__(self) -> None:
@@ -71,7 +86,7 @@ def _by_digest(folder: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def join(folder: str, name: str) -> str:
-    """A path named in a data set that lies in ``folder``; absolute paths and URLs stay as they are."""
+    """A path that a data set in ``folder`` names; absolute paths and URLs stay as they are."""
     return name if "://" in name or name.startswith("/") else f"{folder}/{name}"
 
 
