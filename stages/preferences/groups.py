@@ -1,4 +1,4 @@
-"""Rated groups from artifacts: sources, candidates and pairs joined into what the reward library trains on."""
+"""Rated groups for the reward library, from the artifacts sources, candidates and pairs; labels and training targets."""
 
 from __future__ import annotations
 
@@ -13,13 +13,22 @@ from stages.engine.ids import uniform
 from stages.engine.rundir import RunDir
 
 if TYPE_CHECKING:
-    from reward import RatedGroup
-
-if TYPE_CHECKING:
     from reward.training.groups import RatedGroup
 
-TARGETS = {"a": 1.0, "b": 0.0, "tie": None}
-"""Target of a label; the overall label of a row that is ``tie-soft`` is 0.5."""
+LABELS = {1.0: "a", 0.0: "b"}
+"""Label of a strict target, the probability that a is better; every other target is a tie."""
+SOFT = "tie-soft"
+"""Origin of a row whose overall target is 0.5 instead of None."""
+
+
+def label_of(target: float | None) -> str:
+    """Label in the ``pairs`` artifact of a training target: ``a``, ``b`` or ``tie``."""
+    return LABELS.get(target, "tie") if target is not None else "tie"
+
+
+def target_of(label: str, origin: str = "plain") -> float | None:
+    """Inverse of :func:`label_of`. origin: of the row, for its overall label; a tie is 0.5 where it is ``tie-soft``, else None."""
+    return {"a": 1.0, "b": 0.0}.get(label, 0.5 if origin == SOFT else None)
 
 
 def load_groups(run: RunDir, split: str) -> list[RatedGroup]:
@@ -38,7 +47,7 @@ def load_groups(run: RunDir, split: str) -> list[RatedGroup]:
 
 
 def with_truth(groups: Sequence[RatedGroup], run: RunDir) -> list[RatedGroup] | None:
-    """The same groups labelled with the levels that the embedded world drew, or None where candidates have none."""
+    """The same groups labelled with the toy world's ground-truth quality, or None if candidates have none."""
     from reward import RatedGroup, build_preferences
 
     wanted = {candidate for group in groups for candidate in group.candidate_ids}
@@ -65,13 +74,13 @@ def _group(source: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], images:
         for side in ("a", "b"):
             scores[row[f"candidate_{side}"]] = {entry["dimension"]: entry[f"score_{side}"] for entry in row["dimensions"]}
     ids = tuple(scores)
-    place = {candidate_id: position for position, candidate_id in enumerate(ids)}
+    position = {candidate_id: i for i, candidate_id in enumerate(ids)}
     chosen = tuple(
         Preference(
-            a=place[row["candidate_a"]],
-            b=place[row["candidate_b"]],
-            dimensions=tuple(TARGETS[entry["label"]] for entry in row["dimensions"]),
-            overall=0.5 if row["origin"] == "tie-soft" else TARGETS[row["label"]],
+            a=position[row["candidate_a"]],
+            b=position[row["candidate_b"]],
+            dimensions=tuple(target_of(entry["label"]) for entry in row["dimensions"]),
+            overall=target_of(row["label"], row["origin"]),
             gaps=tuple(entry["score_a"] - entry["score_b"] for entry in row["dimensions"]),
             origin=row["origin"],
         )
@@ -93,5 +102,5 @@ CALIBRATION_SHARE = 0.5
 
 
 def calibrates(source_id: str) -> bool:
-    """Whether a held-out group belongs to the half that the calibration is fitted on; the other half tests it."""
+    """Whether a held-out group is in the half that fits the calibration; the other half tests it."""
     return uniform("calibration", source_id) < CALIBRATION_SHARE

@@ -1,4 +1,4 @@
-"""What the layouts read of a run: pairs, sources and candidates, and the images one by one."""
+"""Content of a run for the layouts: pairs, sources and candidates, and an iterator over the images."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Content:
 
     @cached_property
     def candidates(self) -> dict[str, dict[str, Any]]:
-        """Rows of the candidates that stand in a pair: id, source, editor, and ``scores``, the mean rating of each dimension."""
+        """Rows of the candidates with pairs: id, source, editor, and ``scores``, the mean rating of each dimension."""
         scores: dict[str, dict[str, float]] = {}
         for row in self.pairs:
             for side in ("a", "b"):
