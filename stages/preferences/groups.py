@@ -43,7 +43,7 @@ def load_groups(run: RunDir, split: str) -> list[RatedGroup]:
     wanted = {row[side] for rows in by_source.values() for row in rows for side in ("candidate_a", "candidate_b")}
     candidates = folder.read("candidates", ["candidate_id", "image"]).filter(pc.field("candidate_id").isin(list(wanted)))
     images = {row["candidate_id"]: row["image"]["bytes"] for row in candidates.to_pylist()}
-    return [_group(sources[source_id], rows, images) for source_id, rows in by_source.items()]
+    return [rated_group(sources[source_id], rows, images) for source_id, rows in by_source.items()]
 
 
 def with_truth(groups: Sequence[RatedGroup], run: RunDir) -> list[RatedGroup] | None:
@@ -66,7 +66,8 @@ def with_truth(groups: Sequence[RatedGroup], run: RunDir) -> list[RatedGroup] | 
     return relabelled
 
 
-def _group(source: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], images: Mapping[str, bytes]) -> RatedGroup:
+def rated_group(source: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], images: Mapping[str, bytes]) -> RatedGroup:
+    """The group of a source from its rows of ``pairs`` and the encoded images of its candidates by id."""
     from reward import Preference, RatedGroup
 
     scores: dict[str, dict[str, float]] = {}

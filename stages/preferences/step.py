@@ -25,7 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from reward.training.pairs import Preference, build_preferences
+from reward.training.pairs import Preference, Ties, build_preferences
 from stages.annotate.agreement import alpha as agreement
 from stages.annotate.ratings import ledger
 from stages.annotate.ratings.accepted import accepted_ratings
@@ -68,7 +68,8 @@ def run(context: Context) -> Index:
     sources = {row["source_id"]: row for row in generate.read("sources", ["source_id", "split", "group", "task"]).to_pylist()}
     _reject_leaks(sources)
     groups, quarantine = complete_groups(ratings, task)
-    pairs = contracts.table("pairs", [row for group in groups for row in _pairs(group, task, config, sources[group.source_id]["split"])])
+    found = (rows(group, task.dimensions, config.ties, split=sources[group.source_id]["split"]) for group in groups)
+    pairs = contracts.table("pairs", [row for of_group in found for row in of_group])
     if not pairs.num_rows:
         example = f", e.g. {quarantine[0].position}: {quarantine[0].message}" if quarantine else ""
         raise ValueError(f"the ratings in {annotate.path} give no pair{example}; ingest ratings of whole groups")
@@ -103,9 +104,10 @@ def _reject_leaks(sources: Mapping[str, Mapping[str, Any]]) -> None:
             )
 
 
-def _pairs(group: CompleteGroup, task: RatingTask, config: PreferencesConfig, split: str) -> list[dict[str, Any]]:
-    scores = [dict(zip(task.dimensions, row.tolist(), strict=True)) for row in group.scores]
-    return [_row(group, split, scores, preference) for preference in build_preferences(scores, task.dimensions, config.ties)]
+def rows(group: CompleteGroup, dimensions: Sequence[str], ties: Ties, *, split: str) -> list[dict[str, Any]]:
+    """Rows of the ``pairs`` contract; the inverse is :func:`stages.preferences.groups.rated_group`."""
+    scores = [dict(zip(dimensions, row.tolist(), strict=True)) for row in group.scores]
+    return [_row(group, split, scores, preference) for preference in build_preferences(scores, dimensions, ties)]
 
 
 def _row(group: CompleteGroup, split: str, scores: list[dict[str, float]], preference: Preference) -> dict[str, Any]:

@@ -545,7 +545,7 @@ def test_gold_that_cannot_work_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"gold\.csv line 2: there is no dimension 'beauty'"):
         plans.read_gold(AnnotateConfig(plan=PlanConfig(gold=str(path))), work)
     path.write_text("\n".join([lines[0], *lines[1::3]]) + "\n")  # one expert instead of three
-    with pytest.raises(ValueError, match="rated alike by 3 experts"):
+    with pytest.raises(ValueError, match="has 3 experts within one level"):
         plans.read_gold(AnnotateConfig(plan=PlanConfig(gold=str(path))), work)
     alike = {group: {c: {d: plans.GoldCell((3.0,)) for d in DIMENSIONS} for c in work.sampled[group]} for group in groups}
     with pytest.raises(ValueError, match="exam form 1 every gold score of instruction_following is the same"):

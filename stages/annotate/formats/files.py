@@ -25,6 +25,9 @@ from stages.engine import storage
 Row = tuple[int, Sequence[str]]
 """Number of the line, record or row in the file, and its cells."""
 
+DELIMITED, JSON_LINES, PARQUET = (".csv", ".tsv"), (".jsonl", ".ndjson"), (".parquet", ".pq")
+"""Endings of file names."""
+
 csv.field_size_limit(1 << 20)
 
 
@@ -83,7 +86,7 @@ class RatingFile:
     @cached_property
     def records(self) -> Records:
         """The JSON objects of the file."""
-        if self.suffix in (".jsonl", ".ndjson"):
+        if self.suffix in JSON_LINES:
             return _json_lines(self.text, self.name)
         if self.suffix == ".json":
             return _json_list(self.text, self.name)
@@ -92,25 +95,26 @@ class RatingFile:
     @property
     def first_record(self) -> dict[str, Any]:
         """The first JSON object; empty for a file that is not JSON or has none."""
-        is_json = self.suffix in (".jsonl", ".ndjson", ".json")
-        return self.records.records[0][1] if is_json and self.records.records else {}
+        return self.records.records[0][1] if self.suffix in (*JSON_LINES, ".json") and self.records.records else {}
 
     @cached_property
     def header(self) -> Sequence[str]:
-        """Names of the columns."""
-        return self._parquet.schema_arrow.names if self.suffix in (".parquet", ".pq") else self._table.header
+        """Names of the columns; none where the kind of file is unknown."""
+        if self.suffix in PARQUET:
+            return self._parquet.schema_arrow.names
+        return self._table.header if self.suffix in (*DELIMITED, *JSON_LINES, ".json") else []
 
     def table(self, needed: Collection[str], only: Sequence[str] | None = None) -> Table:
         """The rows. A Parquet column that is not text is refused if it is ``needed``, else read as empty; ``only`` these are read."""
-        if self.suffix in (".parquet", ".pq"):
+        if self.suffix in PARQUET:
             return _parquet_table(self._parquet, self.name, needed, only)
         return self._table
 
     @cached_property
     def _table(self) -> Table:
-        if self.suffix in (".csv", ".tsv"):
+        if self.suffix in DELIMITED:
             return delimited(self.text, self.name)
-        if self.suffix in (".jsonl", ".ndjson", ".json"):
+        if self.suffix in (*JSON_LINES, ".json"):
             return self.records.table()
         raise ValueError(
             f"{self.name}: ratings are read from .csv, .tsv, .jsonl, .ndjson, .json, .parquet or .pq files "

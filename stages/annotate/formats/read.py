@@ -9,21 +9,29 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from stages.annotate.ratings.delivery import Delivery
 
+
+class Format(NamedTuple):
+    """A module of this folder, and the description of the format on the command line."""
+
+    module: str
+    description: str
+
+
 FORMATS = {
-    "page": "page_database",  # SQLite database of the rating page
-    "label-studio": "label_studio",  # Label Studio's JSON export
-    "argilla": "argilla",  # Argilla's records as JSON or JSON Lines
-    "editreward-data": "editreward_data",  # rows of TIGER-Lab/EditReward-Data as Parquet, JSON or JSON Lines
-    "imagenhub": "imagenhub",  # ImagenHub's rater tables
-    "wide": "wide",  # one row per candidate: CSV, TSV, JSON Lines, JSON list, Parquet
-    "long": "long",  # one row per rating, in the same kinds of files
+    "page": Format("page_database", "the rating page's database"),
+    "label-studio": Format("label_studio", "Label Studio's JSON export"),
+    "argilla": Format("argilla", "Argilla's records as JSON or JSON Lines"),
+    "editreward-data": Format("editreward_data", "rows of TIGER-Lab/EditReward-Data as Parquet or JSON"),
+    "imagenhub": Format("imagenhub", "ImagenHub's rater tables, never recognised by auto"),
+    "wide": Format("wide", "a table with a row per candidate"),
+    "long": Format("long", "a table with a row per rating"),
 }
-"""Module of this folder by format. ``auto`` takes the first format that recognises the file."""
+"""Formats by name. ``auto`` takes the first one that recognises the file."""
 
 AUTO = "auto"
 
@@ -35,5 +43,6 @@ def read(path: str | Path, format: str = AUTO) -> Delivery:
     if format not in (AUTO, *FORMATS):
         raise ValueError(f"there is no rating format {format!r}; use one of {', '.join((AUTO, *FORMATS))}")
     file = RatingFile(path)
-    modules = {name: import_module(f"stages.annotate.formats.{module}") for name, module in FORMATS.items() if format in (AUTO, name)}
-    return next(module for module in modules.values() if format != AUTO or module.recognises(file)).parse(file)
+    names = FORMATS if format == AUTO else [format]
+    modules = (import_module(f"stages.annotate.formats.{FORMATS[name].module}") for name in names)
+    return next(module for module in modules if format != AUTO or module.recognises(file)).parse(file)
