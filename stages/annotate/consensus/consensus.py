@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from stages.annotate.quality.queues import DisputedCell, adjudications, settled
 from stages.annotate.ratings.groups import complete_groups, complete_scores
 from stages.annotate.ratings.rating_task import ADJUDICATION, RatingTask
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 
 LEAST_RATERS = 3
 """A majority of two raters would be unanimity."""

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from stages.annotate.ratings.delivery import Cell
 from stages.annotate.ratings.rating_task import ADJUDICATION, EXAM, RANKING, RatingTask
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 
 MEAN_DIGITS = 9
 """Means are rounded so that equal means are equal numbers."""

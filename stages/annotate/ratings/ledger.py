@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from stages.annotate.agreement import alpha as agreement
 from stages.annotate.ratings import revisions
@@ -22,7 +21,7 @@ from stages.annotate.ratings.delivery import Cell, Delivery, ExistingRating, Ite
 from stages.annotate.ratings.imported_items import items_of
 from stages.annotate.ratings.rating_task import RANKING, RatingTask
 from stages.annotate.ratings.validate import Checked
-from stages.engine import contracts, steps
+from stages.engine import contracts
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import Index, StepFolder
 from stages.engine.units import publish_unit
@@ -131,7 +130,7 @@ def append(
     """Publish new batches and then the index. tasks: kind of edit of every group, for agreement by kind."""
     all_batches = batches(index) + [addition.batch for addition in additions]
     all_settings = {**settings, "batches": [batch.key for batch in all_batches]}
-    key, _ = folder.begin(settings=all_settings, inputs=rating_task.inputs, force=True)
+    draft, _ = folder.begin(settings=all_settings, inputs=rating_task.inputs, force=True)
     artifacts = {name: list(parts) for name, parts in index.artifacts.items()} if index else {}
     for addition in additions:
         ratings = contracts.table("ratings", addition.checked.accepted)
@@ -151,7 +150,7 @@ def append(
     }
     assert counts["in"] == counts["out"] + counts["duplicates"] + counts["quarantined"], f"the ledger does not balance: {counts}"
     superseded = sum(batch.superseded for batch in all_batches)
-    counting = revisions.counting(_read(folder, artifacts, "ratings"), _read(folder, artifacts, "revisions"))
+    counting = revisions.counting(*(folder.read_table(name, artifacts.get(name, [])) for name in ("ratings", "revisions")))
     assert counting.num_rows == counts["out"] - superseded, f"{counting.num_rows} ratings count of {counts}, {superseded} superseded"
     ledger, levels, seed = scores_only(counting), rating_task.scale.levels, settings["seed"]
     results: dict[str, Any] = {
@@ -161,29 +160,12 @@ def append(
         "agreement": agreement.summary(ledger, levels, seed=seed),
         "agreement_by_task": agreement.by_task(ledger, tasks, levels, seed=seed),
     }
-    return folder.publish(
-        Index(
-            step=steps.ANNOTATE,
-            key=key,
-            settings=all_settings,
-            inputs=dict(rating_task.inputs),
-            artifacts=artifacts,
-            counts=counts,
-            quarantined=quarantined,
-            results=results,
-        )
-    )
+    return folder.publish(draft, artifacts=artifacts, counts=counts, quarantined=quarantined, results=results)
 
 
 def scores_only(ratings: pa.Table) -> pa.Table:
     """Ratings without rankings, whose scores are ranks (:mod:`stages.annotate.consensus.rankings`)."""
     return ratings.filter(pc.not_equal(ratings["round"], RANKING))
-
-
-def _read(folder: StepFolder, artifacts: dict[str, list[Any]], name: str) -> pa.Table:
-    schema = contracts.SCHEMAS[name]
-    parts = [pq.read_table(folder.path / part.path, partitioning=None).cast(schema) for part in artifacts.get(name, [])]
-    return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
 def _total(counts: Iterable[dict[str, int]]) -> dict[str, int]:

@@ -29,8 +29,8 @@ from stages.annotate.ratings.delivery import DIMENSION_ALIASES, Cell, Delivery, 
 from stages.annotate.ratings.rating_task import PRODUCTION, RANKING, ROUNDS, RatingTask, Scale
 from stages.annotate.ratings.revisions import Revisions
 from stages.annotate.ratings.suggest import Closest, did_you_mean
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import content_id
-from stages.engine.quarantine import Quarantined
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 LONGEST_COMMENT = 10_000
