@@ -91,16 +91,16 @@ def said(path: Path, scores: dict[str, int], *more: dict[str, Any]) -> tuple[Any
 
 def test_majority_or_the_adjudicator(tmp_path: Path) -> None:
     agreed = consensus.majority(*said(tmp_path / "a", {"ann": 3, "bob": 3, "cat": 1}))
-    assert {(label.score, label.source) for label in agreed.labels} == {(3.0, "majority")} and not agreed.disputed
+    assert {(label.score, label.label_source) for label in agreed.labels} == {(3.0, "majority")} and not agreed.disputed
     unanimous = consensus.majority(*said(tmp_path / "b", {"ann": 2, "bob": 2, "cat": 2}))
-    assert {label.source for label in unanimous.labels} == {"unanimous"}
+    assert {label.label_source for label in unanimous.labels} == {"unanimous"}
     ratings, work = said(
         tmp_path / "c",
         {"ann": 1, "bob": 2, "cat": 4},
         {"annotator_id": "eve", "round": "adjudication", "score": 2},
     )
     settled = consensus.majority(ratings, work)
-    assert [(label.score, label.source, label.raters) for label in settled.labels] == [(2.0, "adjudicated", 3)]
+    assert [(label.score, label.label_source, label.raters) for label in settled.labels] == [(2.0, "adjudicated", 3)]
     assert len(settled.disputed) == 7 and settled.disputed[0].scores == (1.0, 2.0, 4.0)
     own_ratings, _ = said(tmp_path / "d", {"ann": 1, "bob": 2, "cat": 4}, {"round": "adjudication", "score": 2})
     assert not consensus.majority(own_ratings, work).labels, "who rated the group cannot adjudicate it"
@@ -110,7 +110,7 @@ def test_majority_or_the_adjudicator(tmp_path: Path) -> None:
     two = consensus.majority(*said(tmp_path / "e", {"ann": 1, "bob": 1}))
     assert [row.reason for row in two.left_out] == ["too-few-raters"]
     average = consensus.mean(*said(tmp_path / "f", {"ann": 1, "bob": 2}))
-    assert {(label.score, label.raters, label.source) for label in average.labels} == {(1.5, 2, "mean")}
+    assert {(label.score, label.raters, label.label_source) for label in average.labels} == {(1.5, 2, "mean")}
 
 
 def test_pairs_and_consensus_have_one_mean(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_groups_without_a_settled_candidate_are_counted(tmp_path: Path) -> None:
     ]
     annotate.ingest(context, [write_csv(tmp_path / "r.csv", [row for row in rows if row["group_id"] != agreed])])
     none = make_run(tmp_path / "run", groups=3, simulate=None, benchmark=BenchConfig(pairs=0, triples=0, quadruples=0))
-    with pytest.raises(ValueError, match="wants no tuples"):
+    with pytest.raises(ValueError, match="asks for no tuples"):
         build_bench.run(none)
     with pytest.raises(ValueError, match="order no two edits of a group clearly, and 12 cells have no majority"):
         build_bench.run(context)

@@ -62,7 +62,7 @@ def test_mean_opinion_scores_by_hand() -> None:
     table = rows_of({"g": {"ann": {"x": [1, 2, 3]}, "bob": {"x": [2, 3, 4]}, "cat": {"x": [3, 3, 3]}}})
     found, warnings = mean_opinion(table)
     assert [label.score for label in found.labels] == pytest.approx([100 / 3, 50, 200 / 3], abs=1e-6)
-    assert {(label.raters, label.source) for label in found.labels} == {(2, "mean-opinion")}
+    assert {(label.raters, label.label_source) for label in found.labels} == {(2, "mean-opinion")}
     assert [(row.reason, row.row_id) for row in found.left_out] == [("no-variation", "cat")]
     assert "3 raters gave fewer than 100 scores" in warnings[0]
 

@@ -91,8 +91,4 @@ def _rows(tuples: Sequence[Tuple], generate: StepFolder, dimensions: Sequence[st
 
 
 def _by_id(generate: StepFolder, artifact: str, key: str, wanted: Collection[str], columns: Sequence[str]) -> Mapping[str, Any]:
-    found = {}
-    for part in generate.require().artifacts.get(artifact, []):
-        for batch in pq.ParquetFile(generate.path / part.path).iter_batches(batch_size=ROWS, columns=[key, *columns]):
-            found |= {row[key]: row for row in batch.to_pylist() if row[key] in wanted}
-    return found
+    return {row[key]: row for row in generate.rows(artifact, [key, *columns], ROWS) if row[key] in wanted}

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stages.annotate.bench import files as bench_files
 from stages.annotate.bench import tuples as bench_tuples
@@ -102,12 +101,10 @@ def run(context: Context) -> Index:
 def _copies(generate: StepFolder, group_of: Mapping[str, str]) -> set[str]:
     """Candidates with the same image as another candidate of their group with an earlier id."""
     first: dict[tuple[str, str], str] = {}
-    for part in generate.require().artifacts.get("candidates", []):
-        for batch in pq.ParquetFile(generate.path / part.path).iter_batches(batch_size=16, columns=["candidate_id", "image"]):
-            for row in batch.to_pylist():
-                if row["candidate_id"] in group_of:
-                    key = (group_of[row["candidate_id"]], hashlib.sha256(row["image"]["bytes"]).hexdigest())
-                    first[key] = min(first.get(key, row["candidate_id"]), row["candidate_id"])
+    for row in generate.rows("candidates", ["candidate_id", "image"]):
+        if row["candidate_id"] in group_of:
+            key = (group_of[row["candidate_id"]], hashlib.sha256(row["image"]["bytes"]).hexdigest())
+            first[key] = min(first.get(key, row["candidate_id"]), row["candidate_id"])
     return set(group_of) - set(first.values())
 
 
@@ -115,7 +112,7 @@ def _settled(labels: Sequence[consensus.Label], dimensions: Sequence[str]) -> di
     """Labels [dimension] by group and candidate, for candidates that are labelled in every dimension."""
     cells: defaultdict[str, defaultdict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for label in labels:
-        cells[label.group_id][label.candidate_id][label.dimension] = label.score
+        cells[label.source_id][label.candidate_id][label.dimension] = label.score
     whole = {
         group: {name: np.array([score[d] for d in dimensions]) for name, score in sorted(of.items()) if len(score) == len(dimensions)}
         for group, of in sorted(cells.items())
@@ -178,7 +175,7 @@ def _figures(
         "expert_agreement": round(float(np.mean([entry.agreement for entry in tuples])), 6),
         "groups_of_experts": len(groups),
         "groups_left_out": dict(sorted(left_out.items())),
-        "labels": dict(sorted(Counter(label.source for label in found.labels).items())),
+        "labels": dict(sorted(Counter(label.label_source for label in found.labels).items())),
         "cells_to_adjudicate": len(found.disputed),
     }
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,14 +28,14 @@ LEAST_RATERS = 3
 
 @dataclass(frozen=True)
 class Label:
-    """The score of a cell; ``source`` is mean, unanimous, majority or adjudicated."""
+    """The score of a cell: a row of the ``consensus`` contract. label_source: e.g. mean, unanimous, majority or adjudicated."""
 
-    group_id: str
+    source_id: str
     candidate_id: str
     dimension: str
     score: float
     raters: int
-    source: str
+    label_source: str
 
 
 @dataclass(frozen=True)
@@ -90,18 +89,3 @@ def majority(ratings: pa.Table, task: RatingTask, *, groups: Sequence[str] | Non
                 else:
                     disputed.append(DisputedCell(group, candidate, dimension, tuple(sorted(given))))
     return Consensus(labels, disputed, left_out)
-
-
-def table(labels: Sequence[Label]) -> list[dict[str, Any]]:
-    """Rows of the ``consensus`` contract."""
-    return [
-        {
-            "source_id": label.group_id,
-            "candidate_id": label.candidate_id,
-            "dimension": label.dimension,
-            "score": label.score,
-            "raters": label.raters,
-            "label_source": label.source,
-        }
-        for label in labels
-    ]

@@ -48,7 +48,7 @@ def mean_opinion(ratings: pa.Table) -> tuple[Consensus, list[str]]:
             if own.sum() < FEW:
                 few.add(annotators[code])
         labels += _labels(name, rows, z)
-    labels.sort(key=lambda label: (label.group_id, label.candidate_id, label.dimension))
+    labels.sort(key=lambda label: (label.source_id, label.candidate_id, label.dimension))
     warnings = [f"{len(few)} raters gave fewer than {FEW} scores in a dimension, e.g. {min(few)}: inaccurate z-scores"] if few else []
     return Consensus(labels, [], left_out), warnings
 

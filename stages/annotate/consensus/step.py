@@ -57,9 +57,10 @@ def run(context: Context, method: Method) -> Index:
         why = f", e.g. {found.left_out[0].position}: {found.left_out[0].message}" if found.left_out else ""
         needed = NEEDED[method].format(round=config.benchmark.round)
         raise ValueError(f"{context.run.step(steps.ANNOTATE).path} has no ratings that the method {method} needs: {needed}{why}")
-    texts["consensus.csv"] = csv_table(consensus.table(found.labels), COLUMNS)
+    labels = [vars(label) for label in found.labels]
+    texts["consensus.csv"] = csv_table(labels, COLUMNS)
     tables = {
-        "consensus": contracts.table("consensus", consensus.table(found.labels)),
+        "consensus": contracts.table("consensus", labels),
         "quarantine": contracts.table("quarantine", [asdict(row) for row in found.left_out]),
     }
     parts = publish_unit(folder.path, draft.key, tables)
@@ -69,7 +70,7 @@ def run(context: Context, method: Method) -> Index:
         files={name: storage.publish_bytes(folder.path / name, text) for name, text in sorted(texts.items())},
         counts={"in": ratings.num_rows, "out": len(found.labels)},
         quarantined=dict(sorted(Counter(row.reason for row in found.left_out).items())),
-        results=results | {"labels": dict(sorted(Counter(label.source for label in found.labels).items()))},
+        results=results | {"labels": dict(sorted(Counter(label.label_source for label in found.labels).items()))},
     )
 
 

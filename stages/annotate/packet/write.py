@@ -16,8 +16,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from stages.annotate.packet import label_studio
 from stages.annotate.ratings.delivery import REQUIRED
 from stages.annotate.ratings.rating_task import RatingTask, Scale
@@ -118,18 +116,16 @@ def _instructions(generate: StepFolder, groups: Sequence[str]) -> list[str]:
 def _copy_images(generate: StepFolder, artifact: str, key: str, wanted: Collection[str], folder: Path) -> dict[str, tuple[str, str]]:
     """Copy the images of the wanted rows; returns their file names (made of the content hash) and sha256 by id."""
     copied = {}
-    for part in generate.require().artifacts.get(artifact, []):
-        for batch in pq.ParquetFile(generate.path / part.path).iter_batches(batch_size=16, columns=[key, "image"]):
-            for row in batch.to_pylist():
-                if row[key] not in wanted:
-                    continue
-                data = row["image"]["bytes"]
-                extension = images.extension(data)
-                if extension is None:
-                    raise ValueError(f"the image of {artifact} row {row[key]} is neither PNG, JPEG nor WebP; raters cannot be shown it")
-                sha256 = hashlib.sha256(data).hexdigest()
-                name = f"images/{sha256[:ID_DIGITS]}.{extension}"
-                (folder / name).write_bytes(data)
-                copied[row[key]] = (name, sha256)
+    for row in generate.rows(artifact, [key, "image"]):
+        if row[key] not in wanted:
+            continue
+        data = row["image"]["bytes"]
+        extension = images.extension(data)
+        if extension is None:
+            raise ValueError(f"the image of {artifact} row {row[key]} is neither PNG, JPEG nor WebP; raters cannot be shown it")
+        sha256 = hashlib.sha256(data).hexdigest()
+        name = f"images/{sha256[:ID_DIGITS]}.{extension}"
+        (folder / name).write_bytes(data)
+        copied[row[key]] = (name, sha256)
     assert copied.keys() == set(wanted), f"{artifact} without an image"
     return copied

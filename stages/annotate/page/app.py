@@ -69,11 +69,11 @@ def shown_group(page: Page, person: str, group_id: str) -> dict[str, Any]:
     """A group as its annotator sees it: images in this person's order, the earlier submission, the draft."""
     group = page.packet.groups[group_id]
     with page.database.read() as connection:
-        assigned = connection.execute("SELECT round FROM assignments WHERE annotator = ? AND group_id = ?", (person, group_id)).fetchone()
+        stage = submissions.round_of(connection, person, group_id)
         earlier, draft = submissions.latest(connection, person, group_id), submissions.draft(connection, person, group_id)
     return {
         "group_id": group_id,
-        "mode": mode(assigned["round"]),
+        "mode": mode(stage),
         "instruction": group.instruction,
         "source": f"/image/{group.source}",
         "candidates": [{"id": c, "image": f"/image/{group.candidates[c]}"} for c in page.packet.order(group_id, person)],
@@ -176,10 +176,8 @@ def previous(request: Request, person: Annotated[Person, Depends(annotator)], be
 def one_group(group_id: str, request: Request, person: Annotated[Person, Depends(annotator)]) -> dict[str, Any]:
     """The current state of a group of this person."""
     page = page_of(request)
-    with page.database.read() as connection:
-        row = connection.execute("SELECT 1 FROM assignments WHERE annotator = ? AND group_id = ?", (person.pseudonym, group_id)).fetchone()
-    if row is None or group_id not in page.packet.groups:
-        raise Refused(403, "this group is not assigned to you")
+    if group_id not in page.packet.groups:
+        raise Refused(403, submissions.NOT_ASSIGNED)
     return shown_group(page, person.pseudonym, group_id)
 
 
@@ -199,9 +197,7 @@ def submit(sent: Submission, request: Request, person: Annotated[Person, Depends
     revision = submissions.store(page.database, packet, page.config, who, sent)
     answer: dict[str, Any] = {"revision": revision}
     with page.database.read() as connection:
-        stage = connection.execute("SELECT round FROM assignments WHERE annotator = ? AND group_id = ?", (who, sent.group_id)).fetchone()[
-            "round"
-        ]
+        stage = submissions.round_of(connection, who, sent.group_id)
         if stage == "training":
             scores = {(sent.group_id, score.candidate_id, score.dimension): score.score for score in sent.scores}
             answer["feedback"] = exam.feedback(scores, packet.plan.gold.get(sent.group_id, {}), sent.group_id, packet.dimensions)

@@ -25,6 +25,8 @@ LONGEST_DRAFT = 32_000
 STOPPED = {"paused": "the lead of the project has paused your work", "failed": "you have not passed the exam"}
 """Reasons not to accept submissions, by stage."""
 
+NOT_ASSIGNED = "this group is not assigned to you"
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -81,13 +83,13 @@ def store(database: Database, packet: Packet, config: AnnotateConfig, annotator:
             if there["content"] != content:
                 raise Refused(409, "another submission has this id; load the page again")
             return there["revision"]
-        assigned = _assigned(connection, annotator, sent.group_id)
+        round = round_of(connection, annotator, sent.group_id)
         order = _check(packet, annotator, sent)
         stopped = STOPPED.get(assignment.stage_of(connection, packet, config, annotator))
         if stopped is not None:
             raise Refused(403, f"{stopped}; your scores of this group are kept as a draft and can be submitted when you continue")
         before = revision(connection, annotator, sent.group_id)
-        if before and assigned["round"] not in COUNTED:
+        if before and round not in COUNTED:
             raise Refused(409, "a training or exam group can be submitted only once", revision=before)
         if sent.based_on != before:
             raise Refused(409, "this group was submitted from another window in the meantime", revision=before)
@@ -97,7 +99,7 @@ def store(database: Database, packet: Packet, config: AnnotateConfig, annotator:
             },
             "annotator": annotator,
             "revision": before + 1,
-            "round": assigned["round"],
+            "round": round,
             "submitted_at": now(),
             "rubric_version": packet.rubric_version,
             "scale_min": packet.levels[0],
@@ -121,7 +123,7 @@ def save_draft(database: Database, annotator: str, group_id: str, sent: Draft, *
     if len(body) > LONGEST_DRAFT:
         raise Refused(413, f"a draft has at most {LONGEST_DRAFT} characters")
     with database.write() as connection:
-        _assigned(connection, annotator, group_id)
+        round_of(connection, annotator, group_id)
         known = revision(connection, annotator, group_id)
         if known != sent.revision:
             raise Refused(409, "this group was submitted from another window in the meantime", revision=known)
@@ -166,11 +168,12 @@ def draft(connection: sqlite3.Connection, annotator: str, group_id: str) -> dict
     return None if row is None else {"version": row["version"], "body": json.loads(row["body"])}
 
 
-def _assigned(connection: sqlite3.Connection, annotator: str, group_id: str) -> sqlite3.Row:
+def round_of(connection: sqlite3.Connection, annotator: str, group_id: str) -> str:
+    """Round in which a group is assigned to a person; refuses a group that is not."""
     row = connection.execute("SELECT round FROM assignments WHERE annotator = ? AND group_id = ?", (annotator, group_id)).fetchone()
     if row is None:
-        raise Refused(403, "this group is not assigned to you")
-    return row
+        raise Refused(403, NOT_ASSIGNED)
+    return row["round"]
 
 
 def _check(packet: Packet, annotator: str, sent: Submission) -> list[str]:

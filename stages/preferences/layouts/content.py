@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from stages.engine import steps, storage
 from stages.engine.rundir import RunDir
 
@@ -52,8 +50,6 @@ class Content:
 
     def images(self, artifact: str, key: str, wanted: Collection[str]) -> Iterator[tuple[str, bytes]]:
         """Id and encoded image of the wanted rows of ``sources`` or ``candidates``, in the order of the artifact."""
-        for part in self.generate.require().artifacts.get(artifact, []):
-            for batch in pq.ParquetFile(self.generate.path / part.path).iter_batches(batch_size=AT_ONCE, columns=[key, "image"]):
-                for row in batch.to_pylist():
-                    if row[key] in wanted:
-                        yield row[key], row["image"]["bytes"]
+        for row in self.generate.rows(artifact, [key, "image"], AT_ONCE):
+            if row[key] in wanted:
+                yield row[key], row["image"]["bytes"]
