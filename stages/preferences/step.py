@@ -31,13 +31,13 @@ from stages.annotate.ratings import ledger
 from stages.annotate.ratings.accepted import accepted_ratings
 from stages.annotate.ratings.groups import CompleteGroup, complete_groups
 from stages.annotate.ratings.rating_task import RatingTask, generated_task
-from stages.config import PreferencesConfig
 from stages.context import Context
 from stages.engine import contracts, steps, storage
 from stages.engine.ids import content_id
 from stages.engine.rundir import Index, StepFolder
 from stages.engine.units import publish_unit
 from stages.preferences import statistics
+from stages.preferences.config import PreferencesConfig
 from stages.preferences.groups import label_of
 
 STEP = steps.PREFERENCES
