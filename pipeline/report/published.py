@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from stages.annotate.ratings.revisions import standing
+from stages.annotate.ratings.revisions import counting
 from stages.engine import contracts, storage
 from stages.engine.rundir import Index, RunDir
 
@@ -83,7 +83,7 @@ class Published:
         """The ratings of the ledger that count: those that a later revision has replaced are left out."""
         ratings = self.table("annotate", "ratings", contracts.RATINGS.names, where)
         replaced = self.table("annotate", "revisions", contracts.REVISIONS.names)
-        return ratings if ratings is None or replaced is None else standing(ratings, replaced)
+        return ratings if ratings is None or replaced is None else counting(ratings, replaced)
 
     def json(self, step: str, name: str) -> dict[str, Any]:
         """A JSON file of a done step; empty when there is none."""

@@ -151,7 +151,7 @@ def test_imagenhub_raters_are_ingested_and_their_agreement_printed(shared_data: 
     said = pipeline(*command).output
     for file in files:
         assert re.search(rf"{re.escape(file.name)} +new +1,432 +1,432 +0 +0 +0\n", said)  # 179 images x 4 editors x 2 dimensions
-    agreement = said[said.index("agreement of raters") :]
+    agreement = said[said.index("inter-rater agreement") :]
     assert re.search(r"0\.\d{3} \[0\.\d{3}, 0\.\d{3}\]", agreement)
     published = storage.read_json(tmp_path / "run" / "annotate" / "index.json")["results"]["agreement"]
     alphas = {
@@ -159,7 +159,7 @@ def test_imagenhub_raters_are_ingested_and_their_agreement_printed(shared_data: 
     }
     assert alphas == {"semantic_consistency": 0.7005, "perceptual_quality": 0.6073}  # as recomputed from the files with public tools
     before = hashes(tmp_path / "run")
-    assert said.count(" new ") == 3 and pipeline(*command).output.count(" was there ") == 3
+    assert said.count(" new ") == 3 and pipeline(*command).output.count(" known ") == 3
     assert hashes(tmp_path / "run") == before
 
 

@@ -270,17 +270,17 @@ def fill(template: Path, target: Path, annotator: str = "ann") -> Path:
 def test_work_goes_out_and_comes_back_once(rated: tuple[Path, Path], tmp_path: Path) -> None:
     config, run = rated
     said = pipeline("annotate", "export", "--config", config, "--run", run, "--limit", 2).output
-    folder = Path(said.removeprefix("work for the raters: ").strip())
+    folder = Path(said.removeprefix("exported for the raters: ").strip())
     assert len((folder / "groups.jsonl").read_text().splitlines()) == 2
     filled = fill(folder / "ratings-template.csv", tmp_path / "ann.csv")
     first = pipeline("annotate", "ingest", "--run", run, "--file", filled).output
-    assert re.search(r"ann\.csv +new +16 +16 +0 +0", first)
+    assert re.search(r"ann\.csv +new +16 +16\n", first)
     ledger = (run / "annotate" / "index.json").read_bytes()
     again = pipeline("annotate", "ingest", "--run", run, "--file", filled).output
-    assert re.search(r"ann\.csv +was there +16 +16 +0 +0", again)
+    assert re.search(r"ann\.csv +known +16 +16\n", again)
     assert (run / "annotate" / "index.json").read_bytes() == ledger
     other = fill(folder / "ratings-template.csv", tmp_path / "bob.csv", "bob")
-    assert "agreement of raters" in pipeline("annotate", "ingest", "--run", run, "--file", other).output
+    assert "inter-rater agreement" in pipeline("annotate", "ingest", "--run", run, "--file", other).output
     assert (run / "annotate" / "index.json").read_bytes() != ledger
 
 

@@ -16,9 +16,9 @@ from pipeline.report.published import Published
 from pipeline.report.sections import pair_statistics
 from pipeline.report.steps import missing
 from stages.annotate.agreement.alpha import OVERALL
-from stages.annotate.agreement.statistics import severity
 from stages.annotate.quality import step as annotation_qc
 from stages.annotate.ratings.ledger import scores_only
+from stages.preferences.statistics import severity
 
 FEW_RATERS = 10
 STATISTICS = {

@@ -1,7 +1,7 @@
-"""The manifest: what may be rated, on which scale. Nothing is ingested without one.
+"""The rating task: groups and candidates to rate, dimensions, scale; and the rounds in which they are rated.
 
-It comes from the generate step (groups are sources, their sampled candidates are to be rated), or with the ImagenHub files, which bring
-their own items.
+The task comes from the generate step (a group is a source with its sampled candidates) or from an imported data set
+(:mod:`stages.annotate.ratings.imported_items`). Ingest checks every rating against it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,11 @@ from stages.annotate.config import AnnotateConfig
 from stages.engine.contracts import DIMENSIONS
 from stages.engine.ids import settings_hash, uniform
 from stages.engine.rundir import StepFolder
+
+ROUNDS = ("pilot", "exam", "calibration", "production", "reannotation", "adjudication", "benchmark", "ranking")
+"""Phases of a rating project (docs/annotation-quality.md). Every rating belongs to one."""
+_, EXAM, CALIBRATION, PRODUCTION, REANNOTATION, ADJUDICATION, _, RANKING = ROUNDS
+"""Rounds with rules of their own. The score of a ranking is a rank: 1 is the best, the number of candidates the worst."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +40,13 @@ class Scale:
 
 
 def level_width(levels: Sequence[float]) -> float:
-    """What one level is: the step of the scale; of a fine scale a quarter of its range, as if it had five levels."""
+    """Width of one level: the step of the scale, or a quarter of the range of a finer scale."""
     return max(levels[1] - levels[0], (levels[-1] - levels[0]) / 4)
 
 
 @dataclass(frozen=True)
-class Manifest:
-    """group_of: group of every candidate; sampled: the candidates of each group that are to be rated, in the order they are shown in."""
+class RatingTask:
+    """group_of: group of every candidate; sampled: candidates to rate by group, in the order in which they are shown."""
 
     inputs: Mapping[str, str]
     dimensions: tuple[str, ...]
@@ -52,22 +57,22 @@ class Manifest:
 
     @cached_property
     def project(self) -> str:
-        """Name of the work: ratings exported for another project are refused."""
+        """Id of the task. Ratings that name another project are refused."""
         return settings_hash(sorted(self.sampled.items()), list(self.dimensions), self.scale.levels)
 
     @cached_property
-    def chosen(self) -> frozenset[str]:
-        """Candidates that are to be rated."""
+    def candidates(self) -> frozenset[str]:
+        """All candidates to rate."""
         return frozenset(candidate for candidates in self.sampled.values() for candidate in candidates)
 
     @property
     def settings(self) -> dict[str, object]:
-        """What a ledger cannot change between two deliveries."""
+        """Settings that all ratings of one ledger share."""
         return {"dimensions": list(self.dimensions), "scale": self.scale.levels}
 
 
-def from_generate(generate: StepFolder, config: AnnotateConfig, *, seed: int) -> Manifest:
-    """Manifest of a done generate step. Groups and candidates are in a seeded order, which tells a rater nothing about editors."""
+def generated_task(generate: StepFolder, config: AnnotateConfig, *, seed: int) -> RatingTask:
+    """Task of a finished generate step. The seeded order of groups and candidates tells a rater nothing about editors."""
     sampled: defaultdict[str, list[str]] = defaultdict(list)
     group_of = {}
     table = generate.read("candidates", ["candidate_id", "source_id", "annotate"])
@@ -75,7 +80,7 @@ def from_generate(generate: StepFolder, config: AnnotateConfig, *, seed: int) ->
         group_of[candidate] = group
         if annotate:
             sampled[group].append(candidate)
-    return Manifest(
+    return RatingTask(
         inputs={"generate": generate.require().fingerprint},
         dimensions=DIMENSIONS,
         scale=Scale(config.scale_min, config.scale_max, config.scale_step),

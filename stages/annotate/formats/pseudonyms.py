@@ -1,35 +1,35 @@
-"""Annotators are known by pseudonyms: what comes after a delivery never sees a name.
+"""Pseudonyms: names of annotators are replaced before anything is stored.
 
 In: a delivery, and optionally a list of people: CSV with the columns ``name`` (a name, e-mail address or user number of an annotation tool)
-and ``pseudonym``, kept by the lead outside the run. Out: the delivery with every annotator replaced by the pseudonym; ratings of
-somebody who is not on the list are set aside as ``annotator-not-listed``, without the name. Without a list ids are taken for
-pseudonyms, and a file with an e-mail address among them is refused.
+and ``pseudonym``, which the lead keeps outside the run. Out: the delivery with pseudonyms; ratings of somebody who is not on the list
+become invalid rows ``annotator-not-listed``, without the name. Without a list, annotator ids are taken as pseudonyms, and a file with an
+e-mail address among them is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 
-from stages.annotate.formats import files
-from stages.annotate.ratings.delivery import Broken, Delivered, Delivery
+from stages.annotate.formats.files import RatingFile, delimited
+from stages.annotate.ratings.delivery import Delivery, InvalidRow, RawRating
 
 
 def read(path: str | Path) -> dict[str, str]:
-    """Pseudonym of every name, and of itself. Raises ``ValueError`` for a list that is not sound."""
-    name = PurePath(str(path)).name
-    table = files.delimited(files.text(files.content(path), name), name)
+    """Pseudonym by name; a pseudonym also maps to itself. Raises ``ValueError`` for an invalid list."""
+    file = RatingFile(path)
+    name, table = file.name, delimited(file.text, file.name)
     header = [column.strip().lower() for column in table.header]
-    if not {"name", "pseudonym"} <= set(header) or table.broken:
+    if not {"name", "pseudonym"} <= set(header) or table.invalid:
         raise ValueError(
-            f"{name} is no list of annotators: expected the columns name and pseudonym in every row, found {', '.join(header)}"
+            f"{name} is not a list of annotators: expected the columns name and pseudonym in every row, found {', '.join(header)}"
         )
     people: dict[str, str] = {}
     for number, cells in table.rows:
         person, pseudonym = (cells[header.index(column)].strip() for column in ("name", "pseudonym"))
         if not person or not pseudonym or "@" in pseudonym:
-            raise ValueError(f"{name} line {number}: expected a name and a pseudonym that is no e-mail address")
+            raise ValueError(f"{name} line {number}: expected a name and a pseudonym that is not an e-mail address")
         if people.setdefault(person, pseudonym) != pseudonym:
             raise ValueError(f"{name} line {number}: the person of this line has another pseudonym above; keep one")
     return {pseudonym: pseudonym for pseudonym in people.values()} | people
@@ -45,14 +45,14 @@ def apply(delivery: Delivery, people: Mapping[str, str] | None) -> Delivery:
                     "so that no address gets into the ledger"
                 )
         return delivery
-    rows: list[Delivered] = []
-    broken = list(delivery.broken)
+    rows: list[RawRating] = []
+    invalid = list(delivery.invalid)
     for row in delivery.rows:
         if row.annotator_id in people or not row.annotator_id:
             rows.append(row._replace(annotator_id=people.get(row.annotator_id, "")))
         else:
-            broken.append(
-                Broken(row.number, "annotator-not-listed", "the annotator of this row is not on the list of pseudonyms; add the person")
+            invalid.append(
+                InvalidRow(row.number, "annotator-not-listed", "the annotator of this row is not on the list of pseudonyms; add the person")
             )
     listed = [one._replace(annotator_id=people[one.annotator_id]) for one in delivery.revisions if one.annotator_id in people]
-    return replace(delivery, rows=rows, broken=broken, revisions=listed)
+    return replace(delivery, rows=rows, invalid=invalid, revisions=listed)

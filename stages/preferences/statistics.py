@@ -1,4 +1,4 @@
-"""Statistics of ratings that the report draws: ties, win rates of editors, distributions of scores, severity of raters.
+"""Statistics of ratings for the report: ties, win rates of editors, distributions of scores, severity of raters.
 
 In: complete groups or the ledger's ratings. Out: plain values. Intervals are 95 %, from a bootstrap over groups.
 """
@@ -22,7 +22,7 @@ PAPER_TIES = {"instruction_following": 0.3828, "visual_quality": 0.3283, OVERALL
 
 
 def tie_shares(groups: Sequence[CompleteGroup], dimensions: Sequence[str]) -> dict[str, float]:
-    """Share of the pairs that tie, per dimension and overall (the sum); ``opposed``: overall ties whose dimensions disagree."""
+    """Share of tied pairs per dimension and overall (the sum); ``opposed``: share of overall ties whose dimensions disagree."""
     gaps = np.concatenate([_gaps(group)[np.triu_indices(len(group.candidates), 1)] for group in groups])  # [pairs, dimensions + 1]
     tied = np.abs(gaps) <= TIE_TOLERANCE
     opposed = tied[:, -1] & (gaps[:, :-1].max(1, initial=0) > TIE_TOLERANCE) & (gaps[:, :-1].min(1, initial=0) < -TIE_TOLERANCE)
@@ -33,18 +33,18 @@ def tie_shares(groups: Sequence[CompleteGroup], dimensions: Sequence[str]) -> di
 def win_rates(
     groups: Sequence[CompleteGroup], editor_of: Mapping[str, str], dimensions: Sequence[str], *, seed: int
 ) -> dict[str, dict[str, Any]]:
-    """Per editor, dimension and overall: share of its pairs with candidates of other editors that it wins, a tie counting one half."""
+    """Win rate per editor, dimension and overall, over its pairs with candidates of other editors; a tie counts one half."""
     editors = sorted({editor_of[candidate] for group in groups for candidate in group.candidates})
     names = [*dimensions, OVERALL]
-    tables = np.zeros((len(groups), len(editors), len(names), 2))
+    tables = np.zeros((len(groups), len(editors), len(names), 2))  # (wins, pairs) by group, editor and dimension
     for table, group in zip(tables, groups, strict=True):
         editor = np.array([editors.index(editor_of[candidate]) for candidate in group.candidates])
         gaps = _gaps(group)
         credit = np.where(np.abs(gaps) <= TIE_TOLERANCE, 0.5, gaps > 0)
         other = editor[:, None] != editor[None, :]
-        for i, place in enumerate(editor):
-            table[place, :, 0] += credit[i][other[i]].sum(0)
-            table[place, :, 1] += other[i].sum()
+        for i, row in enumerate(editor):
+            table[row, :, 0] += credit[i][other[i]].sum(0)
+            table[row, :, 1] += other[i].sum()
     sums = resampled_sums(tables, seed=seed)
     return {
         editor: {
@@ -58,7 +58,7 @@ def win_rates(
 def score_shares(ratings: pa.Table, of: Mapping[str, str], key: str, levels: Sequence[float]) -> dict[str, dict[str, Any]]:
     """Distribution of the scores per value of ``of`` (editor of a candidate, task of a source, ...) and dimension.
 
-    key: the column that ``of`` maps. Every entry has ``ratings``, ``mean`` and ``levels``, the share of each level.
+    key: column of the ids that ``of`` maps. Every entry has ``ratings``, ``mean`` and ``levels``, the share of each level.
     """
     counts: defaultdict[str, defaultdict[str, Counter[float]]] = defaultdict(lambda: defaultdict(Counter))
     for name, dimension, score in zip(*(ratings[column].to_pylist() for column in (key, "dimension", "score")), strict=True):
@@ -70,7 +70,7 @@ def score_shares(ratings: pa.Table, of: Mapping[str, str], key: str, levels: Seq
 
 
 def severity(ratings: pa.Table) -> dict[str, dict[str, Any]]:
-    """Per rater and dimension: mean score, and by how much it differs from what others gave the same candidates (positive: lenient)."""
+    """Per rater and dimension: mean score, and mean difference from the others on the same candidates (positive: lenient)."""
     names = sorted(set(ratings["annotator"].to_pylist()))
     result: dict[str, dict[str, Any]] = {name: {} for name in names}
     for dimension, panel in panels(ratings).items():
