@@ -12,22 +12,12 @@ from typing import Any
 import click
 
 from pipeline.commands.annotate import annotate
-from pipeline.commands.common import EXAMPLE, common, load, opened, run_path_of
+from pipeline.commands.common import EXAMPLE, Options, common
 from pipeline.commands.export import export
 from pipeline.commands.reward import reward
+from pipeline.commands.run import run
 from pipeline.commands.select import select
 from pipeline.commands.shards import shards
-
-STEP_HELP = {
-    "all": "Every step that the configuration has a section for, then the report.",
-    "generate": "Sources in, candidates out: every editor edits every source.",
-    "preferences": "Ratings in, preference pairs out, with statistics.",
-    "train-reward": "Preference pairs in, reward model out.",
-    "evaluate-reward": "Held-out agreement, baselines, calibration of the reward model.",
-    "filter": "Noisy edits in; scores, selections and webdataset shards out.",
-    "finetune": "Shards in, editors out: the base and one arm per selection.",
-    "evaluate-editor": "Base and arms on held-out scenes, judged in one go.",
-}
 
 
 class _OneSentence(click.Group):
@@ -76,75 +66,34 @@ def main() -> None:
     """
 
 
-@main.group(name="run")
-def run_group() -> None:
-    """Run a step of the flow, or all of them. What is done already is not done again.
-
-    \b
-    Example:
-      pipeline run all --config configs/demo-small.yaml
-    """
-
-
-def _add_step(name: str) -> None:
-    @common
-    @click.option("--force", is_flag=True, help="Redo what was made with other settings or inputs.")
-    def command(config_path: str | None, run_path: str | None, address: str | None, force: bool, overrides: tuple[str, ...]) -> None:
-        with opened(config_path, run_path, address, overrides, force) as context:
-            from pipeline import flow, report
-
-            steps = flow.steps_of(context.flow, name)
-            flow.run_steps(context, steps)
-            print(f"\nreport: {report.build(context.run)}")
-
-    more = " seed=1" if name == "all" else ""
-    command.__doc__ = f"{STEP_HELP[name]}\n\n{EXAMPLE.format(command=f'run {name}', more=more)}"
-    run_group.command(name=name)(command)
-
-
-for _name in STEP_HELP:
-    _add_step(_name)
-
-
-main.add_command(annotate)
-
-
-main.add_command(select)
-main.add_command(reward)
-main.add_command(shards)
-main.add_command(export)
+for _group in (run, annotate, select, reward, shards, export):
+    main.add_command(_group)
 
 
 @main.command(
     help=f"What the flow would do with this configuration, what is done, what it costs.\n\n{EXAMPLE.format(command='plan', more='')}"
 )
 @common
-def plan(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
-    loaded = load(config_path, run_path, overrides)
-
+def plan(options: Options) -> None:
     from pipeline.planning import plan as planning
 
-    print(planning.plan(loaded.flow, run_path_of(loaded, run_path)))
+    print(planning.plan(options.loaded.flow, options.run.path))
 
 
 @main.command(help=f"What a run directory holds: steps done, counts, damage.\n\n{EXAMPLE.format(command='status', more='')}")
 @common
-def status(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+def status(options: Options) -> None:
     from pipeline import status as looking
 
-    print(looking.status(run_path_of(load(config_path, run_path, overrides), run_path)))
+    print(looking.status(options.run.path))
 
 
 @main.command(help=f"Write the report page again.\n\n{EXAMPLE.format(command='report', more='')}")
 @common
-def report(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+def report(options: Options) -> None:
     from pipeline import report as page
-    from stages.engine.rundir import RunDir
 
-    path = run_path_of(load(config_path, run_path, overrides), run_path)
-    if not path.is_dir():
-        raise ValueError(f"there is no run directory {path}; `pipeline run` makes one")
-    print(f"report: {page.build(RunDir(path))}")
+    print(f"report: {page.build(options.run)}")
 
 
 @main.group(name="config")
@@ -162,10 +111,10 @@ def config_group() -> None:
     help=f"Print the resolved configuration and where each value comes from.\n\n{EXAMPLE.format(command='config show', more=' seed=3')}",
 )
 @common
-def config_show(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+def config_show(options: Options) -> None:
     from pipeline import config
 
-    click.echo(config.show(load(config_path, run_path, overrides)), nl=False)
+    click.echo(config.show(options.loaded), nl=False)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from pipeline.commands.tables import text_table
-from pipeline.flow import STEPS, counted, headline
-from stages.annotate.quality import step as annotation_qc
-from stages.engine.rundir import RunDir, StepFolder
+from pipeline.flow import STEPS
+from pipeline.words import text_table
+from stages.engine.rundir import Index, RunDir, StepFolder
+from stages.engine.steps import ANNOTATION_QC
+
+COUNTS = ("in", "out", "quarantined", "gated")
+"""Order in which counts are shown, before others."""
 
 
 def status(path: Path) -> str:
@@ -16,8 +20,8 @@ def status(path: Path) -> str:
         raise ValueError(f"there is no run directory {path}; `pipeline run` makes one")
     run = RunDir(path)
     rows = []
-    decision = run.step(annotation_qc.STEP).index()
-    upstream = {annotation_qc.STEP: decision.fingerprint} if decision else {}
+    decision = run.step(ANNOTATION_QC).index()
+    upstream = {ANNOTATION_QC: decision.fingerprint} if decision else {}
     for step in STEPS:
         folder = run.step(step.name)
         index = folder.index()
@@ -37,3 +41,50 @@ def _progress(folder: StepFolder) -> str:
     if log.exists():
         return f"begun: {sum(1 for _ in log.open())} units done"
     return "begun" if folder.path.exists() else "to do"
+
+
+def counted(index: Index) -> str:
+    """Rows in and out, and where the others are."""
+    order = sorted(index.counts, key=lambda name: (COUNTS.index(name) if name in COUNTS else len(COUNTS), name))
+    return " ".join(f"{name} {index.counts[name]:,}" for name in order)
+
+
+def headline(index: Index) -> str:
+    """The one figure of a step worth a line."""
+    try:
+        return _headline(index)
+    except KeyError as missing:
+        return f"(another version of the code made it: its results have no {missing.args[0]})"
+
+
+def _headline(index: Index) -> str:
+    results = index.results
+    match index.step:
+        case "generate":
+            failed = f", {results['failed_candidates']:,} failed" if results.get("failed_candidates") else ""
+            return f"{results['candidates_per_source']} candidates per source, {results['annotated_per_source']} to annotate{failed}"
+        case "preferences":
+            return ", ".join(f"{split} {sum(kinds.values()):,} pairs" for split, kinds in results["pairs"].items())
+        case "finetune":
+            return "editors: " + ", ".join(results["arms"])
+        case "evaluate-reward":
+            if "pair_accuracy" not in results:
+                return "benchmarks: " + ", ".join(results["benchmarks"])
+            accuracy = results["pair_accuracy"]
+            return f"held-out pair accuracy {accuracy['value']:.3f} [{accuracy['low']:.3f}, {accuracy['high']:.3f}]"
+        case "filter":
+            kept = ", ".join(_kept(name, entry) for name, entry in sorted(results["selections"].items()))
+            return f"selected: {kept}"
+        case "evaluate-editor":
+            overall = ", ".join(f"{arm} {value:.2f}" for arm, value in results["overall"].items())
+            differences = ", ".join(
+                f"{arm} {entry['value']:+.2f} [{entry['low']:+.2f}, {entry['high']:+.2f}]" for arm, entry in results["differences"].items()
+            )
+            return f"overall of 10: {overall}; against {results['reference_arm']}: {differences}"
+        case _:
+            return ", ".join(f"{name} {value}" for name, value in results.items() if isinstance(value, (int, str)))
+
+
+def _kept(name: str, entry: dict[str, Any]) -> str:
+    good = f" ({100 * entry['good_share']:.0f} % good in both dimensions)" if "good_share" in entry else ""
+    return f"{name} {entry['count']:,}{good}"

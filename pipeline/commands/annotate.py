@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pipeline.commands.annotate_page import roster, serve
-from pipeline.commands.common import EXAMPLE, common, opened
+from pipeline.commands.common import EXAMPLE, Options, common, opened
 
 
 @click.group()
@@ -29,10 +29,8 @@ def annotate() -> None:
 @common
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N groups.")
 @click.option("--groups", "groups", metavar="FILE", help="Only the groups of this list: a CSV with a column group_id, or one id per line.")
-def annotate_export(
-    config_path: str | None, run_path: str | None, address: str | None, limit: int | None, groups: str | None, overrides: tuple[str, ...]
-) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
+def annotate_export(options: Options, limit: int | None, groups: str | None) -> None:
+    with opened(options) as context:
         from stages.annotate import step
 
         print(f"work for the raters: {step.export(context, limit=limit, groups=groups)}")
@@ -58,17 +56,8 @@ def annotate_export(
     "--pseudonyms", "pseudonym_list", metavar="FILE", help="CSV of name,pseudonym: replaces names in the files; nobody else is taken."
 )
 @click.option("--force", is_flag=True, help="Begin a new ledger where the old one is of other candidates.")
-def annotate_ingest(
-    config_path: str | None,
-    run_path: str | None,
-    address: str | None,
-    files: tuple[str, ...],
-    layout: Any,
-    pseudonym_list: str | None,
-    force: bool,
-    overrides: tuple[str, ...],
-) -> None:
-    with opened(config_path, run_path, address, overrides, force) as context:
+def annotate_ingest(options: Options, files: tuple[str, ...], layout: Any, pseudonym_list: str | None) -> None:
+    with opened(options) as context:
         from pipeline.commands import print_ratings as ratings
         from stages.annotate import step
 
@@ -80,8 +69,8 @@ def annotate_ingest(
     help=f"Let the embedded world's raters fill in the exported work.\n\n{EXAMPLE.format(command='annotate simulate', more='')}",
 )
 @common
-def annotate_simulate(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
+def annotate_simulate(options: Options) -> None:
+    with opened(options) as context:
         from stages.annotate import step
 
         for path in step.simulate(context):
@@ -102,16 +91,8 @@ def annotate_simulate(config_path: str | None, run_path: str | None, address: st
     help="information: where the reward model is unsure or wrong and what is rated too little; random: a seeded draw, without a model.",
 )
 @click.option("--model", metavar="DIR", help="Reward model to ask; default: the one trained in this run.")
-def annotate_next(
-    config_path: str | None,
-    run_path: str | None,
-    address: str | None,
-    count: int,
-    strategy: Any,
-    model: str | None,
-    overrides: tuple[str, ...],
-) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
+def annotate_next(options: Options, count: int, strategy: Any, model: str | None) -> None:
+    with opened(options) as context:
         from pipeline.commands import print_ratings as ratings
         from stages.annotate.active import step
 
@@ -125,8 +106,8 @@ def annotate_next(
     "status 0: the targets are met; 2: they are not.\n\n" + EXAMPLE.format(command="annotate qc", more=""),
 )
 @common
-def annotate_qc(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
+def annotate_qc(options: Options) -> None:
+    with opened(options) as context:
         from pipeline.commands import print_quality as quality
         from stages.annotate.quality import step as annotation_qc
 
@@ -142,10 +123,8 @@ def annotate_qc(config_path: str | None, run_path: str | None, address: str | No
 )
 @common
 @click.option("--force", is_flag=True, help="Redo what was made with other settings or ratings.")
-def annotate_build_bench(
-    config_path: str | None, run_path: str | None, address: str | None, force: bool, overrides: tuple[str, ...]
-) -> None:
-    with opened(config_path, run_path, address, overrides, force) as context:
+def annotate_build_bench(options: Options) -> None:
+    with opened(options) as context:
         from pipeline.commands import print_quality as quality
         from stages.annotate.bench import step as build_bench
 
@@ -165,8 +144,8 @@ def annotate_build_bench(
     type=click.Choice(["mean", "majority", "mos", "ranking"]),
     help="mean; majority of three, else adjudication; mos: mean opinion score 0..100 of z-scores; ranking: mean rank.",
 )
-def annotate_consensus(config_path: str | None, run_path: str | None, address: str | None, method: Any, overrides: tuple[str, ...]) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
+def annotate_consensus(options: Options, method: Any) -> None:
+    with opened(options) as context:
         from pipeline.commands import print_quality as quality
         from stages.annotate.consensus import step as annotation_consensus
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pipeline.commands.common import load, run_path_of
+from pipeline.commands.common import Options
 
 HOME = "http://127.0.0.1:8321"
 
@@ -47,11 +47,10 @@ def serve(run_path: str, config_path: str | None, host: str, expose: bool, overr
                 "or leave --host out"
             )
         click.echo(EXPOSED.format(host=host), err=True)
-    loaded = load(config_path, run_path, overrides)
+    options = Options(config_path=config_path, run_path=run_path, overrides=overrides)
+    run, config = options.run, options.loaded.flow.annotate
     from stages.annotate.page import server
-    from stages.engine.rundir import RunDir
 
-    run = RunDir(run_path_of(loaded, run_path))
     people = [person for person in server.roster_of(run).people if not person.revoked]
     if not people:
         click.echo("nobody is on the roster yet: `pipeline annotate roster add` makes links", err=True)
@@ -59,7 +58,7 @@ def serve(run_path: str, config_path: str | None, host: str, expose: bool, overr
     def started(address: str) -> None:
         click.echo(f"rating page: {address} (open it with a personal link; on the roster: {len(people)}; Ctrl-C stops it)")
 
-    server.serve(run, loaded.flow.annotate, host=host, started=started)
+    server.serve(run, config, host=host, started=started)
 
 
 @click.group()
@@ -89,7 +88,7 @@ def roster_add(name: str, run_path: str, home: str, lead: bool) -> None:
 @roster.command(name="list", help="Show who is on the roster.\n\n\b\nExample:\n  pipeline annotate roster list --run runs/rated")
 @_of_run
 def roster_list(run_path: str) -> None:
-    from pipeline.commands.tables import text_table
+    from pipeline.words import text_table
 
     rows = [[person.pseudonym, person.name, "revoked" if person.revoked else "valid"] for person in _roster(run_path).people]
     print(text_table(["pseudonym", "name", "link"], rows))

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.commands.tables import text_table
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.estimates import Estimate
+from pipeline.words import text_table
 from stages.context import Context
 from stages.filter import step as filter
 from stages.filter.selection import difference, stored

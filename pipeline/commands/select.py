@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pipeline.commands.common import common, opened
+from pipeline.commands.common import Options, common, opened
 
 RULES = ("top", "bottom", "random", "closest-to-source", "all")
 VALUES = ("overall", "lower-bound", "likert", "product", "minimum")
@@ -61,11 +61,9 @@ class _WithDiff(click.Command):
 @click.option("--bits", type=int, default=0, show_default=True, help="Perceptual hashes that differ in so few bits are one cluster.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random rule.")
 @click.option("--shards/--no-shards", default=False, show_default=True, help="Write webdataset shards of it as well.")
-def select(
-    config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...], shards: bool, **flags: Any
-) -> None:
+def select(options: Options, shards: bool, **flags: Any) -> None:
     """Make and publish a selection."""
-    with opened(config_path, run_path, address, overrides) as context:
+    with opened(options) as context:
         from pipeline.commands import print_selection as selecting
 
         selecting.select(context, selecting.read_flags(flags), shards=shards)
@@ -78,24 +76,14 @@ def select(
 @click.option("--by", metavar="COLUMN", default="task", show_default=True, help="Column of the table's strata.")
 @click.option("--page", metavar="FILE", help="The HTML page; default: selection-A-B.html in the run directory.")
 @click.option("--images", type=click.IntRange(min=0), default=12, show_default=True, help="Edits shown of each side.")
-def diff(
-    config_path: str | None,
-    run_path: str | None,
-    address: str | None,
-    overrides: tuple[str, ...],
-    first: str,
-    second: str,
-    by: str,
-    page: str | None,
-    images: int,
-) -> None:
+def diff(options: Options, first: str, second: str, by: str, page: str | None, images: int) -> None:
     """Compare the selections A and B: a table, and a page with the edits that only one of them keeps.
 
     \b
     Example:
       pipeline select diff selected random --run runs/demo
     """
-    with opened(config_path, run_path, address, overrides) as context:
+    with opened(options) as context:
         from pipeline.commands import print_selection as selecting
 
         selecting.diff(context, first, second, by=by, page=page, images=images)

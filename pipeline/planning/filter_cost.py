@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.commands.tables import text_table
+from pipeline.words import text_table
 from stages.filter.selection.config import SelectionConfig
 
 PAIRS = (46_539, 1_000_000, 100_000_000)

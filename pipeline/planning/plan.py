@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pipeline.commands.tables import text_table
 from pipeline.flow import STEPS
 from pipeline.planning import filter_cost, selection_sizes
+from pipeline.words import text_table
 from reward.config import BackboneConfig, RewardModelConfig
 from stages.config import FlowConfig, TableSources, WorldEdits, WorldSources
 from stages.editors import editors

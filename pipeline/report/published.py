@@ -12,22 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from pipeline.flow import step_named
+from pipeline.report.blocks import Block, Missing, Paragraph
 from stages.annotate.ratings.revisions import standing
 from stages.engine import contracts, storage
 from stages.engine.rundir import Index, RunDir
-
-SECTIONS = {
-    "generate": "generate",
-    "annotate": "generate",
-    "preferences": "generate",
-    "train-reward": "generate",
-    "evaluate-reward": "generate",
-    "filter": "filter",
-    "finetune": "finetune",
-    "evaluate-editor": "evaluate_editor",
-}
-"""The steps in their order, and the section of the configuration that each cannot do without."""
-STEPS = tuple(SECTIONS)
 
 
 class Published:
@@ -51,7 +40,7 @@ class Published:
 
     def planned(self, step: str) -> bool:
         """Whether the run's configuration has what the step needs; so without a configuration."""
-        return not self._sections or self._sections.get(SECTIONS[step]) is not None
+        return not self._sections or self._sections.get(step_named(step).section) is not None
 
     def results(self, step: str) -> dict[str, Any]:
         """The numbers that a step put into its index."""
@@ -102,3 +91,13 @@ class Published:
             with suppress(ValueError):
                 found += [json.loads(line)] if line.endswith("\n") else []
         return found
+
+    def missing(self, step: str) -> list[Block]:
+        """A block that names the command of a step that is not done; nothing when it is done."""
+        if self.done(step):
+            return []
+        if not self.planned(step):
+            return [Paragraph(f"Step {step} is not part of this run's configuration.")]
+        where = f"{self.path.parent.name}/{self.path.name}"
+        config = f" --config {where}/config.yaml" if self.configuration else ""
+        return [Missing(step, f"{step_named(step).command}{config} --run {where}")]

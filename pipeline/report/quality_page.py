@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Callout, Columns, Fact, Facts, Figure, Fold, Paragraph, Section, Table
 from pipeline.report.charts.intervals import intervals
 from pipeline.report.estimates import Estimate

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Callout, Fact, Facts, Gallery, Paragraph, Section, Table
 from pipeline.report.edited_images import EditedImages
 from pipeline.report.estimates import Estimate

@@ -12,7 +12,7 @@ import pytest
 import rated_run
 from benchmark_copies import cell, genai_row, png, tiger_row, write
 
-from pipeline.flow import headline
+from pipeline.status import headline
 from pipeline.report.page import build
 from stages.annotate import step as annotate
 from stages.config import BenchmarkConfig, EvaluateRewardConfig, FlowConfig

@@ -191,7 +191,7 @@ def test_a_run_alone_uses_its_frozen_configuration(small: Path) -> None:
     assert re.search(
         r"filter +done +in 12 out 12 quarantined 0 gated 0 +selected: best 6, full 12", pipeline("status", "--run", run).output
     )
-    assert "was done" in pipeline("run", "filter", "--run", run).output
+    assert "up to date" in pipeline("run", "filter", "--run", run).output
     assert (run / "report.html").read_text().startswith("<!")
     assert f"report: {run}/report.html" in pipeline("report", "--run", run).output
     assert re.search(r"filter +done  ", pipeline("plan", "--run", run).output)

@@ -225,7 +225,7 @@ def test_arms_that_are_no_longer_configured_leave_nothing(tmp_path: Path) -> Non
 def test_more_workers_are_no_change(small: Path, tmp_path: Path) -> None:
     run = copied(small, tmp_path / "run")
     before = times(run / "filter")
-    assert "was done" in pipeline("run", "filter", "--run", run, "filter.workers=7", "ray.num_cpus=3").output
+    assert "up to date" in pipeline("run", "filter", "--run", run, "filter.workers=7", "ray.num_cpus=3").output
     assert times(run / "filter") == before
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from finetune.published import TABLE_3
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Section, Strip, Table
 from pipeline.report.charts import axes
 from pipeline.report.charts.intervals import intervals
@@ -13,8 +13,8 @@ from pipeline.report.charts.lines import Series, lines
 from pipeline.report.estimates import Estimate
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
-from pipeline.report.steps import missing
 
+STEPS = ("finetune", "evaluate-editor")
 STEP = "evaluate-editor"
 COPY, EXACT = "copy-of-source", "exact-edit"
 """Floor and ceiling that stand in the table with the arms."""
@@ -23,7 +23,7 @@ SHOWN_OPEN = 4
 
 def section(published: Published) -> Section:
     """Scores, differences, sample edits, training curves."""
-    blocks: list[Block] = [*missing(published, "finetune"), *missing(published, STEP)]
+    blocks: list[Block] = [*published.missing("finetune"), *published.missing(STEP)]
     evaluation = published.json(STEP, "evaluation.json")
     if evaluation.get("arms"):
         blocks += _scores(evaluation, published.results("finetune").get("arms", ()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Columns, Fact, Facts, Figure, Heading, Paragraph, Table
 from pipeline.report.charts import axes
 from pipeline.report.charts.calibration import Bin, calibration

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import ValidationError
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Callout, Fold, Gallery, Heading, Paragraph
 from pipeline.report.edited_images import edited_images
 from pipeline.report.published import Published

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Heading, Paragraph, Table
 from pipeline.report.estimates import Estimate
 from pipeline.report.scored_edits import ScoredEdits

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Columns, Fact, Facts, Figure, Heading, Paragraph
 from pipeline.report.charts.boxes import boxes
 from pipeline.report.charts.histogram import histogram

@@ -8,24 +8,25 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.report import scored_edits, words
+from pipeline import words
+from pipeline.report import scored_edits
 from pipeline.report.blocks import Block, Callout, Columns, Figure, Section
 from pipeline.report.charts.bars import Bar, bars
 from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
 from pipeline.report.sections import contamination, filter_cost, filter_galleries, filter_league, filter_scores
 from pipeline.report.sections import gates as gates_section
-from pipeline.report.steps import missing
 from stages.engine import storage
 from stages.engine.ids import settings_hash
 
+STEPS = ("filter",)
 STEP = "filter"
 EVERYTHING = "everything scored"
 
 
 def section(published: Published) -> Section:
     """Note, funnel, distributions, league tables, galleries, cost."""
-    blocks: list[Block] = [*missing(published, STEP), *_note(published)]
+    blocks: list[Block] = [*published.missing(STEP), *_note(published)]
     selections = _selections(published)
     index = published.index(STEP)
     if index:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pipeline.report import words
+from pipeline import words
+from pipeline.flow import STEP_NAMES
 from pipeline.report.blocks import Figure, Section
 from pipeline.report.charts import flow
 from pipeline.report.published import Published
 from pipeline.report.sections.filtering import selection_names
 from pipeline.report.sections.headline import pair_accuracy
+
+STEPS = STEP_NAMES
 
 
 def section(published: Published) -> Section:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.report import words
+from pipeline import words
+from pipeline.flow import STEP_NAMES
 from pipeline.report.blocks import Block, Callout, Fact, Facts, Heading, Paragraph, Section, Table
 from pipeline.report.estimates import Estimate
-from pipeline.report.published import STEPS, Published
+from pipeline.report.published import Published
 from pipeline.report.sections.filtering import EVERYTHING, good_shares
 from pipeline.report.sections.reward import REFERENCES, reference_figures
 from pipeline.report.synthetic import synthetic_parts
 
+STEPS = STEP_NAMES
 MAIN_ARM = "selected"
 """The arm that the one-sentence result is about, where the run has it; else the first that is neither base nor reference."""
 
@@ -41,7 +43,7 @@ def sentence(published: Published) -> str:
     scored = published.rows("filter", "scores")
     if scored:
         return f"{words.count(scored)} edits were scored and filtered."
-    done = [step for step in STEPS if published.done(step)]
+    done = [step for step in STEP_NAMES if published.done(step)]
     return f"Nothing is measured yet; done so far: {words.listing(done) or 'no step'}."
 
 
@@ -56,7 +58,7 @@ def section(published: Published) -> Section:
         text = f"{words.listing([part.what for part in synthetic]).capitalize()}. The end of the page says what that means for the numbers."
         blocks.append(Callout("Parts of this run are synthetic", text))
     blocks += [Heading("Steps"), _steps(published)]
-    if any(published.done(step) for step in STEPS):
+    if any(published.done(step) for step in STEP_NAMES):
         blocks.append(
             Paragraph("Rows in = rows out + quarantined (+ duplicates, of ratings that came twice). Quarantine below gives the reasons.")
         )
@@ -115,7 +117,7 @@ def _interval(estimate: Estimate, form: Callable[[float], str]) -> str:
 def _steps(published: Published) -> Table:
     facts = published.manifest.get("steps", {})
     rows = []
-    for step in STEPS:
+    for step in STEP_NAMES:
         index = published.index(step)
         seconds = facts.get(step, {}).get("seconds")
         if index is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Table
 from pipeline.report.charts.intervals import intervals
 from pipeline.report.charts.stacked import stacked

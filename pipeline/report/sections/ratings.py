@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Table
 from pipeline.report.charts.columns import columns
 from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
 from pipeline.report.sections import pair_statistics
-from pipeline.report.steps import missing
 from stages.annotate.agreement.alpha import OVERALL
 from stages.annotate.agreement.statistics import severity
 from stages.annotate.quality import step as annotation_qc
 from stages.annotate.ratings.ledger import scores_only
 
+STEPS = ("annotate", "preferences")
 FEW_RATERS = 10
 STATISTICS = {
     "alpha_ordinal": "Krippendorff's α, ordinal",
@@ -35,7 +35,7 @@ STATISTICS = {
 
 def section(published: Published) -> Section:
     """Agreement, distributions, severity, ties, editor league."""
-    blocks: list[Block] = [*missing(published, "annotate")]
+    blocks: list[Block] = [*published.missing("annotate")]
     annotated = published.results("annotate")
     blocks += _agreement(annotated.get("agreement", {})) + _by_task(annotated.get("agreement_by_task", {}))
     blocks += _decision(published)
@@ -45,7 +45,7 @@ def section(published: Published) -> Section:
         given, strictness = _distribution(ratings), _severity(ratings)
         few = len(strictness.rows) <= FEW_RATERS
         blocks += [Columns([given, strictness])] if few else [given, Fold(f"Severity of the {len(strictness.rows)} raters", [strictness])]
-    blocks += missing(published, "preferences")
+    blocks += published.missing("preferences")
     blocks += pair_statistics.blocks(published.json("preferences", "statistics.json"))
     return Section(
         "ratings",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Table
 from pipeline.report.charts import axes
 from pipeline.report.charts.intervals import intervals
@@ -12,8 +12,8 @@ from pipeline.report.charts.lines import MOST_POINTS, Series, lines
 from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
 from pipeline.report.sections import benchmarks, confidence
-from pipeline.report.steps import missing
 
+STEPS = ("train-reward", "evaluate-reward")
 CHANCE = ("chance", 0.5)
 VALIDATION = "validation/accuracy"
 """Keys of held-out accuracies in the metrics; a dimension follows after a slash."""
@@ -24,11 +24,11 @@ REFERENCES = {"truth": "the true levels", "ratings": "the raters' labels"}
 
 def section(published: Published) -> Section:
     """Training curves, then the held-out evaluation."""
-    blocks: list[Block] = [*missing(published, "train-reward")]
+    blocks: list[Block] = [*published.missing("train-reward")]
     curves = _curves(published.lines("train-reward", "metrics.jsonl"))
     if curves:
         blocks.append(Columns(curves))
-    blocks += missing(published, "evaluate-reward")
+    blocks += published.missing("evaluate-reward")
     evaluation = published.json("evaluate-reward", "evaluation.json")
     found = reference_figures(published)
     if found:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Fold, Picture, Section, Strip
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
-from pipeline.report.steps import missing
 
+STEPS = ("generate",)
 SHEETS = 8
 SHOWN_OPEN = 3
 
@@ -20,7 +20,7 @@ Ratings = Mapping[str, Mapping[str, Sequence[float]]]
 
 def section(published: Published) -> Section:
     """The first sheet of each task; the groups are the first by id, not chosen by their scores."""
-    blocks: list[Block] = [*missing(published, "generate")]
+    blocks: list[Block] = [*published.missing("generate")]
     chosen = _chosen(published)
     if chosen:
         sheets = _sheets(published, chosen)

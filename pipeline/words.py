@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them."""
+"""Numbers, names and plain tables as a reader wants them, on the terminal and on pages."""
 
 from __future__ import annotations
 
@@ -62,3 +62,10 @@ def listing(parts: list[str]) -> str:
 def abbreviation(dimension: str) -> str:
     """``instruction_following`` as IF; initials of any other dimension likewise."""
     return "".join(part[0] for part in dimension.split("_") if part).upper()
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table for the terminal: columns padded to their widest cell, a rule under the header."""
+    widths = [max(len(str(row[column])) for row in [header, *rows]) for column in range(len(header))]
+    lines = ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [header, *rows]]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
