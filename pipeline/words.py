@@ -16,6 +16,16 @@ def share(value: float) -> str:
     return f"{100 * value:.1f}\u202f%"
 
 
+def percent(value: float) -> str:
+    """A share as a whole percentage."""
+    return f"{100 * value:.0f}\u202f%"
+
+
+def plain(value: float) -> str:
+    """A number without needless digits, such as a tick's."""
+    return f"{value:,.6g}".replace("-", "−")
+
+
 def score(value: float) -> str:
     """A score with two decimals and a real minus sign."""
     return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")

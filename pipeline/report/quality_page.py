@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline import words
 from pipeline.report.blocks import Block, Callout, Columns, Fact, Facts, Figure, Fold, Paragraph, Section, Table
-from pipeline.report.charts.intervals import intervals
+from pipeline.report.charts import intervals
 from pipeline.report.estimates import Estimate
 from pipeline.report.page import render
 from stages.annotate.agreement.alpha import OVERALL

@@ -22,9 +22,7 @@ from PIL import Image
 from report_page import Page
 
 from pipeline.report import build
-from pipeline.report.charts import axes
-from pipeline.report.charts.histogram import BINS, histogram
-from pipeline.report.charts.lines import MOST_POINTS, Series, lines
+from pipeline.report.charts import BINS, MOST_POINTS, Series, histogram, lines, round_values
 from pipeline.report.estimates import Estimate
 from pipeline.report.pictures import picture
 from stages.engine import contracts, images, storage
@@ -652,7 +650,7 @@ def test_large_images_become_previews_and_small_ones_stay_as_they_are() -> None:
 def test_ticks_are_few_and_inside(low: float, span: float) -> None:
     high = low + span
     assume(high - low > 1e-9 * abs(low))
-    found = axes.ticks(low, high)
+    found = round_values(low, high)
     assert 2 <= len(found) <= 7
     slack = 1e-6 * (high - low) + 1e-9
     assert low - slack <= found[0]
@@ -660,9 +658,9 @@ def test_ticks_are_few_and_inside(low: float, span: float) -> None:
 
 
 def test_ticks_are_round() -> None:
-    assert axes.ticks(0.03, 0.97) == [0.2, 0.4, 0.6, 0.8]
-    assert axes.ticks(-1.3, 7.2) == [0.0, 2.0, 4.0, 6.0]
-    assert axes.ticks(0, 450) == [0, 100, 200, 300, 400]
+    assert round_values(0.03, 0.97) == [0.2, 0.4, 0.6, 0.8]
+    assert round_values(-1.3, 7.2) == [0.0, 2.0, 4.0, 6.0]
+    assert round_values(0, 450) == [0, 100, 200, 300, 400]
 
 
 def test_a_long_curve_is_drawn_as_means_and_keeps_its_level() -> None:

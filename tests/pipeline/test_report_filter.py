@@ -16,7 +16,7 @@ from PIL import Image
 from report_page import Page
 
 from pipeline.report import build
-from pipeline.report.charts.boxes import boxes
+from pipeline.report.charts import boxes
 from pipeline.report.edited_images import EditedImages
 from pipeline.report.sections.filter_league import clustered_mean
 from pipeline.report.triptychs import difference, triptych

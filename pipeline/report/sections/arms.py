@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from finetune.published import TABLE_3
 from pipeline import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Section, Strip, Table
-from pipeline.report.charts import axes
-from pipeline.report.charts.intervals import intervals
-from pipeline.report.charts.lines import Series, lines
+from pipeline.report.charts import Series, intervals, lines
 from pipeline.report.estimates import Estimate
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
@@ -57,7 +55,7 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
                 title="Overall score by arm",
                 x_label="overall, 0 to 10",
                 form=words.score,
-                tick_form=axes.plain,
+                tick_form=words.plain,
                 emphasised=("selected",),
             ),
         ),
@@ -70,7 +68,7 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
             title=title,
             x_label="difference in overall",
             form=words.difference,
-            tick_form=axes.plain,
+            tick_form=words.plain,
             reference=("no difference", 0.0),
             emphasised=("selected",),
         )

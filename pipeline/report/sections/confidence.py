@@ -6,9 +6,7 @@ from typing import Any
 
 from pipeline import words
 from pipeline.report.blocks import Block, Columns, Fact, Facts, Figure, Heading, Paragraph, Table
-from pipeline.report.charts import axes
-from pipeline.report.charts.calibration import Bin, calibration
-from pipeline.report.charts.lines import Series, lines
+from pipeline.report.charts import Bin, Series, calibration, lines
 from pipeline.report.estimates import Estimate
 
 RANKINGS = {"probability": "P of the predicted order", "margin": "size of the margin alone", "sigma": "sigma alone, smallest first"}
@@ -57,7 +55,7 @@ def _curve(figures: dict[str, Any], label: str) -> list[Figure]:
         return []
     title = f"Accuracy among the most confident pairs, against {label}"
     drawn = lines(
-        series, title=title, x_label="most confident share of the pairs", y_label="accuracy", form=axes.percent, x_form=axes.percent
+        series, title=title, x_label="most confident share of the pairs", y_label="accuracy", form=words.percent, x_form=words.percent
     )
     caption = (
         "At the right end are all pairs. A line that falls to the right orders pairs by how likely the model is to be right; a flat one "

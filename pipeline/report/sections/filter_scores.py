@@ -9,9 +9,7 @@ import pyarrow as pa
 
 from pipeline import words
 from pipeline.report.blocks import Block, Columns, Fact, Facts, Figure, Heading, Paragraph
-from pipeline.report.charts.boxes import boxes
-from pipeline.report.charts.histogram import histogram
-from pipeline.report.charts.scatter import scatter
+from pipeline.report.charts import boxes, histogram, scatter
 from pipeline.report.estimates import Estimate
 from pipeline.report.scored_edits import ScoredEdits
 from stages.filter.selection.difference import spearman

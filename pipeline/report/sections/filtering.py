@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pipeline import words
 from pipeline.report import scored_edits
 from pipeline.report.blocks import Block, Callout, Columns, Figure, Section
-from pipeline.report.charts.bars import Bar, bars
+from pipeline.report.charts import Bar, bars
 from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
 from pipeline.report.sections import contamination, filter_cost, filter_galleries, filter_league, filter_scores

@@ -7,8 +7,7 @@ from typing import Any
 
 from pipeline import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Table
-from pipeline.report.charts.intervals import intervals
-from pipeline.report.charts.stacked import stacked
+from pipeline.report.charts import intervals, stacked
 from pipeline.report.estimates import Estimate
 from stages.annotate.agreement.alpha import OVERALL
 

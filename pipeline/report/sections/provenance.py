@@ -8,7 +8,7 @@ from typing import Any
 from pipeline import words
 from pipeline.flow import STEP_NAMES
 from pipeline.report.blocks import Block, Callout, Code, Figure, Fold, Heading, Paragraph, Section, Table
-from pipeline.report.charts.bars import Bar, bars
+from pipeline.report.charts import Bar, bars
 from pipeline.report.published import Published
 from pipeline.report.synthetic import synthetic_parts
 

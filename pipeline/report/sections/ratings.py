@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipeline import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Table
-from pipeline.report.charts.columns import columns
+from pipeline.report.charts import columns
 from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
 from pipeline.report.sections import pair_statistics

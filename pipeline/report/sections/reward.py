@@ -6,9 +6,7 @@ from typing import Any
 
 from pipeline import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Table
-from pipeline.report.charts import axes
-from pipeline.report.charts.intervals import intervals
-from pipeline.report.charts.lines import MOST_POINTS, Series, lines
+from pipeline.report.charts import MOST_POINTS, Series, intervals, lines
 from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
 from pipeline.report.sections import benchmarks, confidence
@@ -71,7 +69,7 @@ def _curves(reports: list[dict[str, Any]]) -> list[Figure]:
     series = [entry for entry in found if entry]
     if series:
         drawn = lines(
-            series, title="Held-out accuracy while training", x_label="step", y_label="pair accuracy", form=axes.percent, reference=CHANCE
+            series, title="Held-out accuracy while training", x_label="step", y_label="pair accuracy", form=words.percent, reference=CHANCE
         )
         figures.append(Figure("Ranking, held-out pair accuracy", drawn))
     return figures
