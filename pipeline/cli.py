@@ -21,13 +21,13 @@ from pipeline.commands.shards import shards
 
 
 class _OneSentence(click.Group):
-    """A group whose commands end a user's mistake, a full disk and Ctrl-C with one sentence instead of a traceback."""
+    """A group whose commands answer a user's mistake, a full disk and Ctrl-C with one sentence instead of a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            os._exit(141)  # whoever read our output has left, as in `pipeline plan | head -1`
+            os._exit(141)  # the reader of the output has closed it, as in `pipeline plan | head -1`
         except (ValueError, OSError) as error:
             run: Path | None = ctx.find_root().meta.get("run")
             if run is not None and run.is_dir():
@@ -35,7 +35,7 @@ class _OneSentence(click.Group):
             click.echo(f"error: {_sentence(error, run)}", err=True)
             ctx.exit(1)
         except KeyboardInterrupt:
-            click.echo("\nstopped: the same command goes on from what is done", err=True)
+            click.echo("\nstopped: the same command resumes the run", err=True)
             ctx.exit(130)
 
 
@@ -50,7 +50,7 @@ def _note(log: Path) -> None:
 def _sentence(error: BaseException, run: Path | None) -> str:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         where = error.filename or run or error.strerror
-        return f"the disk is full ({where}); make room and run the same command again: nothing done is lost"
+        return f"the disk is full ({where}); make room and run the same command again: finished work is kept"
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
@@ -71,7 +71,8 @@ for _group in (run, annotate, select, reward, shards, export):
 
 
 @main.command(
-    help=f"What the flow would do with this configuration, what is done, what it costs.\n\n{EXAMPLE.format(command='plan', more='')}"
+    help="Read a configuration and its run directory; print each step's state, work and estimated cost. Writes nothing.\n\n"
+    + EXAMPLE.format(command="plan", more="")
 )
 @common
 def plan(options: Options) -> None:
@@ -80,7 +81,10 @@ def plan(options: Options) -> None:
     print(planning.plan(options.loaded.flow, options.run.path))
 
 
-@main.command(help=f"What a run directory holds: steps done, counts, damage.\n\n{EXAMPLE.format(command='status', more='')}")
+@main.command(
+    help="Read a run directory; print each step's state, row counts and main result, and check every file hash. Writes nothing.\n\n"
+    + EXAMPLE.format(command="status", more="")
+)
 @common
 def status(options: Options) -> None:
     from pipeline import status as looking
@@ -88,7 +92,9 @@ def status(options: Options) -> None:
     print(looking.status(options.run.path))
 
 
-@main.command(help=f"Write the report page again.\n\n{EXAMPLE.format(command='report', more='')}")
+@main.command(
+    help=f"Read what the steps of a run published; write report.html into the run directory.\n\n{EXAMPLE.format(command='report', more='')}"
+)
 @common
 def report(options: Options) -> None:
     from pipeline import report as page
@@ -98,7 +104,7 @@ def report(options: Options) -> None:
 
 @main.group(name="config")
 def config_group() -> None:
-    """Configurations.
+    """Look at configurations.
 
     \b
     Example:
@@ -108,7 +114,8 @@ def config_group() -> None:
 
 @config_group.command(
     name="show",
-    help=f"Print the resolved configuration and where each value comes from.\n\n{EXAMPLE.format(command='config show', more=' seed=3')}",
+    help="Read a configuration; print every value and its origin: file and line, override, or default. Writes nothing.\n\n"
+    + EXAMPLE.format(command="config show", more=" seed=3"),
 )
 @common
 def config_show(options: Options) -> None:

@@ -1,4 +1,4 @@
-"""`pipeline status`: what a run directory holds, whether it is sound, and how far a broken-off step got."""
+"""`pipeline status`: state, counts and main result of every step in a run directory; damage and unfinished steps."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pipeline.words import text_table
 from stages.engine.rundir import Index, RunDir, StepFolder
 from stages.engine.steps import ANNOTATION_QC
 
-COUNTS = ("in", "out", "quarantined", "gated")
-"""Order in which counts are shown, before others."""
+COUNTS = ("in", "out", "quarantined")
+"""These counts come first. Others are left out where they are zero."""
 
 
 def status(path: Path) -> str:
@@ -39,22 +39,22 @@ def status(path: Path) -> str:
 def _progress(folder: StepFolder) -> str:
     log = folder.path / "units.jsonl"
     if log.exists():
-        return f"begun: {sum(1 for _ in log.open())} units done"
+        return f"begun: {sum(1 for _ in log.open())} units finished"
     return "begun" if folder.path.exists() else "to do"
 
 
 def counted(index: Index) -> str:
-    """Rows in and out, and where the others are."""
+    """Row counts of a step, so that in = out + all others."""
     order = sorted(index.counts, key=lambda name: (COUNTS.index(name) if name in COUNTS else len(COUNTS), name))
-    return " ".join(f"{name} {index.counts[name]:,}" for name in order)
+    return " ".join(f"{name} {index.counts[name]:,}" for name in order if index.counts[name] or name in COUNTS)
 
 
 def headline(index: Index) -> str:
-    """The one figure of a step worth a line."""
+    """The main result of a step, in a line."""
     try:
         return _headline(index)
     except KeyError as missing:
-        return f"(another version of the code made it: its results have no {missing.args[0]})"
+        return f"(made by another version of the code: its results have no {missing.args[0]})"
 
 
 def _headline(index: Index) -> str:
@@ -80,7 +80,7 @@ def _headline(index: Index) -> str:
             differences = ", ".join(
                 f"{arm} {entry['value']:+.2f} [{entry['low']:+.2f}, {entry['high']:+.2f}]" for arm, entry in results["differences"].items()
             )
-            return f"overall of 10: {overall}; against {results['reference_arm']}: {differences}"
+            return f"overall score of 10: {overall}; difference to {results['reference_arm']}: {differences}"
         case _:
             return ", ".join(f"{name} {value}" for name, value in results.items() if isinstance(value, (int, str)))
 

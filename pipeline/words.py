@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reward.evaluation.estimate import Estimate
 
 
 def count(value: int) -> str:
@@ -40,6 +43,31 @@ def scores(row: Mapping[str, Any]) -> str:
 def difference(value: float) -> str:
     """A difference, always with its sign."""
     return f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")
+
+
+def precise(value: float) -> str:
+    """A statistic with three decimals."""
+    return f"{value:.3f}".replace("-", "−")
+
+
+def bounds(estimate: Estimate, form: Callable[[float], str]) -> str:
+    """The interval of an estimate, ``0.85 to 0.89``; empty where it has none."""
+    return "" if estimate.low is None or estimate.high is None else f"{form(estimate.low)} to {form(estimate.high)}"
+
+
+def cell(published: Any, form: Callable[[float], str]) -> str:
+    """A number or an estimate with its interval as a step published it; where there is none, the note that says why, or a dash."""
+    from reward.evaluation.estimate import Estimate
+
+    found = Estimate.read(published)
+    if found is None:
+        return str(published.get("note") or "–") if isinstance(published, Mapping) else "–"
+    return found.words(form)
+
+
+def counts(numbers: Mapping[str, int]) -> str:
+    """``alpha 12, beta 3``; zeros are left out."""
+    return ", ".join(f"{name} {count:,}" for name, count in numbers.items() if count)
 
 
 def duration(seconds: float) -> str:

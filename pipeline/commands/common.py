@@ -40,9 +40,7 @@ class Options:
                 raise click.UsageError("give --config FILE (the shipped ones are in configs/), or --run DIR of an existing run")
             frozen = Path(self.run_path) / "config.yaml"
             if not frozen.exists():
-                raise ValueError(
-                    f"--run {self.run_path}: no run was begun there; give --config FILE as well (the shipped ones are in configs/)"
-                )
+                raise ValueError(f"--run {self.run_path}: there is no run; give --config FILE as well (the shipped ones are in configs/)")
             path = str(frozen)
         return config.load(path, self.overrides)
 

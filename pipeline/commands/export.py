@@ -1,4 +1,4 @@
-"""`pipeline export`: what a run made, in the layouts of others."""
+"""`pipeline export`: results of a run in the file layouts of other projects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline.commands.common import EXAMPLE, Options, common
 
 @click.group()
 def export() -> None:
-    """What a run made, in the layouts of others.
+    """Write results of a run in the file layouts of other projects.
 
     \b
     Example:
@@ -21,7 +21,7 @@ def export() -> None:
 
 @export.command(
     name="pairs",
-    help="Preference pairs with their images, into a new folder. Nothing is uploaded, and no annotator is named.\n\n"
+    help="Read the preference pairs of a run; write them with their images into a new folder. Nothing is uploaded, nobody is named.\n\n"
     + EXAMPLE.format(command="export pairs --format reference-json --target pairs", more=""),
 )
 @common

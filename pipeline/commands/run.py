@@ -30,7 +30,7 @@ PACKAGES = ("torch", "transformers", "diffusers", "ray", "pyarrow", "webdataset"
 
 @click.group()
 def run() -> None:
-    """Run a step of the flow, or all of them. What is done already is not done again.
+    """Run a step of the flow, or all of them. Steps that are up to date are skipped, interrupted ones resume.
 
     \b
     Example:
@@ -50,7 +50,7 @@ def _add(name: str, text: str, more: str = "") -> None:
             print(f"\nreport: {report.build(context.run)}")
 
 
-_add("all", "Every step that the configuration has a section for, then the report.", " seed=1")
+_add("all", "Run every step that the configuration has a section for, then write the report.", " seed=1")
 for _step in STEPS:
     if _step.name not in COMMANDS:
         _add(_step.name, f"Read {_step.reads}; write {_step.writes}. {_step.detail}".rstrip())

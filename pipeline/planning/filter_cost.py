@@ -1,4 +1,4 @@
-"""What scoring and filtering would cost at three sizes of data set on three sizes of cluster: an estimate from stated assumptions.
+"""Estimated cost of scoring and filtering for three sizes of data set on three sizes of cluster.
 
 Compute: FLOP per pair as `pipeline plan` counts them (2 per parameter and token of the model that scores, attention left out), at an
 assumed share of an assumed GPU's peak. Decoding: assumed seconds per image on an assumed number of cores per GPU. The slower of the two

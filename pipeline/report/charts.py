@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from markupsafe import Markup, escape
 
-from pipeline.report.estimates import Estimate
 from pipeline.words import percent, plain
+from reward.evaluation.estimate import Estimate
 
 Format = Callable[[float], str]
 Attribute = str | float | int

@@ -145,7 +145,7 @@ def test_a_step_without_its_section_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["status", "report"])
 def test_a_run_that_is_not_there_is_one_sentence(command: str, tmp_path: Path) -> None:
-    assert "no run was begun there" in refusal(command, "--run", tmp_path / "none")
+    assert "there is no run;" in refusal(command, "--run", tmp_path / "none")
     assert "there is no run directory" in refusal(command, "--config", DEMO, "--run", tmp_path / "none")
 
 
@@ -188,15 +188,13 @@ def test_a_run_alone_uses_its_frozen_configuration(small: Path) -> None:
     run = small / "run"
     shown = pipeline("config", "show", "--run", run).output
     assert f"unit_rows: 4  # {run}/config.yaml, line" in shown
-    assert re.search(
-        r"filter +done +in 12 out 12 quarantined 0 gated 0 +selected: best 6, full 12", pipeline("status", "--run", run).output
-    )
+    assert re.search(r"filter +done +in 12 out 12 quarantined 0 +selected: best 6, full 12", pipeline("status", "--run", run).output)
     assert "up to date" in pipeline("run", "filter", "--run", run).output
     assert (run / "report.html").read_text().startswith("<!")
     assert f"report: {run}/report.html" in pipeline("report", "--run", run).output
     assert re.search(r"filter +done  ", pipeline("plan", "--run", run).output)
     assert re.search(
-        r"filter +done with another filter.token_budget and 1 more  ",
+        r"filter +done, but filter.token_budget and 1 more changed  ",
         pipeline("plan", "--run", run, "filter.token_budget=77", "seed=9").output,
     )
 
@@ -248,7 +246,7 @@ def test_shards_verify(small: Path, tmp_path: Path) -> None:
     tar = folder / "shard-000001.tar"
     sound = tar.read_bytes()
     tar.write_bytes(sound[:2000] + bytes([sound[2000] ^ 1]) + sound[2001:])
-    assert f"{folder}: 1 problem; delete what is damaged and run the filter step again" in refusal("shards", "verify", folder)
+    assert f"{folder}: 1 problem; delete the damaged files and run the filter step again" in refusal("shards", "verify", folder)
     tar.write_bytes(sound[: len(sound) // 2])
     assert "1 problem" in refusal("shards", "verify", folder)
     tar.unlink()

@@ -67,11 +67,11 @@ def test_a_saved_model_is_counted_from_its_weights(tmp_path: Path) -> None:
     demo = config.load(ROOT / "configs" / "demo.yaml").flow
     model = tmp_path / "model"
     flow = demo.model_copy(update={"filter": demo.filter.model_copy(update={"model": str(model)})})
-    assert plan.flop_per_pair(flow)[1] == f"reward.model, as there is none at {model}"
+    assert plan.flop_per_pair(flow)[1] == f"reward.model, because {model} contains no saved model"
     model.mkdir()
     storage.publish_json(model / "config.json", {"reward_model": demo.reward.model.model_dump(mode="json")})
     save_file({"layer": np.zeros((3, 50)), "model.embed_tokens.weight": np.zeros((999, 9))}, model / "model.safetensors")
     assert plan.flop_per_pair(flow) == (2 * 150 * plan.tokens(demo.reward.model, 1), str(model))
     (model / "model.safetensors").write_bytes(b"")
-    with pytest.raises(ValueError, match="is no reward model that can be read"):
+    with pytest.raises(ValueError, match="is not a readable reward model"):
         plan.flop_per_pair(flow)

@@ -23,8 +23,8 @@ from report_page import Page
 
 from pipeline.report import build
 from pipeline.report.charts import BINS, MOST_POINTS, Series, histogram, lines, round_values
-from pipeline.report.estimates import Estimate
 from pipeline.report.pictures import picture
+from reward.evaluation.estimate import Estimate
 from stages.engine import contracts, images, storage
 from stages.engine.ids import content_id, settings_hash
 from stages.engine.rundir import Index, RunDir
@@ -67,7 +67,7 @@ class Written:
 
 
 def make_run(path: Path, *, until: str = "evaluate-editor", hostile: bool = False) -> RunDir:
-    """Steps in their order up to ``until``; numbers are made up, images are drawn by the embedded world."""
+    """Steps in their order up to ``until``; numbers are made up, images are drawn by the built-in toy data set."""
     run = Written(path)
     for step, write in WRITERS.items():
         write(run, hostile)
@@ -504,7 +504,7 @@ def test_a_complete_run_shows_every_section_and_its_numbers(whole: Path) -> None
     assert [attributes["id"] for attributes in page.all("section")] == SECTION_IDS
     words = page.words().replace("\u202f", " ")
     for expected in (
-        "the reward model orders 86.6 % [85.1 %, 88.1 %] of the pairs of edits as the true levels do",
+        "the reward model agrees with ground-truth quality on 86.6 % [85.1 %, 88.1 %] of the pairs of edits",
         "raises the share of good edits: 51.0 % before, 81.0 % after",
         "+2.02 [+1.72, +2.32]",
         "no variation",  # a statistic without a value says why
@@ -514,9 +514,10 @@ def test_a_complete_run_shows_every_section_and_its_numbers(whole: Path) -> None
         "Calibration error (ECE) 0.021 [0.015, 0.027]",
         "A calibrated model would show 0.018 on as many pairs.",
         "On the whole the model is 3.1 points overconfident.",
-        "by +6.0 points (+4.0 to +8.0): sigma adds to what the margin says.",
+        "by +6.0 points (+4.0 to +8.0): sigma predicts errors better than the margin alone.",
         "87.1 % [85.1 %, 89.1 %]",  # the head of a dimension on that dimension
-        "is right for 74.0 % of all pairs (71.0 % to 77.0 %). Never naming a tie is right for 73.0 %, always naming one for 16.0 %.",
+        "is right for 74.0 % of all pairs (71.0 % to 77.0 %). Never predicting a tie is right for 73.0 %",
+        "always predicting one for 16.0 %.",
         "Predicted P(tie)",
         "EditReward paper, Table 3",
         "6.44",
@@ -531,7 +532,7 @@ def test_a_complete_run_shows_every_section_and_its_numbers(whole: Path) -> None
     assert "v2v_5.png" not in words  # examples are limited
     assert "Not done yet" not in words
     assert words.count("Scores of a model trained on shapes.") == 6  # above the scores and in each gallery
-    assert "Just in: the last that “selected” keeps" in words and "Just out: the best that “selected” leaves" in words
+    assert "Just above the cut: the lowest-ranked edits that “selected” keeps" in words and "Just below the cut: the best edits" in words
     assert words.count("difference ×3") == 12 * 5 - 1
     assert "Everything shown is inside this file (" in words
     assert whole.stat().st_size < 5e6
@@ -616,7 +617,7 @@ def test_a_running_training_shows_its_curve_and_a_torn_line_does_not_count(tmp_p
 
 
 def test_edits_without_images_are_counted_not_hidden(whole: Path) -> None:
-    assert "The images of 1 of these 12 edits are not in this run" in Page(whole).words()
+    assert "The images of 1 of these 12 edits are not stored in this run" in Page(whole).words()
 
 
 def test_a_selection_made_later_is_shown_while_it_is_of_the_present_scores(whole: Path, tmp_path: Path) -> None:
@@ -700,7 +701,7 @@ def test_a_result_that_may_be_chance_or_is_none_is_called_so(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("added", "verdict"),
-    [((0.01, 0.03), "sigma adds nothing that can be told from chance"), ((-0.05, 0.02), "sigma takes away from what the margin says")],
+    [((0.01, 0.03), "no demonstrated gain from sigma"), ((-0.05, 0.02), "sigma predicts errors worse than the margin alone")],
 )
 def test_what_sigma_adds_is_said_as_it_is(tmp_path: Path, added: tuple[float, float], verdict: str) -> None:
     run = make_run(tmp_path / "run", until="evaluate-reward")

@@ -130,7 +130,7 @@ def test_46000_edits_make_a_small_page_with_everything_on_it(large: Path) -> Non
         "Likert 3 or more in every dimension",
         "Score against change from the source",
         "clustered by source image (",
-        "Just in: the last that “selected” keeps",
+        "Just above the cut: the lowest-ranked edits that “selected” keeps",
         "Scoring 2 h 33 min",
         "Edits per second 5 and worker",
         "model revision abcdef01",

@@ -256,7 +256,7 @@ def test_ctrl_c_leaves_nothing_damaged(small: Path, tmp_path: Path) -> None:
                 process.wait(4)
     said = output.read_text()
     assert process.returncode == 130, said
-    assert "stopped: the same command goes on from what is done" in said and "error: " not in said
+    assert "stopped: the same command resumes the run" in said and "error: " not in said
     done = log.read_text().splitlines()
     assert done and not (run / "filter" / "index.json").exists()
     pipeline(*command, run, *slow)

@@ -1,4 +1,4 @@
-"""The fine-tuned editors: benchmark scores, paired differences, the paper's table beside them, and edits to look at."""
+"""The fine-tuned editors: benchmark scores, paired differences, the paper's table for orientation, sample edits, training curves."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from finetune.published import TABLE_3
 from pipeline import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Section, Strip, Table
 from pipeline.report.charts import Series, intervals, lines
-from pipeline.report.estimates import Estimate
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
+from reward.evaluation.estimate import Estimate
 
 STEPS = ("finetune", "evaluate-editor")
 STEP = "evaluate-editor"
 COPY, EXACT = "copy-of-source", "exact-edit"
-"""Floor and ceiling that stand in the table with the arms."""
+"""Lower and upper bound that are judged with the trained editors."""
 SHOWN_OPEN = 4
 
 
@@ -27,7 +27,10 @@ def section(published: Published) -> Section:
         blocks += _scores(evaluation, published.results("finetune").get("arms", ()))
     blocks += _samples(published)
     blocks += _curves(published)
-    lead = "Every arm fine-tunes a copy of one base editor on one selection, with the same steps; one judge scores all of them in one go."
+    lead = (
+        "Each variant is a copy of one base editor, fine-tuned on one training set for the same number of steps. One judge scores all "
+        "variants in one pass."
+    )
     return Section("arms", "Editor", lead, blocks)
 
 
@@ -44,7 +47,7 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
         rows + paper,
         caption="Mean scores, 0 to 10: semantic consistency (SC), perceptual quality (PQ), overall = mean over items of √(SC·PQ).",
         muted=len(paper),
-        muted_title="EditReward paper, Table 3 (GEdit-Bench-EN full), for orientation only: another scale, other judge, other data",
+        muted_title="EditReward paper, Table 3 (GEdit-Bench-EN full), for orientation only: its scale, judge and data are different",
         emphasised="selected",
     )
     figures = [
@@ -52,7 +55,7 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
             "Overall score",
             intervals(
                 _overall(arms),
-                title="Overall score by arm",
+                title="Overall score by training set",
                 x_label="overall, 0 to 10",
                 form=words.score,
                 tick_form=words.plain,
@@ -72,7 +75,7 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
             reference=("no difference", 0.0),
             emphasised=("selected",),
         )
-        caption = "Whiskers are 95 % intervals; one that crosses the dashed line is no demonstrated difference."
+        caption = "Whiskers are 95 % intervals. Where one crosses the dashed line, no difference is demonstrated."
         figures.append(Figure(title, drawn, caption))
     blocks: list[Block] = [table, Columns(figures)]
     tasks = {name: arm.get("per_task") for name, arm in arms.items() if arm.get("per_task")}
@@ -166,6 +169,6 @@ def _curves(published: Published) -> list[Block]:
             Figure("Base editor", lines(base, title="Training loss of the base editor", x_label="step", y_label="flow matching loss"))
         )
     if series:
-        drawn = lines(list(series.values()), title="Training loss of the arms", x_label="step", y_label="flow matching loss")
-        figures.append(Figure("Arms", drawn, "Losses on different data do not compare: flawed edits are harder to fit."))
+        drawn = lines(list(series.values()), title="Training loss of the variants", x_label="step", y_label="flow matching loss")
+        figures.append(Figure("Variants", drawn, "Losses on different training sets cannot be compared: flawed edits are harder to fit."))
     return [Fold("Training curves", [Columns(figures)])] if figures else []

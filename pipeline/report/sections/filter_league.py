@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from pipeline import words
 from pipeline.report.blocks import Block, Heading, Paragraph, Table
-from pipeline.report.estimates import Estimate
 from pipeline.report.scored_edits import ScoredEdits
+from reward.evaluation.estimate import Estimate
 from stages.filter.selection.difference import Z
 
 MOST_ROWS = 30
@@ -27,8 +27,8 @@ def league(edits: ScoredEdits, selections: Mapping[str, pa.Table]) -> list[Block
     sources = (
         f"clustered by source image ({words.count(clusters)} of them)" if clusters < len(edits.source) else "edits taken as independent"
     )
-    text = f"Normal 95 % intervals of the mean, {sources}. They cover chance in which edits were drawn, not a bias of the reward model."
-    return [Heading("League tables"), Paragraph(text), *tables]
+    text = f"Normal 95 % intervals of the mean, {sources}. They cover the sampling of edits, not a bias of the reward model."
+    return [Heading("Mean scores by group"), Paragraph(text), *tables]
 
 
 def clustered_mean(values: np.ndarray, clusters: np.ndarray) -> Estimate:
@@ -65,4 +65,4 @@ def _table(edits: ScoredEdits, what: str, column: np.ndarray, masks: Mapping[str
         *(f"kept by “{name}”" for name in masks),
     )
     more = f" The {MOST_ROWS} largest of {words.count(len(names))}." if len(names) > MOST_ROWS else ""
-    return Table(columns, ordered, f"By {what}, best mean first.{more}")
+    return Table(columns, ordered, f"By {what}, highest mean first.{more}")

@@ -18,7 +18,7 @@ def section(published: Published) -> Section:
     chart = flow_chart.Flow(_upper(published), _lower(published))
     figure = Figure(flow_chart.TITLE, flow_chart.wide(chart), "Counts are rows of the published artifacts.", narrow=flow_chart.tall(chart))
     return Section(
-        "flow", "Flow", "From candidate edits and ratings to a reward model; with it, from raw edits to a better editor.", [figure]
+        "flow", "Flow", "Candidate edits and ratings train a reward model. It selects raw edits, which train a better editor.", [figure]
     )
 
 
@@ -58,7 +58,9 @@ def _lower(published: Published) -> list[flow_chart.Node]:
         _node(published, "filter", "Raw edits", delivered, _quarantined(published, "filter")),
         _node(published, "filter", "Scored edits", _rows(published, "filter", "scores")),
         _node(published, "filter", "Selections", str(len(selections)) if selections else "", listed),
-        _node(published, "finetune", "Editors", str(len(arms)) if arms else "", f"base and {len(arms) - 1} arms" if len(arms) > 1 else ""),
+        _node(
+            published, "finetune", "Editors", str(len(arms)) if arms else "", f"base and {len(arms) - 1} variants" if len(arms) > 1 else ""
+        ),
         _node(published, "evaluate-editor", "Verdicts", words.count(judged) if judged else "", f"{systems} systems" if systems else ""),
     ]
 

@@ -1,5 +1,4 @@
-"""The gates before scoring: what each measured, from which value on it catches an edit, and how many it caught. Part of the filter's
-section."""
+"""The gates before scoring: measured values, thresholds and numbers of edits caught. Part of the filter's section."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it ran on, how long it took, with which seeds, versions and settings; and what is synthetic."""
+"""Which parts are synthetic, durations, machine, versions, seeds and settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.report.synthetic import synthetic_parts
 
 STEPS = STEP_NAMES
 OWN_FACTS = ("seconds", "started", "command")
-"""What the manifest notes of a step that differs from step to step."""
+"""Facts in the manifest that differ from step to step."""
 
 
 def section(published: Published) -> Section:
@@ -27,7 +27,7 @@ def section(published: Published) -> Section:
     if published.configuration:
         blocks.append(Fold("Configuration", [Code(published.configuration)]))
     blocks.append(_fingerprints(published))
-    return Section("provenance", "Provenance", "What is needed to judge these numbers and to make them again.", blocks)
+    return Section("provenance", "Provenance", "What is needed to judge and to reproduce these numbers.", blocks)
 
 
 def _synthetic(published: Published) -> list[Block]:
@@ -45,14 +45,16 @@ def _timing(published: Published) -> list[Block]:
     if not seconds:
         return []
     rows = [Bar(step, value) for step, value in seconds.items()]
-    caption = f"{words.duration(sum(seconds.values()))} in all, as noted when each step was last run; a step found done takes no time."
+    caption = (
+        f"{words.duration(sum(seconds.values()))} in all, as recorded when each step last ran. A step that was up to date takes no time."
+    )
     return [Figure("Time per step", bars(rows, title="Time per step", form=words.duration), caption)]
 
 
 def _commands(published: Published) -> list[Block]:
     noted = published.manifest.get("steps", {})
     rows = [(step, noted[step].get("command", "–"), noted[step].get("started", "–")) for step in STEP_NAMES if step in noted]
-    return [Heading("Commands"), Table(("Step", "Command that did it", "Begun"), rows, text_columns=3)] if rows else []
+    return [Heading("Commands"), Table(("Step", "Command", "Started"), rows, text_columns=3)] if rows else []
 
 
 def _machines(published: Published) -> list[Block]:
@@ -103,5 +105,5 @@ def _fingerprints(published: Published) -> Block:
     rows = [(step, index.fingerprint, index.key) for step in STEP_NAMES if (index := published.index(step))]
     if not rows:
         return Paragraph("No step is done yet.")
-    caption = "Equal fingerprints mean equal content, byte for byte; equal keys mean equal settings and inputs."
+    caption = "Equal fingerprints mean equal content, byte for byte. Equal keys mean equal settings and inputs."
     return Fold("Fingerprints of the steps", [Table(("Step", "Content", "Settings and inputs"), rows, caption=caption, text_columns=3)])

@@ -20,7 +20,10 @@ def section(published: Published) -> Section:
     blocks: list[Block] = [Table(("Step", "Reason", "Rows"), rows, text_columns=2)]
     blocks += [_examples(published, step) for step in STEP_NAMES if _reasons(published, step)]
     return Section(
-        "quarantine", "Quarantine", "Rows that were set aside, never dropped silently. They take part in no number on this page.", blocks
+        "quarantine",
+        "Quarantine",
+        "Rows that could not be processed. They are kept with a reason and are not part of any number on this page.",
+        blocks,
     )
 
 

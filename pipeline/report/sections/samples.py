@@ -1,4 +1,4 @@
-"""Sample sheets: a source, its instruction, and all candidates with what people and the reward model say of them."""
+"""Sample sheets: a source, its instruction, and all candidates with their ratings and reward scores."""
 
 from __future__ import annotations
 
