@@ -16,7 +16,7 @@ class Step:
     """A step of the flow.
 
     ``section``: the part of the configuration that it cannot do without. ``module``: where its function ``run(context)`` is.
-    ``reads`` and ``writes``: what it makes of what. ``detail``: a sentence more for its help.
+    ``reads`` and ``writes``: its input and output in words. ``detail``: a further sentence for its help.
     """
 
     name: str

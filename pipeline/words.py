@@ -71,13 +71,19 @@ def counts(numbers: Mapping[str, int]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``4.2 s``, ``3 min 05 s`` or ``2 h 10 min``."""
+    """``4.2 s``, ``3 min 05 s``, ``2 h 10 min`` or ``2.3 days``."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes < 48 * 60 else f"{seconds / 86_400:,.1f} days"
+
+
+def size(count: float) -> str:
+    """``1.6 MB``: bytes with the largest unit that fits."""
+    unit, factor = next((unit for unit in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9)) if count >= unit[1]), ("MB", 1e6))
+    return f"{count / factor:,.1f} {unit}"
 
 
 def name(key: str) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
 from typing import Any
 
 import click
 
-from pipeline.commands.common import Options
+from pipeline.commands.common import CONFIG, OVERRIDES, Options, takes
 
 HOME = "http://127.0.0.1:8321"
 
@@ -20,12 +19,8 @@ over.
   https://the.public.name"""
 
 
-def _of_run(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--run", "run_path", metavar="DIR", required=True, help="Run directory.")(command)
-
-
-def _home(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--home", default=HOME, show_default=True, help="Address of the page, as the person reaches it.")(command)
+_of_run = click.option("--run", "run_path", metavar="DIR", required=True, help="Run directory.")
+_home = click.option("--home", default=HOME, show_default=True, help="Address of the page, as the person reaches it.")
 
 
 @click.command(
@@ -34,12 +29,10 @@ def _home(command: Callable[..., Any]) -> Callable[..., Any]:
     '  pipeline annotate roster add --run runs/rated "Ada Lovelace"\n'
     "  pipeline annotate serve --run runs/rated"
 )
-@click.argument("overrides", nargs=-1, metavar="[KEY.PATH=VALUE]...")
-@_of_run
-@click.option("--config", "config_path", metavar="FILE", help="Configuration; default: the one frozen in --run DIR.")
+@takes(OVERRIDES, _of_run, CONFIG)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--expose", is_flag=True, help="Allow a --host that other machines can reach.")
-def serve(run_path: str, config_path: str | None, host: str, expose: bool, overrides: tuple[str, ...]) -> None:
+def serve(options: Options, host: str, expose: bool) -> None:
     if not _loopback(host):
         if not expose:
             raise ValueError(
@@ -47,7 +40,6 @@ def serve(run_path: str, config_path: str | None, host: str, expose: bool, overr
                 "or leave --host out"
             )
         click.echo(EXPOSED.format(host=host), err=True)
-    options = Options(config_path=config_path, run_path=run_path, overrides=overrides)
     run, config = options.run, options.loaded.flow.annotate
     from stages.annotate.page import server
 

@@ -1,4 +1,4 @@
-"""The options that most commands share: one decorator takes them, one object holds what they say."""
+"""The options that most commands share: one decorator adds them to a command, one object has their values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLE = "\b\nExample:\n  pipeline {command} --config configs/demo.yaml{more}"
 
 @dataclass(frozen=True)
 class Options:
-    """What the shared options say; ``force`` is set by commands that also have a ``--force``."""
+    """Values of the shared options; ``force`` is that of commands that also have a ``--force``."""
 
     config_path: str | None = None
     run_path: str | None = None
@@ -53,28 +53,34 @@ class Options:
         return RunDir(self.run_path or Path("runs") / loaded.flow.name)
 
 
-def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the shared options. Its function gets them as its first argument, an ``Options``."""
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+OVERRIDES = click.argument("overrides", nargs=-1, metavar="[KEY.PATH=VALUE]...")
+CONFIG = click.option("--config", "config_path", metavar="FILE", help="Configuration; default: the one frozen in --run DIR.")
+RUN = click.option("--run", "run_path", metavar="DIR", help="Run directory; default: runs/<name of the configuration>.")
+ADDRESS = click.option("--address", help="Ray cluster to join (auto, host:port or ray://...); default: a local one.")
 
-    @functools.wraps(command)
-    def with_options(**given: Any) -> Any:
-        shared = {field.name: given.pop(field.name) for field in fields(Options) if field.name in given}
-        return command(Options(**shared), **given)
 
-    decorated: Callable[..., Any] = with_options
-    for option in (
-        click.argument("overrides", nargs=-1, metavar="[KEY.PATH=VALUE]..."),
-        click.option("--run", "run_path", metavar="DIR", help="Run directory; default: runs/<name of the configuration>."),
-        click.option("--address", help="Ray cluster to join (auto, host:port or ray://...); default: a local one."),
-        click.option("--config", "config_path", metavar="FILE", help="Configuration; default: the one frozen in --run DIR."),
-    ):
-        decorated = option(decorated)
-    return decorated
+def takes(*shared: Decorator) -> Decorator:
+    """Give a command shared options, which its help lists in this order. Its function gets them as its first argument, an ``Options``."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_options(**given: Any) -> Any:
+            values = {field.name: given.pop(field.name) for field in fields(Options) if field.name in given}
+            return command(Options(**values), **given)
+
+        return functools.reduce(lambda decorated, option: option(decorated), reversed(shared), with_options)
+
+    return decorate
+
+
+common = takes(CONFIG, ADDRESS, RUN, OVERRIDES)
+"""The shared options of most commands."""
 
 
 @contextmanager
 def opened(options: Options) -> Generator[Context]:
-    """Everything a step needs; holds the lock of the run directory and leaves the cluster at the end."""
+    """The context of a step, with the run directory locked. Disconnects from the cluster at the end."""
     from pipeline import config
     from stages.context import Context
     from stages.engine import storage

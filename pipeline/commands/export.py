@@ -21,7 +21,7 @@ def export() -> None:
 
 @export.command(
     name="pairs",
-    help="Read the preference pairs of a run; write them with their images into a new folder. Nothing is uploaded, nobody is named.\n\n"
+    help="Read the preference pairs of a run; write them with their images into a new folder. Nothing is uploaded; nobody is named.\n\n"
     + EXAMPLE.format(command="export pairs --format reference-json --target pairs", more=""),
 )
 @common

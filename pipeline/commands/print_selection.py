@@ -84,7 +84,7 @@ def described(found: Difference) -> str:
 
 
 def interval(found: Interval | None, absent: str) -> str:
-    """A number with its 95 % interval, or what to say where there is none."""
+    """A number with its 95 % interval, or ``absent``."""
     return Estimate(found.value, found.low, found.high).words(words.score) if found else absent
 
 

@@ -63,7 +63,7 @@ def import_(
 @reward.command(name="score")
 @click.argument("model")
 @click.option("--source", required=True, metavar="FILE", help="The image before the edit.")
-@click.option("--instruction", required=True, help="What was asked of the editor.")
+@click.option("--instruction", required=True, help="The instruction given to the editor.")
 @click.option("--edited", required=True, multiple=True, metavar="FILE", help="The edited image; repeat it to compare several.")
 def score_(model: str, source: str, instruction: str, edited: tuple[str, ...]) -> None:
     """Read a reward model and edits of one source; print mean and sigma per dimension, best edit first.

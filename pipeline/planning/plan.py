@@ -169,7 +169,7 @@ def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
 
 
 def _sources(flow: FlowConfig) -> tuple[int, int]:
-    """Groups for training and validation, as far as the configuration says."""
+    """Groups for training and validation, as far as the configuration determines them."""
     assert flow.generate is not None
     config = flow.generate.sources
     if isinstance(config, WorldSources):

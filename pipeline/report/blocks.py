@@ -57,7 +57,7 @@ class Facts(Block):
 
 @dataclass(frozen=True)
 class Table(Block):
-    """``text_columns``: how many leading columns hold words (the others hold numbers and are aligned right). The last ``muted``
+    """``text_columns``: how many leading columns are words (the others are numbers, aligned right). The last ``muted``
     rows are shown apart, under the line ``muted_title``."""
 
     columns: Sequence[str]

@@ -33,7 +33,7 @@ MOST_POINTS = 160
 MOST_DOTS = 420
 """Of more points a scatter plot draws every k-th; the chart says so."""
 LEAST_NUMBERED = 0.09
-"""Share from which a segment of a stacked bar has room for its number."""
+"""Share from which a segment of a stacked bar is wide enough for its number."""
 DARKEST = 0.52
 """Opacity of the highest level of a stacked bar: the numbers stay readable on it, on a light and on a dark page."""
 
@@ -226,7 +226,7 @@ def _rows(labels: Sequence[str], x: Scale, row: float, *, top: float = 12, right
     """An empty plot with a labelled row per entry and vertical grid lines; also the height of the middle of each row."""
     left = max(7.5 * max(len(label) for label in labels) + 14, 70)
     plot = Plot(x, Scale("", 0, 1), (left, top, right, top + row * len(labels)))
-    middles = [top + row * (place + 0.5) for place in range(len(labels))]
+    middles = [top + row * (index + 0.5) for index in range(len(labels))]
     plot.parts.extend(line(plot.at_x(tick), top, plot.at_x(tick), plot.box[3], "grid") for tick in x.marks)
     plot.parts.extend(text(label, left - 8, y + 4, anchor="end") for label, y in zip(labels, middles, strict=True))
     plot.x_axis(below=36 if x.marks else 18)
@@ -322,15 +322,15 @@ def lines(
         at = plot.at_y(reference[1])
         plot.parts.append(line(left, at, right, at, "reference"))
         plot.parts.append(text(reference[0], right, at - 5, anchor="end", class_="tick"))
-    for place, entry in enumerate(thinned):
+    for index, entry in enumerate(thinned):
         if entry.band:
             outline = plot.at(entry.x, entry.band[0]) + plot.at(entry.x, entry.band[1])[::-1]
-            plot.parts.append(shape("polygon", outline, f"fill faint s{place}"))
+            plot.parts.append(shape("polygon", outline, f"fill faint s{index}"))
         points = plot.at(entry.x, entry.y)
-        plot.parts.append(shape("polyline", points, f"line s{place}"))
+        plot.parts.append(shape("polyline", points, f"line s{index}"))
         if len(points) <= 24:
             tips = (f"{entry.name}, {x_label} {x_form(x)}: {form(y)}" for x, y in zip(entry.x, entry.y, strict=True))
-            plot.parts.extend(marker(place, *point, 3, tip) for point, tip in zip(points, tips, strict=True))
+            plot.parts.extend(marker(index, *point, 3, tip) for point, tip in zip(points, tips, strict=True))
     ends = "; ".join(f"{entry.name} goes from {form(entry.y[0])} to {form(entry.y[-1])}" for entry in thinned)
     return plot.drawn(title, f"{y_label} over {x_label}: {ends}.")
 
@@ -372,10 +372,10 @@ def columns(categories: Sequence[str], series: Mapping[str, Sequence[float]], *,
     plot = _plot(Scale(x_label, 0, len(categories), ticks=()), y, list(series))
     slot, bottom = plot.at_x(1) - plot.at_x(0), plot.box[3]
     width = slot * 0.76 / max(len(series), 1)
-    for place, category in enumerate(categories):
-        plot.parts.append(text(category, plot.at_x(place + 0.5), bottom + 17, anchor="middle", class_="tick"))
+    for column, category in enumerate(categories):
+        plot.parts.append(text(category, plot.at_x(column + 0.5), bottom + 17, anchor="middle", class_="tick"))
         for index, (name, values) in enumerate(series.items()):
-            x, top, value = plot.at_x(place) + slot * 0.12 + width * index, plot.at_y(values[place]), percent(values[place])
+            x, top, value = plot.at_x(column) + slot * 0.12 + width * index, plot.at_y(values[column]), percent(values[column])
             plot.parts.append(rectangle(x + 1, top, width - 2, bottom - top, f"fill s{index}", f"{name}, {category}: {value}", rx=2))
             if width >= 26:
                 plot.parts.append(text(_bare(value), x + width / 2, top - 4, anchor="middle", class_="small"))
@@ -385,15 +385,15 @@ def columns(categories: Sequence[str], series: Mapping[str, Sequence[float]], *,
 def stacked(rows: Mapping[str, Sequence[float]], levels: Sequence[str], *, title: str, x_label: str) -> Markup:
     """Distributions over a few ordered levels, one bar per row.
 
-    ``rows`` maps a name to one share per level, lowest level first. Higher levels are darker and stand further right.
+    ``rows`` maps a name to one share per level, lowest level first. Higher levels are darker and further right.
     """
     plot, middles = _rows([_short(name) for name in rows], Scale(x_label, 0, 1, ticks=()), 26, top=30, right=WIDTH - 4)
     plot.parts.append(text(f"from {levels[0]} (lightest) to {levels[-1]} (darkest)", plot.box[0], 16, class_="tick"))
     for y, (name, shares) in zip(middles, rows.items(), strict=True):
         start = 0.0
-        for place, (level, share) in enumerate(zip(levels, shares, strict=True), start=1):
+        for rank, (level, share) in enumerate(zip(levels, shares, strict=True), start=1):
             left, right = plot.at_x(start), plot.at_x(start + share)
-            opacity = f"{DARKEST * place / len(levels):.2f}"
+            opacity = f"{DARKEST * rank / len(levels):.2f}"
             tip = f"{name}, {level}: {percent(share)}"
             plot.parts.append(rectangle(left, y - 9.5, right - left, 19, "fill s0", tip, fill_opacity=opacity))
             if share >= LEAST_NUMBERED:

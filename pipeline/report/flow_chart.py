@@ -14,7 +14,7 @@ TITLE = "Flow of the run"
 
 @dataclass(frozen=True)
 class Node:
-    """A thing that the run made: its name, how many (empty while it is not made; then ``absent`` says why), and a remark."""
+    """A product of the run: its name, its amount (empty while there is none; then ``absent`` is shown), and a remark."""
 
     name: str
     amount: str

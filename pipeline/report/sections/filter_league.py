@@ -49,12 +49,12 @@ def _table(edits: ScoredEdits, what: str, column: np.ndarray, masks: Mapping[str
     names, codes, counts = np.unique(column.astype(str), return_inverse=True, return_counts=True)
     largest = np.argsort(-counts, kind="stable")[:MOST_ROWS].tolist()
     rows = []
-    for place in largest:
-        mask = codes == place
+    for code in largest:
+        mask = codes == code
         estimate = clustered_mean(edits.overall[mask], edits.source[mask])
         likert = [words.score(float(values[mask].mean())) for values in edits.likert.values()]
         kept = [words.share(float(chosen[mask].mean())) for chosen in masks.values()]
-        name = str(names[place]) or "(empty)"
+        name = str(names[code]) or "(empty)"
         rows.append((estimate.value, (name, words.count(int(mask.sum())), estimate.words(words.score), *likert, *kept)))
     ordered = [row for _, row in sorted(rows, key=lambda entry: (-entry[0], entry[1][0]))]
     columns = (

@@ -44,7 +44,7 @@ def strata(edits: ScoredEdits) -> list[Block]:
     for what, column in edits.strata.items():
         names, codes, counts = np.unique(column.astype(str), return_inverse=True, return_counts=True)
         largest = np.argsort(-counts, kind="stable")[:MOST_STRATA]
-        groups = {str(names[place]) or "(empty)": edits.overall[codes == place] for place in largest}
+        groups = {str(names[code]) or "(empty)": edits.overall[codes == code] for code in largest}
         rest = ~np.isin(codes, largest)
         if rest.any():
             groups[f"{len(names) - len(largest)} others"] = edits.overall[rest]

@@ -75,7 +75,7 @@ def _rows(published: Published, step: str, artifact: str) -> str:
 
 
 def _ratings(published: Published) -> str:
-    """Ratings that count."""
+    """Ratings that no later revision has replaced."""
     rows = published.rows("annotate", "ratings")
     return "" if rows is None else words.count(rows - published.results("annotate").get("superseded", 0))
 

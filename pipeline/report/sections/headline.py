@@ -49,7 +49,7 @@ def sentence(published: Published) -> str:
 
 
 def section(published: Published) -> Section:
-    """Key numbers, what is synthetic, and the steps with their counts."""
+    """Key numbers, synthetic parts, and the steps with their counts."""
     blocks: list[Block] = []
     facts = _facts(published)
     if facts:
