@@ -123,6 +123,12 @@ class Fold(Block):
     blocks: Sequence[Block]
 
 
+def opened(blocks: Sequence[Block], count: int) -> list[Block]:
+    """The first ``count`` blocks open, the rest folded."""
+    rest = blocks[count:]
+    return [*blocks[:count], Fold(f"{len(rest)} more", rest)] if rest else [*blocks]
+
+
 @dataclass(frozen=True)
 class Code(Block):
     """Text as a machine wrote or reads it."""

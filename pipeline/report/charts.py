@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -333,6 +334,13 @@ def lines(
             plot.parts.extend(marker(index, *point, 3, tip) for point, tip in zip(points, tips, strict=True))
     ends = "; ".join(f"{entry.name} goes from {form(entry.y[0])} to {form(entry.y[-1])}" for entry in thinned)
     return plot.drawn(title, f"{y_label} over {x_label}: {ends}.")
+
+
+def curve(name: str, reports: Iterable[Mapping[str, Any]], key: str) -> Series | None:
+    """The values of ``key`` by step in the reports of a training, the last one of each step; None of fewer than two."""
+    points = {report["step"]: report[key] for report in reports if isinstance(report.get(key), (int, float)) and "step" in report}
+    steps = sorted(points)
+    return Series(name, steps, [points[step] for step in steps]) if len(steps) > 1 else None
 
 
 def _thinned(series: Series) -> Series:

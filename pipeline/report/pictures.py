@@ -17,7 +17,7 @@ PREVIEW = 256
 
 
 def picture(data: bytes | None, *, alt: str, lines: Sequence[str] = (), side: int = PREVIEW) -> Picture:
-    """A picture of encoded image bytes, at most ``side`` pixels long. Without an image, or with one that does not decode, its lines say so."""
+    """A picture of encoded image bytes, at most ``side`` pixels long. Its lines say where there is no image or none that decodes."""
     if not data:
         return Picture(None, alt, (*lines, "no image"))
     try:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from finetune.published import TABLE_3
 from pipeline import words
-from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Section, Strip, Table
-from pipeline.report.charts import Series, intervals, lines
+from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Section, Strip, Table, opened
+from pipeline.report.charts import intervals, lines
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
 from reward.evaluation.estimate import Estimate
@@ -128,9 +128,7 @@ def _samples(published: Published) -> list[Block]:
     for row in table.to_pylist():
         items.setdefault(row["item_id"], []).append(row)
     strips = [_strip(rows, judged) for rows in items.values()]
-    shown, rest = strips[:SHOWN_OPEN], strips[SHOWN_OPEN:]
-    blocks: list[Block] = [Heading("Edits of the same benchmark items"), *shown]
-    return [*blocks, Fold(f"{len(rest)} more", rest)] if rest else blocks
+    return [Heading("Edits of the same benchmark items"), *opened(strips, SHOWN_OPEN)]
 
 
 def _strip(rows: Sequence[dict], judged: dict) -> Strip:
@@ -151,17 +149,9 @@ def _strip(rows: Sequence[dict], judged: dict) -> Strip:
 
 
 def _curves(published: Published) -> list[Block]:
-    folder = published.path / "finetune" / "metrics"
-    runs = (
-        {path.stem: published.lines("finetune", f"metrics/{path.name}") for path in sorted(folder.glob("*.jsonl"))}
-        if folder.is_dir()
-        else {}
-    )
-    series = {}
-    for name, reports in runs.items():
-        points = [(report["step"], report["loss"]) for report in reports if "loss" in report and "step" in report]
-        if len(points) > 1:
-            series[name] = Series(name, [x for x, _ in points], [y for _, y in points])
+    logs = sorted((published.path / "finetune" / "metrics").glob("*.jsonl"))
+    found = {path.stem: curve(path.stem, published.lines("finetune", f"metrics/{path.name}"), "loss") for path in logs}
+    series = {name: entry for name, entry in found.items() if entry}
     base = [series.pop("base")] if "base" in series else []
     figures = []
     if base:

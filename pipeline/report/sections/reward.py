@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Table
-from pipeline.report.charts import MOST_POINTS, Series, intervals, lines
+from pipeline.report.charts import MOST_POINTS, intervals, lines
 from pipeline.report.published import Published
 from pipeline.report.sections import benchmarks, confidence
 from reward.evaluation.estimate import Estimate
@@ -59,13 +59,13 @@ def _curves(reports: list[dict[str, Any]]) -> list[Figure]:
     figures = []
     for phase, title in (("pretraining", "Warm-up (toy data only), loss"), ("training", "Ranking, loss")):
         own = [report for report in reports if report.get("phase", "training") == phase]
-        loss = _series("loss", own, "loss")
+        loss = curve("loss", own, "loss")
         if loss:
             figures.append(Figure(title, lines([loss], title=title, x_label="step", y_label="loss"), _thinning(len(loss.x))))
     accuracies = [report for report in reports if report.get("phase", "training") == "training"]
     keys = {key for report in accuracies for key in report if key.startswith(VALIDATION)}
     labels = {key.removeprefix(VALIDATION).strip("/") or "overall": key for key in sorted(keys)}
-    found = [_series(words.name(label), accuracies, labels[label]) for label in words.ordered(labels, first=("overall",), last=())]
+    found = [curve(words.name(label), accuracies, labels[label]) for label in words.ordered(labels, first=("overall",), last=())]
     series = [entry for entry in found if entry]
     if series:
         drawn = lines(
@@ -73,12 +73,6 @@ def _curves(reports: list[dict[str, Any]]) -> list[Figure]:
         )
         figures.append(Figure("Ranking, held-out pair accuracy", drawn))
     return figures
-
-
-def _series(name: str, reports: list[dict[str, Any]], key: str) -> Series | None:
-    points = {report["step"]: report[key] for report in reports if isinstance(report.get(key), (int, float)) and "step" in report}
-    ordered = sorted(points.items())
-    return Series(name, [step for step, _ in ordered], [value for _, value in ordered]) if len(ordered) > 1 else None
 
 
 def _thinning(points: int) -> str:

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from pipeline import words
-from pipeline.report.blocks import Block, Fold, Picture, Section, Strip
+from pipeline.report.blocks import Block, Picture, Section, Strip, opened
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
 
@@ -23,10 +23,7 @@ def section(published: Published) -> Section:
     blocks: list[Block] = [*published.missing("generate")]
     chosen = _chosen(published)
     if chosen:
-        sheets = _sheets(published, chosen)
-        blocks += sheets[:SHOWN_OPEN]
-        if sheets[SHOWN_OPEN:]:
-            blocks.append(Fold(f"{len(sheets) - SHOWN_OPEN} more", sheets[SHOWN_OPEN:]))
+        blocks += opened(_sheets(published, chosen), SHOWN_OPEN)
     lead = (
         "One group per task, the first by id: source and instruction, then every candidate with its editor. "
         "Rated candidates come first, best first, with their mean score per dimension (IF instruction following, VQ visual quality); "
