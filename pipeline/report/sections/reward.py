@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Table
-from pipeline.report.charts import MOST_POINTS, intervals, lines
+from pipeline.report.charts import MOST_POINTS, curve, intervals, lines
 from pipeline.report.published import Published
 from pipeline.report.sections import benchmarks, confidence
 from reward.evaluation.estimate import Estimate
