@@ -65,11 +65,6 @@ def cell(published: Any, form: Callable[[float], str]) -> str:
     return found.words(form)
 
 
-def counts(numbers: Mapping[str, int]) -> str:
-    """``alpha 12, beta 3``; zeros are left out."""
-    return ", ".join(f"{name} {count:,}" for name, count in numbers.items() if count)
-
-
 def duration(seconds: float) -> str:
     """``4.2 s``, ``3 min 05 s``, ``2 h 10 min`` or ``2.3 days``."""
     if seconds < 60:

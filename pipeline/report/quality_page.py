@@ -90,13 +90,10 @@ def _annotators(figures: Mapping[str, Any]) -> Section:
         "from the others (+ lenient). Drift: its change from the first to the newest groups. Gold: scores at most one level off."
     )
     reasons = {entry["annotator"]: entry for entry in entries if entry["reasons"]}
-    blocks: list[Block] = [
-        Table(
-            ("Annotator", "Status", "Why"),
-            [(name, entry["status"], "; ".join(entry["reasons"]).replace("_", " ")) for name, entry in reasons.items()],
-            text_columns=3,
-        )
-    ] * bool(reasons)
+    blocks: list[Block] = []
+    if reasons:
+        listed = [(name, entry["status"], "; ".join(entry["reasons"]).replace("_", " ")) for name, entry in reasons.items()]
+        blocks.append(Table(("Annotator", "Status", "Reasons"), listed, text_columns=3))
     blocks += _charts(entries)
     blocks += [Table(columns, rows, caption=caption, text_columns=3), _habits(entries)]
     exams = [(e["annotator"], words.name(e["dimension"]), e["exam"]) for e in entries if e["exam"]]
@@ -164,7 +161,7 @@ def _again(figures: Mapping[str, Any]) -> Section:
         Table(("Groups to re-annotate", ""), rows, caption="Listed in reannotate.csv.")
         if rows
         else Paragraph("No group needs another rater."),
-        Paragraph(f"Cells to adjudicate (adjudicate.csv): {words.count(again['cells'])}."),
+        Paragraph(f"Adjudication queue (adjudicate.csv): {words.count(again['cells'])} cells."),
     ]
     if figures["again_exceeds"]:
         share = words.share(figures["most_again"])

@@ -72,12 +72,13 @@ def _beside(published: Published, table: pa.Table, artifact: str, columns: list[
     other = published.table(STEP, artifact, ["sample_id", *columns])
     if other is None:
         return None
+    # for each row of ``table`` the row of ``other`` with the same id
     return other.take(pc.index_in(table["sample_id"], value_set=other["sample_id"].combine_chunks()))
 
 
 def _editor(metadata: pa.ChunkedArray) -> pa.Array | None:
     """Editor of each edit from its metadata; None where no metadata has it."""
-    encoded = metadata.combine_chunks().dictionary_encode()
+    encoded = metadata.combine_chunks().dictionary_encode()  # many edits share one metadata text, which is parsed once
     parsed = [json.loads(text) for text in encoded.dictionary.to_pylist()]
     names = [next((str(entry[key]) for key in EDITOR_KEYS if isinstance(entry, dict) and entry.get(key)), "") for entry in parsed]
     return pa.array(names, pa.string()).take(encoded.indices) if any(names) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import re
 import subprocess
@@ -12,11 +13,14 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 from command import copied, finished, pipeline, refusal
 from paths import ROOT
 from rated_run import make_run
 
-from pipeline import cli
+from pipeline import cli, flow
+from pipeline.commands.common import Options, common
+from stages.config import FlowConfig
 
 DEMO = ROOT / "configs" / "demo.yaml"
 
@@ -57,6 +61,28 @@ def test_plan_and_status_do_not_import_torch() -> None:
     code = "import sys, pipeline.planning.plan, pipeline.status; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
+
+
+def test_shared_options_become_one_object_and_the_others_stay_arguments(tmp_path: Path) -> None:
+    @click.command()
+    @common
+    @click.option("--count", type=int)
+    @click.option("--force", is_flag=True)
+    def command(options: Options, count: int) -> None:
+        print(options, count, options.loaded.flow.seed, options.run.path, options.run.path.exists())
+
+    given = ["--config", str(DEMO), "--run", str(tmp_path / "x"), "--count", "2", "--force", "seed=5"]
+    expected = Options(str(DEMO), str(tmp_path / "x"), None, ("seed=5",), force=True)
+    assert CliRunner().invoke(command, given).output == f"{expected} 2 5 {tmp_path / 'x'} False\n"
+    assert [parameter.name for parameter in command.params] == ["config_path", "address", "run_path", "overrides", "count", "force"]
+
+
+def test_the_table_of_steps_is_the_one_of_commands_and_modules() -> None:
+    group = cli.main.commands["run"]
+    assert isinstance(group, click.Group)
+    assert list(group.commands) == ["all", *(step.name for step in flow.STEPS if step.command.startswith("pipeline run"))]
+    for step in flow.STEPS:
+        assert step.section in FlowConfig.model_fields and callable(importlib.import_module(step.module).run)
 
 
 @pytest.mark.parametrize(

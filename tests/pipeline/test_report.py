@@ -21,9 +21,11 @@ from hypothesis import strategies as st
 from PIL import Image
 from report_page import Page
 
+from pipeline import words
 from pipeline.report import build
 from pipeline.report.charts import BINS, MOST_POINTS, Series, histogram, lines, round_values
 from pipeline.report.pictures import picture
+from pipeline.report.published import Published
 from reward.evaluation.estimate import Estimate
 from stages.engine import contracts, images, storage
 from stages.engine.ids import content_id, settings_hash
@@ -730,6 +732,24 @@ def test_estimates_are_read_with_tolerance() -> None:
     assert Estimate.read(True) is None
     assert Estimate.read(0.5) == Estimate(0.5)
     assert Estimate.read({"value": 0.5, "low": 0.4, "high": 0.6, "n": 3, "unit": "x"}) == Estimate(0.5, 0.4, 0.6, 3)
+
+
+def test_values_of_steps_as_cells() -> None:
+    assert words.cell({"value": -0.5, "low": -0.6, "high": -0.4}, words.score) == "−0.50 [−0.60, −0.40]"
+    assert words.cell({"value": None, "note": "no variation"}, words.score) == "no variation"
+    assert words.cell(0.25, words.precise) == "0.250"
+    assert words.cell(None, words.score) == words.cell({}, words.score) == "–"
+    assert (
+        words.bounds(Estimate(0.5, 0.4, 0.6), words.percent) == "40\u202f% to 60\u202f%"
+        and words.bounds(Estimate(0.5), words.percent) == ""
+    )
+    assert [words.duration(seconds) for seconds in (4.21, 185, 7_800, 200_000)] == ["4.2 s", "3 min 05 s", "2 h 10 min", "2.3 days"]
+    assert [words.size(count) for count in (12, 2.5e9, 4e16)] == ["0.0 MB", "2.5 GB", "40.0 PB"]
+
+
+def test_a_baseline_selection_is_called_one(tmp_path: Path) -> None:
+    found = Published(make_run(tmp_path / "run", until="filter"))
+    assert [found.label(name) for name in ("full", "selected", "later")] == ["full (unfiltered)", "selected", "later"]
 
 
 # ---- a real browser

@@ -26,6 +26,7 @@ def galleries(published: Published, edits: ScoredEdits, selections: Mapping[str,
     """Five galleries of at most ``GALLERY`` edits; ``remark`` is shown above each of them."""
     orders = _orders(published, edits, selections)
     images = edited_images(published, {name for ids in orders.values() for name in ids})
+    # rows of the score table, in the order of ``images``
     places = pc.index_in(pa.array([*images], pa.string()), value_set=edits.table["sample_id"].combine_chunks())
     facts = {row["sample_id"]: words.scores(row) for row in edits.table.take(places).to_pylist()}
     blocks: list[Block] = []

@@ -38,7 +38,7 @@ def clustered_mean(values: np.ndarray, clusters: np.ndarray) -> Estimate:
     """
     mean = float(values.mean())
     _, codes = np.unique(clusters, return_inverse=True)
-    sums = np.bincount(codes, weights=values - mean)
+    sums = np.bincount(codes, weights=values - mean)  # [k]: edits of one source are correlated, so clusters are the independent units
     if len(sums) < 2:
         return Estimate(mean)
     half = Z * math.sqrt(len(sums) / (len(sums) - 1) * float((sums**2).sum())) / len(values)
