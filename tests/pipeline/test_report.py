@@ -734,6 +734,22 @@ def test_estimates_are_read_with_tolerance() -> None:
     assert Estimate.read({"value": 0.5, "low": 0.4, "high": 0.6, "n": 3, "unit": "x"}) == Estimate(0.5, 0.4, 0.6, 3)
 
 
+def test_failed_judgements_are_shown_with_what_they_change(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    path = run.path / "evaluate-editor" / "evaluation.json"
+    value = storage.read_json(path)
+    assert "Failed judgements" not in Page(build(run)).words()
+    value["arms"]["base"] |= {
+        "failures": {"refused": 12, "no-answer": 4},
+        "overall_failures_zero": 1.98,
+        "over_tasks": None,
+        "over_tasks_failures_zero": 1.97,
+        "thin_tasks": ["move"],
+    }
+    storage.publish_json(path, value)
+    assert "base no answer 4, refused 12 2.20 1.98 – 1.97 move" in Page(build(run)).words()
+
+
 def test_values_of_steps_as_cells() -> None:
     assert words.cell({"value": -0.5, "low": -0.6, "high": -0.4}, words.score) == "−0.50 [−0.60, −0.40]"
     assert words.cell({"value": None, "note": "no variation"}, words.score) == "no variation"

@@ -83,10 +83,28 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
         names = sorted({task for values in tasks.values() for task in values})
         per_task = [(words.name(task), *(_score(values.get(task)) for values in tasks.values())) for task in names]
         blocks.append(Fold("Overall score by task", [Table(("Task", *tasks), per_task)]))
+    blocks += _failures(arms)
     if evaluation.get("caveats"):
         blocks.append(Heading("How to read this"))
         blocks += [Paragraph(caveat) for caveat in evaluation["caveats"]]
     return blocks
+
+
+def _failures(arms: dict[str, dict]) -> list[Block]:
+    """What failed judgements change: means with failures as 0, and tasks of which too few items were judged."""
+    rows = [
+        (
+            words.name(name),
+            ", ".join(f"{words.name(status)} {words.count(count)}" for status, count in arm["failures"].items()),
+            *(_score(arm.get(key)) for key in ("overall", "overall_failures_zero", "over_tasks", "over_tasks_failures_zero")),
+            words.listing([words.name(task) for task in arm.get("thin_tasks", ())]) or "–",
+        )
+        for name, arm in arms.items()
+        if arm.get("failures")
+    ]
+    columns = ("System", "Failed judgements", "Overall", "Failures as 0", "Mean over tasks", "Failures as 0", "Less than 90 % judged")
+    caption = "Judgements that failed. The mean over tasks cannot be compared with other systems where a task has too few judged items."
+    return [Table(columns, rows, caption, text_columns=2)] if rows else []
 
 
 def _cells(arm: dict) -> list[str]:
