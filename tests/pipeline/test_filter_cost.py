@@ -48,7 +48,7 @@ def test_the_table_says_what_it_assumes() -> None:
     assert (
         lines[4].split("  ")[0] == "46,539"
         and "12.9" in lines[4]
-        and "1 h 37 min" in lines[4]
+        and "1 h 36 min" in lines[4]
         and "93.1 GB" in lines[4]
         and "40.0 GB" in lines[4]
     )

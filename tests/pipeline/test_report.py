@@ -738,16 +738,15 @@ def test_failed_judgements_are_shown_with_what_they_change(tmp_path: Path) -> No
     run = make_run(tmp_path / "run")
     path = run.path / "evaluate-editor" / "evaluation.json"
     value = storage.read_json(path)
-    assert "Failed judgements" not in Page(build(run)).words()
+    assert "Failed calls" not in Page(build(run)).words()
     value["arms"]["base"] |= {
         "failures": {"refused": 12, "no-answer": 4},
         "overall_failures_zero": 1.98,
-        "over_tasks": None,
         "over_tasks_failures_zero": 1.97,
         "thin_tasks": ["move"],
     }
     storage.publish_json(path, value)
-    assert "base no answer 4, refused 12 2.20 1.98 – 1.97 move" in Page(build(run)).words()
+    assert "base no answer 4, refused 12 1.98 1.97 move" in Page(build(run)).words()
 
 
 def test_values_of_steps_as_cells() -> None:

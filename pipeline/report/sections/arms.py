@@ -77,34 +77,34 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
         )
         caption = "Whiskers are 95 % intervals. Where one crosses the dashed line, no difference is demonstrated."
         figures.append(Figure(title, drawn, caption))
-    blocks: list[Block] = [table, Columns(figures)]
+    blocks: list[Block] = [table, *_failures(arms), Columns(figures)]
     tasks = {name: arm.get("per_task") for name, arm in arms.items() if arm.get("per_task")}
     if tasks:
         names = sorted({task for values in tasks.values() for task in values})
         per_task = [(words.name(task), *(_score(values.get(task)) for values in tasks.values())) for task in names]
         blocks.append(Fold("Overall score by task", [Table(("Task", *tasks), per_task)]))
-    blocks += _failures(arms)
     if evaluation.get("caveats"):
         blocks.append(Heading("How to read this"))
         blocks += [Paragraph(caveat) for caveat in evaluation["caveats"]]
     return blocks
 
 
-def _failures(arms: dict[str, dict]) -> list[Block]:
-    """What failed judgements change: means with failures as 0, and tasks of which too few items were judged."""
+def _failures(arms: dict) -> list[Block]:
+    """Arms with calls of the judge that failed: how often and why, the means with failures as 0, and the tasks that lack verdicts."""
     rows = [
         (
             words.name(name),
-            ", ".join(f"{words.name(status)} {words.count(count)}" for status, count in arm["failures"].items()),
-            *(_score(arm.get(key)) for key in ("overall", "overall_failures_zero", "over_tasks", "over_tasks_failures_zero")),
-            words.listing([words.name(task) for task in arm.get("thin_tasks", ())]) or "–",
+            ", ".join(f"{words.name(status)} {count}" for status, count in arm["failures"].items()),
+            _score(arm["overall_failures_zero"]),
+            _score(arm["over_tasks_failures_zero"]),
+            ", ".join(words.name(task) for task in arm["thin_tasks"]) or "–",
         )
         for name, arm in arms.items()
         if arm.get("failures")
     ]
-    columns = ("System", "Failed judgements", "Overall", "Failures as 0", "Mean over tasks", "Failures as 0", "Less than 90 % judged")
-    caption = "Judgements that failed. The mean over tasks cannot be compared with other systems where a task has too few judged items."
-    return [Table(columns, rows, caption, text_columns=2)] if rows else []
+    caption = "Failed calls have no score. With a task judged below 90 %, a mean over tasks does not compare with other systems."
+    columns = ("System", "Failed calls", "Overall, failures as 0", "Over tasks, failures as 0", "Tasks judged below 90 %")
+    return [Table(columns, rows, caption)] if rows else []
 
 
 def _cells(arm: dict) -> list[str]:
