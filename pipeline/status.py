@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline.flow import STEPS
 from pipeline.words import text_table
+from reward.evaluation.estimate import Estimate
 from stages.engine.rundir import Index, RunDir, StepFolder
 from stages.engine.steps import ANNOTATION_QC
 
@@ -76,11 +77,11 @@ def _headline(index: Index) -> str:
             kept = ", ".join(_kept(name, entry) for name, entry in sorted(results["selections"].items()))
             return f"selected: {kept}"
         case "evaluate-editor":
-            overall = ", ".join(f"{arm} {value:.2f}" for arm, value in results["overall"].items())
-            differences = ", ".join(
-                f"{arm} {entry['value']:+.2f} [{entry['low']:+.2f}, {entry['high']:+.2f}]" for arm, entry in results["differences"].items()
-            )
-            return f"overall score of 10: {overall}; difference to {results['reference_arm']}: {differences}"
+            overall = ", ".join(f"{arm} {'–' if value is None else f'{value:.2f}'}" for arm, value in results["overall"].items())
+            read = {arm: Estimate.read(entry) for arm, entry in results["differences"].items()}
+            differences = ", ".join(f"{arm} {found.words('{:+.2f}'.format) if found else '–'}" for arm, found in read.items())
+            failed = "".join(f"; {count:,} calls of the judge failed for {arm}" for arm, count in results.get("failed", {}).items())
+            return f"overall score of 10: {overall}; difference to {results['reference_arm']}: {differences}{failed}"
         case _:
             return ", ".join(f"{name} {value}" for name, value in results.items() if isinstance(value, (int, str)))
 
