@@ -83,7 +83,8 @@ def _headline(index: Index) -> str:
             failed = "".join(f"; {count:,} calls of the judge failed for {arm}" for arm, count in results.get("failed", {}).items())
             return f"overall score of 10: {overall}; difference to {results['reference_arm']}: {differences}{failed}"
         case _:
-            return ", ".join(f"{name} {value}" for name, value in results.items() if isinstance(value, (int, str)))
+            numbers = {name: f"{value:,}" for name, value in results.items() if isinstance(value, int) and value}
+            return ", ".join(f"{name} {text}" for name, text in {**results, **numbers}.items() if isinstance(text, str))
 
 
 def _kept(name: str, entry: dict[str, Any]) -> str:
