@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pipeline.commands.annotate_page import roster, serve
-from pipeline.commands.common import EXAMPLE, common, opened
+from pipeline.commands.common import EXAMPLE, Options, common, opened
 from stages.annotate.formats.read import AUTO, FORMATS
 
 
@@ -30,10 +30,8 @@ def annotate() -> None:
 @common
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N groups.")
 @click.option("--groups", "groups", metavar="FILE", help="Only the groups in this list: a CSV with a column group_id, or one id per line.")
-def annotate_export(
-    config_path: str | None, run_path: str | None, address: str | None, limit: int | None, groups: str | None, overrides: tuple[str, ...]
-) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
+def annotate_export(options: Options, limit: int | None, groups: str | None) -> None:
+    with opened(options) as context:
         from stages.annotate import step
 
         print(f"exported for the raters: {step.export(context, limit=limit, groups=groups)}")
@@ -61,17 +59,8 @@ def annotate_export(
     help="CSV with columns name,pseudonym; rows of people not on the list are quarantined.",
 )
 @click.option("--force", is_flag=True, help="Start a new ledger if the old one has other candidates.")
-def annotate_ingest(
-    config_path: str | None,
-    run_path: str | None,
-    address: str | None,
-    files: tuple[str, ...],
-    layout: Any,
-    pseudonym_list: str | None,
-    force: bool,
-    overrides: tuple[str, ...],
-) -> None:
-    with opened(config_path, run_path, address, overrides, force) as context:
+def annotate_ingest(options: Options, files: tuple[str, ...], layout: Any, pseudonym_list: str | None) -> None:
+    with opened(options) as context:
         from pipeline.commands import print_ratings as ratings
         from stages.annotate import step
 
@@ -83,8 +72,8 @@ def annotate_ingest(
     help=f"Let the toy world's raters rate the sampled candidates.\n\n{EXAMPLE.format(command='annotate simulate', more='')}",
 )
 @common
-def annotate_simulate(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
+def annotate_simulate(options: Options) -> None:
+    with opened(options) as context:
         from stages.annotate import step
 
         for path in step.simulate(context):
@@ -105,16 +94,8 @@ def annotate_simulate(config_path: str | None, run_path: str | None, address: st
     help="information: groups on which the reward model is uncertain or wrong, of kinds with few ratings; random: a seeded draw.",
 )
 @click.option("--model", metavar="DIR", help="Reward model; default: the one trained in this run.")
-def annotate_next(
-    config_path: str | None,
-    run_path: str | None,
-    address: str | None,
-    count: int,
-    strategy: Any,
-    model: str | None,
-    overrides: tuple[str, ...],
-) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
+def annotate_next(options: Options, count: int, strategy: Any, model: str | None) -> None:
+    with opened(options) as context:
         from pipeline.commands import print_ratings as ratings
         from stages.annotate.active import step
 
@@ -128,8 +109,8 @@ def annotate_next(
     "status 0: the targets are met; 2: they are not.\n\n" + EXAMPLE.format(command="annotate qc", more=""),
 )
 @common
-def annotate_qc(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
+def annotate_qc(options: Options) -> None:
+    with opened(options) as context:
         from pipeline.commands import print_quality as quality
         from stages.annotate.quality import step as annotation_qc
 
@@ -145,10 +126,8 @@ def annotate_qc(config_path: str | None, run_path: str | None, address: str | No
 )
 @common
 @click.option("--force", is_flag=True, help="Run again if settings or ratings have changed.")
-def annotate_build_bench(
-    config_path: str | None, run_path: str | None, address: str | None, force: bool, overrides: tuple[str, ...]
-) -> None:
-    with opened(config_path, run_path, address, overrides, force) as context:
+def annotate_build_bench(options: Options) -> None:
+    with opened(options) as context:
         from pipeline.commands import print_quality as quality
         from stages.annotate.bench import step as build_bench
 
@@ -168,8 +147,8 @@ def annotate_build_bench(
     type=click.Choice(["mean", "majority", "mos", "ranking"]),
     help="mean; majority of at least three, else adjudication; mos: mean opinion score 0..100 of z-scores; ranking: mean rank.",
 )
-def annotate_consensus(config_path: str | None, run_path: str | None, address: str | None, method: Any, overrides: tuple[str, ...]) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
+def annotate_consensus(options: Options, method: Any) -> None:
+    with opened(options) as context:
         from pipeline.commands import print_quality as quality
         from stages.annotate.consensus import step as annotation_consensus
 

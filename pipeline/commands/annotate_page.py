@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
 from typing import Any
 
 import click
 
-from pipeline.commands.common import load, run_path_of
+from pipeline.commands.common import CONFIG, OVERRIDES, Options, takes
 
 HOME = "http://127.0.0.1:8321"
 
@@ -18,12 +17,8 @@ warning: the page listens on {host}, which other machines can reach, over plain 
   and add a login there if the page is open to the internet. Make the links with roster add NAME --home https://the.public.name"""
 
 
-def _of_run(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--run", "run_path", metavar="DIR", required=True, help="Run directory.")(command)
-
-
-def _home(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--home", default=HOME, show_default=True, help="Address under which the person reaches the page.")(command)
+_of_run = click.option("--run", "run_path", metavar="DIR", required=True, help="Run directory.")
+_home = click.option("--home", default=HOME, show_default=True, help="Address under which the person reaches the page.")
 
 
 @click.command(
@@ -32,12 +27,10 @@ def _home(command: Callable[..., Any]) -> Callable[..., Any]:
     '  pipeline annotate roster add --run runs/rated "Ada Lovelace"\n'
     "  pipeline annotate serve --run runs/rated"
 )
-@click.argument("overrides", nargs=-1, metavar="[KEY.PATH=VALUE]...")
-@_of_run
-@click.option("--config", "config_path", metavar="FILE", help="Configuration; default: the one frozen in --run DIR.")
+@takes(OVERRIDES, _of_run, CONFIG)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--expose", is_flag=True, help="Allow a --host that other machines can reach.")
-def serve(run_path: str, config_path: str | None, host: str, expose: bool, overrides: tuple[str, ...]) -> None:
+def serve(options: Options, host: str, expose: bool) -> None:
     if not _loopback(host):
         if not expose:
             raise ValueError(
@@ -45,11 +38,9 @@ def serve(run_path: str, config_path: str | None, host: str, expose: bool, overr
                 "or leave --host out"
             )
         click.echo(EXPOSED.format(host=host), err=True)
-    loaded = load(config_path, run_path, overrides)
+    run, config = options.run, options.loaded.flow.annotate
     from stages.annotate.page import server
-    from stages.engine.rundir import RunDir
 
-    run = RunDir(run_path_of(loaded, run_path))
     people = [person for person in server.roster_of(run).people if not person.revoked]
     if not people:
         click.echo("the roster is empty; `pipeline annotate roster add` makes links", err=True)
@@ -57,7 +48,7 @@ def serve(run_path: str, config_path: str | None, host: str, expose: bool, overr
     def started(address: str) -> None:
         click.echo(f"rating page: {address} (open it with a personal link; on the roster: {len(people)}; Ctrl-C stops it)")
 
-    server.serve(run, loaded.flow.annotate, host=host, started=started)
+    server.serve(run, config, host=host, started=started)
 
 
 @click.group()
@@ -87,7 +78,7 @@ def roster_add(name: str, run_path: str, home: str, lead: bool) -> None:
 @roster.command(name="list", help="List the people on the roster.\n\n\b\nExample:\n  pipeline annotate roster list --run runs/rated")
 @_of_run
 def roster_list(run_path: str) -> None:
-    from pipeline.commands.tables import text_table
+    from pipeline.words import text_table
 
     rows = [[person.pseudonym, person.name, "revoked" if person.revoked else "valid"] for person in _roster(run_path).people]
     print(text_table(["pseudonym", "name", "link"], rows))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.commands.tables import text_table
 from pipeline.report import quality_page
+from pipeline.words import text_table
 from stages.annotate.bench import step as build_bench
 from stages.annotate.quality import step as annotation_qc
 from stages.engine import storage

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.commands.print_quality import estimate
-from pipeline.commands.tables import text_table
+from pipeline.words import text_table
 from stages.annotate.step import IngestResult
 from stages.engine.rundir import Index
 

@@ -187,3 +187,21 @@ def _item_tables(delivery: Delivery, known: KnownItems) -> dict[str, pa.Table]:
     known.candidates.update(item.candidate_id for item in new)
     known.sources.update(item.source_id for item in new)
     return tables
+
+
+def run(context: Context) -> Index:
+    """Ratings inside the whole flow: simulated where the configuration says so, otherwise they must have been ingested.
+
+    Raises ``ValueError`` with the commands to use where there are none.
+    """
+    if context.flow.annotate.simulate is None:
+        index = context.run.step(STEP).index()
+        if index is None:
+            raise ValueError(
+                "there are no ratings yet: `pipeline annotate export` writes the packet for the raters, "
+                "`pipeline annotate ingest` reads what they return"
+            )
+        return index
+    export(context)
+    ingest(context, simulate(context))
+    return context.run.step(STEP).require()

@@ -8,8 +8,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given
-from reward.inputs.groups import Ties, build_preferences
 
+from reward.inputs.groups import Ties, build_preferences
 from stages.annotate.ratings.groups import CompleteGroup
 from stages.engine.contracts import DIMENSIONS, table
 from stages.preferences import step as preferences

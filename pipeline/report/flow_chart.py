@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from pipeline.report.charts import svg
+from pipeline.report import charts
 
 TITLE = "Flow of the run"
 
 
 @dataclass(frozen=True)
 class Node:
-    """A thing that the run made: its name, how many (empty while it is not made; then ``absent`` says why), and a remark."""
+    """A product of the run: its name, its amount (empty while there is none; then ``absent`` is shown), and a remark."""
 
     name: str
     amount: str
@@ -45,8 +45,8 @@ def wide(flow: Flow) -> Markup:
     x_from, x_to = (len(flow.upper) - 0.5) * (width + gap) - gap / 2, 1.5 * (width + gap) - gap / 2
     middle = height + row_gap / 2
     parts.append(_arrow([(x_from, height + 4), (x_from, middle), (x_to, middle), (x_to, height + row_gap - 2)]))
-    parts.append(svg.text("scores", x_to + 10, middle - 7, class_="tick"))
-    return svg.drawing(parts, width=total + 2, height=2 * height + row_gap + 2, title=TITLE, description=_described(flow), class_="flow")
+    parts.append(charts.text("scores", x_to + 10, middle - 7, class_="tick"))
+    return charts.drawing(parts, 2 * height + row_gap + 2, TITLE, _described(flow), width=total + 2, class_="flow")
 
 
 def tall(flow: Flow) -> Markup:
@@ -70,15 +70,15 @@ def tall(flow: Flow) -> Markup:
             parts.append(_arrow([(width / 2, y - gap + 3), (width / 2, y - 3)]))
         parts += _box(node, 1, y, width, height)
         y += height + gap
-    return svg.drawing(parts, width=width + 2, height=y - gap + 2, title=TITLE, description=_described(flow), class_="flow tall")
+    return charts.drawing(parts, y - gap + 2, TITLE, _described(flow), width=width + 2, class_="flow tall")
 
 
 def _box(node: Node, x: float, y: float, width: float, height: float) -> list[Markup]:
     class_ = "box" if node.amount else "box undone"
     top = y + (height - 62) / 2
-    parts = [svg.rectangle(x, y, width, height, class_, radius=8), svg.text(node.name, x + 14, top + 14, class_="axis")]
-    parts.append(svg.text(node.amount or node.absent, x + 14, top + 38, class_="big" if node.amount else "tick"))
-    return [*parts, svg.text(node.note, x + 14, top + 57, class_="small")]
+    parts = [charts.rectangle(x, y, width, height, class_, rx=8), charts.text(node.name, x + 14, top + 14, class_="axis")]
+    parts.append(charts.text(node.amount or node.absent, x + 14, top + 38, class_="big" if node.amount else "tick"))
+    return [*parts, charts.text(node.note, x + 14, top + 57, class_="small")]
 
 
 def _arrow(points: list[tuple[float, float]]) -> Markup:
@@ -86,8 +86,8 @@ def _arrow(points: list[tuple[float, float]]) -> Markup:
     (x0, _), (x, y) = points[-2:]
     back, side = 7.0, 4.0
     corners = ((x, y), (x - back, y - side), (x - back, y + side)) if x != x0 else ((x, y), (x - side, y - back), (x + side, y - back))
-    head = svg.element("polygon", points=" ".join(f"{svg.number(a)},{svg.number(b)}" for a, b in corners), class_="head")
-    return svg.element("g", [svg.polyline(points, "arrow"), head])
+    head = charts.shape("polygon", corners, "head")
+    return charts.element("g", [charts.shape("polyline", points, "arrow"), head])
 
 
 def _described(flow: Flow) -> str:
