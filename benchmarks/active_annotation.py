@@ -41,7 +41,7 @@ from reward import RatedGroup, RewardModel, pretrain, train
 from reward.evaluation.evaluate import overall_accuracy, predict_groups
 from reward.evaluation.metrics import Interval, Prediction, labelled_pairs
 from reward.model.comparison import preference_probability
-from stages.annotate.active.information import Group, choose
+from stages.annotate.active.information import ScoredGroup, choose
 from stages.engine.ids import uniform
 from stages.engine.rundir import RunDir
 from stages.engine.training_group import seeded
@@ -214,9 +214,9 @@ def _errors(group: RatedGroup, scores: Prediction) -> int:
     return int(((scores.overall_mean[a] - scores.overall_mean[b]) * (overall[a] - overall[b]) < 0).sum())
 
 
-def _group(group: RatedGroup, scores: Prediction, rated: bool = False) -> Group:
+def _group(group: RatedGroup, scores: Prediction, rated: bool = False) -> ScoredGroup:
     given = np.array([sum(score.values()) for score in group.scores]) if rated else None
-    return Group(group.source_id, group.task, scores.overall_mean, scores.overall_sigma, given)
+    return ScoredGroup(group.source_id, group.task, scores.overall_mean, scores.overall_sigma, given)
 
 
 def table(options: argparse.Namespace, measured: list[dict[str, Any]]) -> str:

@@ -29,7 +29,7 @@ from benchmarks import results
 from stages.annotate import step as annotate
 from stages.annotate.agreement import alpha as agreement
 from stages.annotate.config import AnnotateConfig
-from stages.annotate.ratings import manifest
+from stages.annotate.ratings.rating_task import generated_task
 from stages.config import FlowConfig
 from stages.context import Context
 from stages.engine import contracts
@@ -66,7 +66,7 @@ def main() -> int:
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, dict[str, float]]:
     """Seconds by what was done."""
     context = make_run(folder / "run", options.groups)
-    work = manifest.from_generate(context.run.step("generate"), context.flow.annotate, seed=0)
+    work = generated_task(context.run.step("generate"), context.flow.annotate, seed=0)
     ratings = pa.Table.from_pylist(list(rows(work.sampled, work.dimensions, options.overlap)))
     pa.csv.write_csv(ratings, folder / "long.csv")
     pq.write_table(ratings, folder / "long.parquet")

@@ -12,32 +12,22 @@ from typing import Any
 import click
 
 from pipeline.commands.annotate import annotate
-from pipeline.commands.common import EXAMPLE, common, load, opened, run_path_of
+from pipeline.commands.common import EXAMPLE, Options, common
 from pipeline.commands.export import export
 from pipeline.commands.reward import reward
+from pipeline.commands.run import run
 from pipeline.commands.select import select
 from pipeline.commands.shards import shards
 
-STEP_HELP = {
-    "all": "Every step that the configuration has a section for, then the report.",
-    "generate": "Sources in, candidates out: every editor edits every source.",
-    "preferences": "Ratings in, preference pairs out, with statistics.",
-    "train-reward": "Preference pairs in, reward model out.",
-    "evaluate-reward": "Held-out agreement, baselines, calibration of the reward model.",
-    "filter": "Noisy edits in; scores, selections and webdataset shards out.",
-    "finetune": "Shards in, editors out: the base and one arm per selection.",
-    "evaluate-editor": "Base and arms on held-out scenes, judged in one go.",
-}
-
 
 class _OneSentence(click.Group):
-    """A group whose commands end a user's mistake, a full disk and Ctrl-C with one sentence instead of a traceback."""
+    """A group whose commands answer a user's mistake, a full disk and Ctrl-C with one sentence instead of a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            os._exit(141)  # whoever read our output has left, as in `pipeline plan | head -1`
+            os._exit(141)  # the reader of the output has closed it, as in `pipeline plan | head -1`
         except (ValueError, OSError) as error:
             run: Path | None = ctx.find_root().meta.get("run")
             if run is not None and run.is_dir():
@@ -45,7 +35,7 @@ class _OneSentence(click.Group):
             click.echo(f"error: {_sentence(error, run)}", err=True)
             ctx.exit(1)
         except KeyboardInterrupt:
-            click.echo("\nstopped: the same command goes on from what is done", err=True)
+            click.echo("\nstopped: the same command resumes the run", err=True)
             ctx.exit(130)
 
 
@@ -60,7 +50,7 @@ def _note(log: Path) -> None:
 def _sentence(error: BaseException, run: Path | None) -> str:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         where = error.filename or run or error.strerror
-        return f"the disk is full ({where}); make room and run the same command again: nothing done is lost"
+        return f"the disk is full ({where}); make room and run the same command again: finished work is kept"
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
@@ -76,80 +66,45 @@ def main() -> None:
     """
 
 
-@main.group(name="run")
-def run_group() -> None:
-    """Run a step of the flow, or all of them. What is done already is not done again.
-
-    \b
-    Example:
-      pipeline run all --config configs/demo-small.yaml
-    """
-
-
-def _add_step(name: str) -> None:
-    @common
-    @click.option("--force", is_flag=True, help="Redo what was made with other settings or inputs.")
-    def command(config_path: str | None, run_path: str | None, address: str | None, force: bool, overrides: tuple[str, ...]) -> None:
-        with opened(config_path, run_path, address, overrides, force) as context:
-            from pipeline import flow, report
-
-            steps = flow.steps_of(context.flow, name)
-            flow.run_steps(context, steps)
-            print(f"\nreport: {report.build(context.run)}")
-
-    more = " seed=1" if name == "all" else ""
-    command.__doc__ = f"{STEP_HELP[name]}\n\n{EXAMPLE.format(command=f'run {name}', more=more)}"
-    run_group.command(name=name)(command)
-
-
-for _name in STEP_HELP:
-    _add_step(_name)
-
-
-main.add_command(annotate)
-
-
-main.add_command(select)
-main.add_command(reward)
-main.add_command(shards)
-main.add_command(export)
+for _group in (run, annotate, select, reward, shards, export):
+    main.add_command(_group)
 
 
 @main.command(
-    help=f"What the flow would do with this configuration, what is done, what it costs.\n\n{EXAMPLE.format(command='plan', more='')}"
+    help="Read a configuration and its run directory; print each step's state, work and estimated cost. Writes nothing.\n\n"
+    + EXAMPLE.format(command="plan", more="")
 )
 @common
-def plan(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
-    loaded = load(config_path, run_path, overrides)
-
+def plan(options: Options) -> None:
     from pipeline.planning import plan as planning
 
-    print(planning.plan(loaded.flow, run_path_of(loaded, run_path)))
+    print(planning.plan(options.loaded.flow, options.run.path))
 
 
-@main.command(help=f"What a run directory holds: steps done, counts, damage.\n\n{EXAMPLE.format(command='status', more='')}")
+@main.command(
+    help="Read a run directory; print each step's state, row counts and main result, and check every file hash. Writes nothing.\n\n"
+    + EXAMPLE.format(command="status", more="")
+)
 @common
-def status(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+def status(options: Options) -> None:
     from pipeline import status as looking
 
-    print(looking.status(run_path_of(load(config_path, run_path, overrides), run_path)))
+    print(looking.status(options.run.path))
 
 
-@main.command(help=f"Write the report page again.\n\n{EXAMPLE.format(command='report', more='')}")
+@main.command(
+    help=f"Read what the steps of a run published; write report.html into the run directory.\n\n{EXAMPLE.format(command='report', more='')}"
+)
 @common
-def report(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+def report(options: Options) -> None:
     from pipeline import report as page
-    from stages.engine.rundir import RunDir
 
-    path = run_path_of(load(config_path, run_path, overrides), run_path)
-    if not path.is_dir():
-        raise ValueError(f"there is no run directory {path}; `pipeline run` makes one")
-    print(f"report: {page.build(RunDir(path))}")
+    print(f"report: {page.build(options.run)}")
 
 
 @main.group(name="config")
 def config_group() -> None:
-    """Configurations.
+    """Look at configurations.
 
     \b
     Example:
@@ -159,13 +114,14 @@ def config_group() -> None:
 
 @config_group.command(
     name="show",
-    help=f"Print the resolved configuration and where each value comes from.\n\n{EXAMPLE.format(command='config show', more=' seed=3')}",
+    help="Read a configuration; print every value and its origin: file and line, override, or default. Writes nothing.\n\n"
+    + EXAMPLE.format(command="config show", more=" seed=3"),
 )
 @common
-def config_show(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
+def config_show(options: Options) -> None:
     from pipeline import config
 
-    click.echo(config.show(load(config_path, run_path, overrides)), nl=False)
+    click.echo(config.show(options.loaded), nl=False)
 
 
 if __name__ == "__main__":

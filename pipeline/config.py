@@ -100,7 +100,7 @@ def _locate(node: yaml.Node, path: KeyPath, file: str, origins: dict[KeyPath, st
         for key_node, value_node in node.value:
             inner = (*path, str(key_node.value))
             if inner in origins:
-                raise ValueError(f"{file}, line {key_node.start_mark.line + 1}: key {_dotted(inner)} stands there twice")
+                raise ValueError(f"{file}, line {key_node.start_mark.line + 1}: duplicate key {_dotted(inner)}")
             origins[inner] = f"{file}, line {key_node.start_mark.line + 1}"
             _locate(value_node, inner, file, origins)
     elif isinstance(node, yaml.SequenceNode):
@@ -110,7 +110,7 @@ def _locate(node: yaml.Node, path: KeyPath, file: str, origins: dict[KeyPath, st
 
 
 def _on_base(path: Path, data: dict[str, Any], origins: dict[KeyPath, str]) -> tuple[dict[str, Any], dict[KeyPath, str]]:
-    """The configuration that ``data`` starts from, with the values of ``data`` in it. A base stands alone: it has no base itself."""
+    """The base configuration of ``data`` with the values of ``data`` merged into it. A base must not have a base itself."""
     where, name = origins[("base",)], data["base"]
     if not isinstance(name, str):
         raise ValueError(f"{where}: base: expected a configuration file, named relative to this one (given: {name!r})")
@@ -127,7 +127,7 @@ def _on_base(path: Path, data: dict[str, Any], origins: dict[KeyPath, str]) -> t
 def _merge(
     base: dict[str, Any], changes: Mapping[str, Any], path: KeyPath, origins: dict[KeyPath, str], own: Mapping[KeyPath, str]
 ) -> None:
-    """Mappings are merged key by key; anything else, lists too, takes the place of what was there. Changes ``base`` and ``origins``."""
+    """Merge mappings key by key; any other value, lists included, replaces the one in ``base``. Changes ``base`` and ``origins``."""
     for key, value in changes.items():
         inner = (*path, key)
         if isinstance(value, dict) and isinstance(base.get(key), dict):

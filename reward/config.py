@@ -1,6 +1,6 @@
 """Configuration of the reward model: what it is and how it is shown an edit. `reward.training.config` says how it learns.
 
-Every default is the value that works for the embedded procedural world at 32 pixels. Imports pydantic only, so that
+Every default is the value that works for the built-in toy data set at 32 pixels. Imports pydantic only, so that
 reading a configuration never loads torch.
 """
 

@@ -1,4 +1,4 @@
-"""`pipeline annotate`: hand out work, read ratings in."""
+"""`pipeline annotate`: export groups to raters, ingest and check their ratings."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from pipeline.commands.annotate_page import roster, serve
-from pipeline.commands.common import EXAMPLE, common, opened
+from pipeline.commands.common import EXAMPLE, Options, common, opened
+from stages.annotate.formats.read import AUTO, FORMATS
 
 
 @click.group()
 def annotate() -> None:
-    """Human ratings: hand out work, read what comes back, or simulate raters of the embedded world.
+    """Human ratings: export groups to raters, ingest and check their ratings, or simulate raters of the toy world.
 
     \b
     Example:
@@ -23,24 +24,22 @@ def annotate() -> None:
 
 @annotate.command(
     name="export",
-    help="Write the groups to rate, for the rating page, as a table to fill in, as JSON Lines and for Label Studio; and the lead's plan of "
-    f"who rates what.\n\n{EXAMPLE.format(command='annotate export', more='')}",
+    help="Write the groups to rate: for the rating page, as a table to fill in, as JSON Lines and for Label Studio; and the lead's "
+    f"rating plan.\n\n{EXAMPLE.format(command='annotate export', more='')}",
 )
 @common
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N groups.")
-@click.option("--groups", "groups", metavar="FILE", help="Only the groups of this list: a CSV with a column group_id, or one id per line.")
-def annotate_export(
-    config_path: str | None, run_path: str | None, address: str | None, limit: int | None, groups: str | None, overrides: tuple[str, ...]
-) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
+@click.option("--groups", "groups", metavar="FILE", help="Only the groups in this list: a CSV with a column group_id, or one id per line.")
+def annotate_export(options: Options, limit: int | None, groups: str | None) -> None:
+    with opened(options) as context:
         from stages.annotate import step
 
-        print(f"work for the raters: {step.export(context, limit=limit, groups=groups)}")
+        print(f"exported for the raters: {step.export(context, limit=limit, groups=groups)}")
 
 
 @annotate.command(
     name="ingest",
-    help="Read ratings into the ledger: validated row by row, nothing twice, everything refused is kept with its reason.\n\n"
+    help="Add ratings to the ledger. Every row is validated, duplicates are skipped, invalid rows are quarantined with a reason.\n\n"
     + EXAMPLE.format(command="annotate ingest --file ratings.csv", more=""),
 )
 @common
@@ -48,27 +47,20 @@ def annotate_export(
 @click.option(
     "--format",
     "layout",
-    type=click.Choice(["auto", "long", "wide", "page", "label-studio", "argilla", "editreward-data", "imagenhub"]),
-    default="auto",
+    type=click.Choice([AUTO, *FORMATS]),
+    default=AUTO,
     show_default=True,
-    help="auto: by its content, all but imagenhub (that project's rater tables); long: a row per rating; wide: a row per candidate; "
-    "page: the rating page's database; the others: exports of those tools and data sets.",
+    help="auto: by content; " + "; ".join(f"{name}: {format.description}" for name, format in FORMATS.items()) + ".",
 )
 @click.option(
-    "--pseudonyms", "pseudonym_list", metavar="FILE", help="CSV of name,pseudonym: replaces names in the files; nobody else is taken."
+    "--pseudonyms",
+    "pseudonym_list",
+    metavar="FILE",
+    help="CSV with columns name,pseudonym; rows of people not on the list are quarantined.",
 )
-@click.option("--force", is_flag=True, help="Begin a new ledger where the old one is of other candidates.")
-def annotate_ingest(
-    config_path: str | None,
-    run_path: str | None,
-    address: str | None,
-    files: tuple[str, ...],
-    layout: Any,
-    pseudonym_list: str | None,
-    force: bool,
-    overrides: tuple[str, ...],
-) -> None:
-    with opened(config_path, run_path, address, overrides, force) as context:
+@click.option("--force", is_flag=True, help="Start a new ledger if the old one has other candidates.")
+def annotate_ingest(options: Options, files: tuple[str, ...], layout: Any, pseudonym_list: str | None) -> None:
+    with opened(options) as context:
         from pipeline.commands import print_ratings as ratings
         from stages.annotate import step
 
@@ -77,11 +69,11 @@ def annotate_ingest(
 
 @annotate.command(
     name="simulate",
-    help=f"Let the embedded world's raters fill in the exported work.\n\n{EXAMPLE.format(command='annotate simulate', more='')}",
+    help=f"Let the toy world's raters rate the sampled candidates.\n\n{EXAMPLE.format(command='annotate simulate', more='')}",
 )
 @common
-def annotate_simulate(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
+def annotate_simulate(options: Options) -> None:
+    with opened(options) as context:
         from stages.annotate import step
 
         for path in step.simulate(context):
@@ -90,7 +82,7 @@ def annotate_simulate(config_path: str | None, run_path: str | None, address: st
 
 @annotate.command(
     name="next",
-    help="Choose the groups to have rated next, as a list for `annotate export --groups`.\n\n"
+    help="Choose the groups to rate next, as a list for `annotate export --groups`.\n\n"
     + EXAMPLE.format(command="annotate next --count 100 --strategy information", more=""),
 )
 @common
@@ -99,19 +91,11 @@ def annotate_simulate(config_path: str | None, run_path: str | None, address: st
     "--strategy",
     type=click.Choice(["information", "random"]),
     required=True,
-    help="information: where the reward model is unsure or wrong and what is rated too little; random: a seeded draw, without a model.",
+    help="information: groups on which the reward model is uncertain or wrong, of kinds with few ratings; random: a seeded draw.",
 )
-@click.option("--model", metavar="DIR", help="Reward model to ask; default: the one trained in this run.")
-def annotate_next(
-    config_path: str | None,
-    run_path: str | None,
-    address: str | None,
-    count: int,
-    strategy: Any,
-    model: str | None,
-    overrides: tuple[str, ...],
-) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
+@click.option("--model", metavar="DIR", help="Reward model; default: the one trained in this run.")
+def annotate_next(options: Options, count: int, strategy: Any, model: str | None) -> None:
+    with opened(options) as context:
         from pipeline.commands import print_ratings as ratings
         from stages.annotate.active import step
 
@@ -121,12 +105,12 @@ def annotate_next(
 
 @annotate.command(
     name="qc",
-    help="Judge ratings and annotators: what is accepted, who needs attention, what is rated again. Nothing leaves the ledger. Exit "
+    help="Rating quality control: accepted ratings, annotators who need attention, re-annotation queue. The ledger does not change. Exit "
     "status 0: the targets are met; 2: they are not.\n\n" + EXAMPLE.format(command="annotate qc", more=""),
 )
 @common
-def annotate_qc(config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...]) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
+def annotate_qc(options: Options) -> None:
+    with opened(options) as context:
         from pipeline.commands import print_quality as quality
         from stages.annotate.quality import step as annotation_qc
 
@@ -137,15 +121,13 @@ def annotate_qc(config_path: str | None, run_path: str | None, address: str | No
 
 @annotate.command(
     name="build-bench",
-    help="Make a benchmark in the layout of EditReward-Bench from ratings of three experts: comparisons of 2, 3 and 4 edits, hard ones "
-    "first.\n\n" + EXAMPLE.format(command="annotate build-bench", more=""),
+    help="Make a benchmark in the layout of EditReward-Bench from ratings of three experts: comparisons of 2, 3 and 4 edits, the "
+    "hardest first.\n\n" + EXAMPLE.format(command="annotate build-bench", more=""),
 )
 @common
-@click.option("--force", is_flag=True, help="Redo what was made with other settings or ratings.")
-def annotate_build_bench(
-    config_path: str | None, run_path: str | None, address: str | None, force: bool, overrides: tuple[str, ...]
-) -> None:
-    with opened(config_path, run_path, address, overrides, force) as context:
+@click.option("--force", is_flag=True, help="Run again if settings or ratings have changed.")
+def annotate_build_bench(options: Options) -> None:
+    with opened(options) as context:
         from pipeline.commands import print_quality as quality
         from stages.annotate.bench import step as build_bench
 
@@ -155,7 +137,7 @@ def annotate_build_bench(
 
 @annotate.command(
     name="consensus",
-    help="One score per candidate and dimension out of several people's accepted ratings.\n\n"
+    help="One score per candidate and dimension from the accepted ratings of several people.\n\n"
     + EXAMPLE.format(command="annotate consensus --method majority", more=""),
 )
 @common
@@ -163,10 +145,10 @@ def annotate_build_bench(
     "--method",
     required=True,
     type=click.Choice(["mean", "majority", "mos", "ranking"]),
-    help="mean; majority of three, else adjudication; mos: mean opinion score 0..100 of z-scores; ranking: mean rank.",
+    help="mean; majority of at least three, else adjudication; mos: mean opinion score 0..100 of z-scores; ranking: mean rank.",
 )
-def annotate_consensus(config_path: str | None, run_path: str | None, address: str | None, method: Any, overrides: tuple[str, ...]) -> None:
-    with opened(config_path, run_path, address, overrides) as context:
+def annotate_consensus(options: Options, method: Any) -> None:
+    with opened(options) as context:
         from pipeline.commands import print_quality as quality
         from stages.annotate.consensus import step as annotation_consensus
 

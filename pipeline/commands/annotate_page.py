@@ -1,45 +1,36 @@
-"""`pipeline annotate serve` and `pipeline annotate roster`: the rating page, and who may open it."""
+"""`pipeline annotate serve` and `pipeline annotate roster`: the rating page and the people who may open it."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
 from typing import Any
 
 import click
 
-from pipeline.commands.common import load, run_path_of
+from pipeline.commands.common import CONFIG, OVERRIDES, Options, takes
 
 HOME = "http://127.0.0.1:8321"
 
 EXPOSED = """\
-warning: the page listens on {host}, which other machines can reach, and speaks plain HTTP: whoever can read the traffic can take a link
-over.
+warning: the page listens on {host}, which other machines can reach, over plain HTTP: anyone who can read the traffic can steal a link.
   Put a reverse proxy with TLS in front (nginx, Caddy: forward to this port, set X-Forwarded-Proto), let only the proxy reach the port,
-  and if the page is open to the internet add a login of your own there. Make the links with roster add NAME --home
-  https://the.public.name"""
+  and add a login there if the page is open to the internet. Make the links with roster add NAME --home https://the.public.name"""
 
 
-def _of_run(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--run", "run_path", metavar="DIR", required=True, help="Run directory.")(command)
-
-
-def _home(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--home", default=HOME, show_default=True, help="Address of the page, as the person reaches it.")(command)
+_of_run = click.option("--run", "run_path", metavar="DIR", required=True, help="Run directory.")
+_home = click.option("--home", default=HOME, show_default=True, help="Address under which the person reaches the page.")
 
 
 @click.command(
-    help="Serve the rating page to the people on the roster, until interrupted. It needs the exported work.\n\n\b\nExample:\n"
+    help="Serve the rating page to the people on the roster until interrupted. Run annotate export first.\n\n\b\nExample:\n"
     "  pipeline annotate export --run runs/rated\n"
     '  pipeline annotate roster add --run runs/rated "Ada Lovelace"\n'
     "  pipeline annotate serve --run runs/rated"
 )
-@click.argument("overrides", nargs=-1, metavar="[KEY.PATH=VALUE]...")
-@_of_run
-@click.option("--config", "config_path", metavar="FILE", help="Configuration; default: the one frozen in --run DIR.")
+@takes(OVERRIDES, _of_run, CONFIG)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--expose", is_flag=True, help="Allow a --host that other machines can reach.")
-def serve(run_path: str, config_path: str | None, host: str, expose: bool, overrides: tuple[str, ...]) -> None:
+def serve(options: Options, host: str, expose: bool) -> None:
     if not _loopback(host):
         if not expose:
             raise ValueError(
@@ -47,24 +38,22 @@ def serve(run_path: str, config_path: str | None, host: str, expose: bool, overr
                 "or leave --host out"
             )
         click.echo(EXPOSED.format(host=host), err=True)
-    loaded = load(config_path, run_path, overrides)
+    run, config = options.run, options.loaded.flow.annotate
     from stages.annotate.page import server
-    from stages.engine.rundir import RunDir
 
-    run = RunDir(run_path_of(loaded, run_path))
     people = [person for person in server.roster_of(run).people if not person.revoked]
     if not people:
-        click.echo("nobody is on the roster yet: `pipeline annotate roster add` makes links", err=True)
+        click.echo("the roster is empty; `pipeline annotate roster add` makes links", err=True)
 
     def started(address: str) -> None:
         click.echo(f"rating page: {address} (open it with a personal link; on the roster: {len(people)}; Ctrl-C stops it)")
 
-    server.serve(run, loaded.flow.annotate, host=host, started=started)
+    server.serve(run, config, host=host, started=started)
 
 
 @click.group()
 def roster() -> None:
-    """Who may open the rating page: personal links, and the only file with names.
+    """People who may open the rating page and their personal links; the roster is the only file with names.
 
     \b
     Example:
@@ -74,7 +63,7 @@ def roster() -> None:
 
 @roster.command(
     name="add",
-    help="Add somebody and print the personal link, which is shown only now.\n\n\b\nExample:\n"
+    help="Add a person and print the personal link, which is shown only once.\n\n\b\nExample:\n"
     '  pipeline annotate roster add --run runs/rated "Ada Lovelace"',
 )
 @click.argument("name")
@@ -86,10 +75,10 @@ def roster_add(name: str, run_path: str, home: str, lead: bool) -> None:
     print(f"{person.pseudonym}  {person.name}  {home.rstrip('/')}/a/{token}")
 
 
-@roster.command(name="list", help="Show who is on the roster.\n\n\b\nExample:\n  pipeline annotate roster list --run runs/rated")
+@roster.command(name="list", help="List the people on the roster.\n\n\b\nExample:\n  pipeline annotate roster list --run runs/rated")
 @_of_run
 def roster_list(run_path: str) -> None:
-    from pipeline.commands.tables import text_table
+    from pipeline.words import text_table
 
     rows = [[person.pseudonym, person.name, "revoked" if person.revoked else "valid"] for person in _roster(run_path).people]
     print(text_table(["pseudonym", "name", "link"], rows))
@@ -97,7 +86,7 @@ def roster_list(run_path: str) -> None:
 
 @roster.command(
     name="revoke",
-    help="Make somebody's link useless, at once. What the person rated stays.\n\n\b\nExample:\n"
+    help="Revoke a person's link immediately. The ratings stay.\n\n\b\nExample:\n"
     "  pipeline annotate roster revoke --run runs/rated annotator-01",
 )
 @click.argument("who")
@@ -109,8 +98,7 @@ def roster_revoke(who: str, run_path: str) -> None:
 
 @roster.command(
     name="renew",
-    help="Replace somebody's link, lost or revoked, by a new one.\n\n\b\nExample:\n"
-    "  pipeline annotate roster renew --run runs/rated annotator-01",
+    help="Replace a lost or revoked link by a new one.\n\n\b\nExample:\n  pipeline annotate roster renew --run runs/rated annotator-01",
 )
 @click.argument("who")
 @_of_run
@@ -126,7 +114,7 @@ def _roster(run_path: str) -> Any:
 
     run = RunDir(run_path)
     if not run.path.is_dir():
-        raise ValueError(f"--run {run_path}: there is no run directory; `pipeline annotate export` makes one with the work in it")
+        raise ValueError(f"--run {run_path}: there is no run directory; `pipeline annotate export` makes one")
     return roster_of(run)
 
 

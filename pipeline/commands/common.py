@@ -1,9 +1,11 @@
-"""What the commands have in common: their options, the configuration that they load, the context that a step gets."""
+"""The options that most commands share: one decorator adds them to a command, one object has their values."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,64 +14,87 @@ import click
 if TYPE_CHECKING:
     from pipeline.config import Loaded
     from stages.context import Context
+    from stages.engine.rundir import RunDir
 
 EXAMPLE = "\b\nExample:\n  pipeline {command} --config configs/demo.yaml{more}"
 
 
-def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that every command has."""
-    for option in (
-        click.argument("overrides", nargs=-1, metavar="[KEY.PATH=VALUE]..."),
-        click.option("--run", "run_path", metavar="DIR", help="Run directory; default: runs/<name of the configuration>."),
-        click.option("--address", help="Ray cluster to join (auto, host:port or ray://...); default: a local one."),
-        click.option("--config", "config_path", metavar="FILE", help="Configuration; default: the one frozen in --run DIR."),
-    ):
-        command = option(command)
-    return command
+@dataclass(frozen=True)
+class Options:
+    """Values of the shared options; ``force`` is that of commands that also have a ``--force``."""
+
+    config_path: str | None = None
+    run_path: str | None = None
+    address: str | None = None
+    overrides: tuple[str, ...] = ()
+    force: bool = False
+
+    @functools.cached_property
+    def loaded(self) -> Loaded:
+        """The configuration: a file, or the one frozen in the run directory. Raises ``ValueError`` where it is not valid."""
+        from pipeline import config
+
+        path = self.config_path
+        if path is None:
+            if self.run_path is None:
+                raise click.UsageError("give --config FILE (the shipped ones are in configs/), or --run DIR of an existing run")
+            frozen = Path(self.run_path) / "config.yaml"
+            if not frozen.exists():
+                raise ValueError(f"--run {self.run_path}: there is no run; give --config FILE as well (the shipped ones are in configs/)")
+            path = str(frozen)
+        return config.load(path, self.overrides)
+
+    @property
+    def run(self) -> RunDir:
+        """The run directory, which need not exist: ``--run``, or runs/<name of the configuration>."""
+        from stages.engine.rundir import RunDir
+
+        loaded = self.loaded
+        return RunDir(self.run_path or Path("runs") / loaded.flow.name)
 
 
-def load(config_path: str | None, run_path: str | None, overrides: tuple[str, ...]) -> Loaded:
-    """The configuration that the options name: a file, or the one frozen in a run directory."""
-    from pipeline import config
-
-    if config_path is None:
-        if run_path is None:
-            raise click.UsageError("give --config FILE (the shipped ones are in configs/), or --run DIR of an existing run")
-        frozen = Path(run_path) / "config.yaml"
-        if not frozen.exists():
-            raise ValueError(f"--run {run_path}: no run was begun there; give --config FILE as well (the shipped ones are in configs/)")
-        config_path = str(frozen)
-    return config.load(config_path, overrides)
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+OVERRIDES = click.argument("overrides", nargs=-1, metavar="[KEY.PATH=VALUE]...")
+CONFIG = click.option("--config", "config_path", metavar="FILE", help="Configuration; default: the one frozen in --run DIR.")
+RUN = click.option("--run", "run_path", metavar="DIR", help="Run directory; default: runs/<name of the configuration>.")
+ADDRESS = click.option("--address", help="Ray cluster to join (auto, host:port or ray://...); default: a local one.")
 
 
-def run_path_of(loaded: Loaded, run_path: str | None) -> Path:
-    """The run directory that the options name."""
-    from stages.engine.rundir import RunDir
+def takes(*shared: Decorator) -> Decorator:
+    """Give a command shared options, which its help lists in this order. Its function gets them as its first argument, an ``Options``."""
 
-    return RunDir(run_path or Path("runs") / loaded.flow.name).path
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_options(**given: Any) -> Any:
+            values = {field.name: given.pop(field.name) for field in fields(Options) if field.name in given}
+            return command(Options(**values), **given)
+
+        return functools.reduce(lambda decorated, option: option(decorated), reversed(shared), with_options)
+
+    return decorate
+
+
+common = takes(CONFIG, ADDRESS, RUN, OVERRIDES)
+"""The shared options of most commands."""
 
 
 @contextmanager
-def opened(
-    config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...], force: bool = False
-) -> Generator[Context]:
-    """Everything a step needs; holds the lock of the run directory and leaves the cluster at the end."""
+def opened(options: Options) -> Generator[Context]:
+    """The context of a step, with the run directory locked. Disconnects from the cluster at the end."""
     from pipeline import config
     from stages.context import Context
     from stages.engine import storage
     from stages.engine.cluster import Cluster
-    from stages.engine.rundir import RunDir
 
-    loaded = load(config_path, run_path, overrides)
-    run = RunDir(run_path_of(loaded, run_path))
-    with run:
+    flow = options.loaded.flow
+    with options.run as run:
         click.get_current_context().find_root().meta["run"] = run.path
         frozen = run.path / "config.yaml"
         if not frozen.exists():
-            storage.publish_bytes(frozen, config.dump(loaded.flow).encode())
-        cluster = Cluster(loaded.flow.ray, address)
+            storage.publish_bytes(frozen, config.dump(flow).encode())
+        cluster = Cluster(flow.ray, options.address)
         try:
-            yield Context(run, loaded.flow, cluster, force)
+            yield Context(run, flow, cluster, options.force)
         finally:
             cluster.close()
-        storage.publish_bytes(frozen, config.dump(loaded.flow).encode())
+        storage.publish_bytes(frozen, config.dump(flow).encode())

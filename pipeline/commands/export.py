@@ -1,4 +1,4 @@
-"""`pipeline export`: what a run made, in the layouts of others."""
+"""`pipeline export`: results of a run in the file layouts of other projects."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from pipeline.commands.common import EXAMPLE, common, load, run_path_of
+from pipeline.commands.common import EXAMPLE, Options, common
 
 
 @click.group()
 def export() -> None:
-    """What a run made, in the layouts of others.
+    """Write results of a run in the file layouts of other projects.
 
     \b
     Example:
@@ -21,7 +21,7 @@ def export() -> None:
 
 @export.command(
     name="pairs",
-    help="Preference pairs with their images, into a new folder. Nothing is uploaded, and no annotator is named.\n\n"
+    help="Read the preference pairs of a run; write them with their images into a new folder. Nothing is uploaded; nobody is named.\n\n"
     + EXAMPLE.format(command="export pairs --format reference-json --target pairs", more=""),
 )
 @common
@@ -37,21 +37,10 @@ def export() -> None:
 @click.option(
     "--path-prefix", default="", metavar="TEXT", help="reference-json: put before image paths; without it they are relative to DIR."
 )
-def export_pairs(
-    config_path: str | None,
-    run_path: str | None,
-    address: str | None,
-    layout: Any,
-    target: str,
-    licence: str | None,
-    path_prefix: str,
-    overrides: tuple[str, ...],
-) -> None:
-    from stages.engine.rundir import RunDir
+def export_pairs(options: Options, layout: Any, target: str, licence: str | None, path_prefix: str) -> None:
     from stages.preferences import export_pairs as exporting
 
-    run = RunDir(run_path_of(load(config_path, run_path, overrides), run_path))
-    made = exporting.export_pairs(run, layout, target, licence=licence, path_prefix=path_prefix)
+    made = exporting.export_pairs(options.run, layout, target, licence=licence, path_prefix=path_prefix)
     print(f"{made.folder}: " + ", ".join(f"{count:,} pairs for {split}" for split, count in made.pairs.items()))
     for reason, count in made.left_out.items():
         print(f"left out: {count:,} pairs ({reason})")

@@ -1,11 +1,11 @@
-"""What `pipeline annotate qc` says and draws: the targets, the annotators, where the lists and the page are."""
+"""Output of `pipeline annotate qc`, `annotate build-bench` and `annotate consensus`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pipeline.commands.tables import text_table
 from pipeline.report import quality_page
+from pipeline.words import text_table
 from stages.annotate.bench import step as build_bench
 from stages.annotate.quality import step as annotation_qc
 from stages.engine import storage
@@ -13,7 +13,7 @@ from stages.engine.rundir import Index, RunDir
 
 
 def summary(run: RunDir) -> str:
-    """Tables as text; writes the page."""
+    """Targets, annotators, queues as text; writes the page."""
     folder = run.step(annotation_qc.STEP).path
     figures = storage.read_json(folder / "quality.json")
     page = quality_page.build(run)
@@ -32,20 +32,22 @@ def summary(run: RunDir) -> str:
     excluded = ", ".join(f"{reason} {count:,}" for reason, count in ratings["excluded"].items()) or "none"
     parts.append(f"ratings: {ratings['in']:,}, accepted {ratings['accepted']:,}, excluded: {excluded}")
     listed = ", ".join(f"{reason} {count:,}" for reason, count in again["groups"].items())
-    groups = f"groups to rate again: {listed} ({folder / 'reannotate.csv'})" if listed else "groups to rate again: none"
-    cells = f"cells to adjudicate: {again['cells']:,}" + (f" ({folder / 'adjudicate.csv'})" if again["cells"] else "")
-    parts.append(f"{groups}\n{cells}")
+    groups = f"re-annotation queue: {listed} groups ({folder / 'reannotate.csv'})" if listed else "re-annotation queue: empty"
+    cells = f"\nadjudication queue: {again['cells']:,} cells ({folder / 'adjudicate.csv'})" if again["cells"] else ""
+    parts.append(groups + cells)
     if figures["again_exceeds"]:
-        parts.append(f"warning: more than {figures['most_again']:.0%} of the rated groups would be rated again; look at the rubric first")
+        parts.append(
+            f"warning: more than {figures['most_again']:.0%} of the rated groups are queued for re-annotation; check the rubric first"
+        )
     parts.append(f"the targets are {'met' if figures['met'] else 'not met'}\npage: {page}")
     return "\n\n".join(parts)
 
 
 def _target(target: dict[str, Any]) -> list[str]:
     sign = "lower limit >=" if target["bound"] == "low" else ">="
-    verdict = {True: "yes", False: "no", None: "no ratings"}[target["met"]]
+    met = {True: "yes", False: "no", None: "no ratings"}[target["met"]]
     wanted = f"{sign} {target['at_least']:g}"
-    return [target["round"], target["dimension"], target["statistic"], wanted, estimate(target["estimate"]), verdict]
+    return [target["round"], target["dimension"], target["statistic"], wanted, estimate(target["estimate"]), met]
 
 
 def _annotator(entry: dict[str, Any]) -> list[str]:
@@ -62,18 +64,18 @@ def _annotator(entry: dict[str, Any]) -> list[str]:
     ]
 
 
-def estimate(value: dict[str, Any] | None, *, signed: bool = False) -> str:
-    """An estimate with its interval, or why there is none."""
+def estimate(value: dict[str, Any] | None, *, signed: bool = False, digits: int = 2) -> str:
+    """An estimate with its interval, or the reason why there is none."""
     if value is None:
         return ""
     if value["value"] is None:
-        return str(value["note"])
-    form = "+.2f" if signed else ".2f"
+        return str(value.get("note", "none"))
+    form = f"{'+' if signed else ''}.{digits}f"
     return f"{value['value']:{form}} [{value['low']:{form}}, {value['high']:{form}}]"
 
 
 def bench(run: RunDir) -> str:
-    """What `pipeline annotate build-bench` made."""
+    """Result of `pipeline annotate build-bench`."""
     folder = run.step(build_bench.STEP).path
     figures = storage.read_json(folder / "summary.json")
     tasks = sorted({task for by_task in figures["by_task"].values() for task in by_task})
@@ -83,25 +85,25 @@ def bench(run: RunDir) -> str:
     ]
     parts = [
         text_table(["edits", "tuples", "mean difference", *tasks], rows),
-        f"{figures['comparisons']:,} comparisons, {figures['ties']:,} ties; experts who say what the label says: "
+        f"{figures['comparisons']:,} comparisons, {figures['ties']:,} ties; experts who agree with the label: "
         f"{figures['expert_agreement']:.1%}",
     ]
     short = ", ".join(f"{count:,} of {size} edits" for size, count in figures["missing"].items())
-    parts += [f"warning: fewer than wanted, missing {short}; the experts' groups give no more"] if short else []
+    parts += [f"warning: fewer tuples than wanted, missing {short}; the experts' groups give no more"] if short else []
     left = ", ".join(f"{reason} {count:,}" for reason, count in figures["groups_left_out"].items())
     parts += [f"groups left out: {left}"] if left else []
     if figures["candidates_that_are_copies"]:
-        parts.append(f"candidates not compared because another of their group is the same image: {figures['candidates_that_are_copies']:,}")
+        parts.append(f"candidates not compared because their group has the same image twice: {figures['candidates_that_are_copies']:,}")
     if figures["cells_to_adjudicate"]:
-        parts.append(f"cells to adjudicate: {figures['cells_to_adjudicate']:,} ({folder / 'adjudicate.csv'})")
+        parts.append(f"adjudication queue: {figures['cells_to_adjudicate']:,} cells ({folder / 'adjudicate.csv'})")
     parts.append(f"benchmark: {folder / build_bench.LAYOUT}")
     return "\n\n".join(parts)
 
 
 def consensus(index: Index, run: RunDir) -> str:
-    """What `pipeline annotate consensus` made."""
+    """Result of `pipeline annotate consensus`."""
     labels = ", ".join(f"{source} {count:,}" for source, count in index.results["labels"].items())
-    figures = [f"{name.replace('_', ' ')}: {value:,}" for name, value in index.results.items() if isinstance(value, int)]
+    figures = [f"{name.replace('_', ' ')}: {value:,}" for name, value in index.results.items() if isinstance(value, int) and value]
     left = [f"left out: {', '.join(f'{reason} {count:,}' for reason, count in index.quarantined.items())}"] if index.quarantined else []
     warnings = [f"warning: {warning}" for warning in index.results.get("warnings", [])]
     return "\n".join([f"labels: {labels}", *figures, *left, *warnings, f"written to {run.step(index.step).path}"])

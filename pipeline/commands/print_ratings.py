@@ -1,4 +1,4 @@
-"""What `pipeline annotate ingest` and `annotate next` say: balances, warnings, agreement of raters; the groups chosen and why."""
+"""Output of `pipeline annotate ingest` (counts, warnings, inter-rater agreement) and `annotate next` (chosen groups)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from pipeline.commands.tables import text_table
+from pipeline.commands.print_quality import estimate
+from pipeline.words import text_table
 from stages.annotate.step import IngestResult
 from stages.engine.rundir import Index
 
@@ -15,11 +16,12 @@ SHOWN = 10
 
 
 def ingested(result: IngestResult) -> str:
-    """Tables as text."""
-    rows = [[batch.file, "new", *_balance(batch)] for batch in result.new] + [
-        [batch.file, "was there", *_balance(batch)] for batch in result.known
-    ]
-    parts = [text_table(["file", "state", "ratings", "accepted", "duplicates", "quarantined", "superseded"], rows)]
+    """Tables as text; a column without any number is left out."""
+    batches = [("new", batch) for batch in result.new] + [("known", batch) for batch in result.known]
+    rows = [[batch.file, state, *_counts(batch)] for state, batch in batches]
+    header = ["file", "state", "ratings", "accepted", "duplicates", "quarantined", "superseded"]
+    shown = [column for column in range(len(header)) if any(row[column] for row in rows)]
+    parts = [text_table([header[column] for column in shown], [[row[column] for column in shown] for row in rows])]
     parts += [f"warning: {warning}" for warning in result.warnings]
     agreement = result.index.results.get("agreement", {})
     by_task = result.index.results.get("agreement_by_task", {})
@@ -29,20 +31,22 @@ def ingested(result: IngestResult) -> str:
 
 
 def chosen(run: Path, path: Path, index: Index) -> str:
-    """The first groups of the list, how many of each kind, and where it is."""
+    """The first groups of the list, the number of groups of each kind, and the path of the list."""
     rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
     by_task = ", ".join(f"{task or 'no kind'} {count:,}" for task, count in index.results["by_task"].items())
     table = text_table(
-        ["rank", "group", "kind", "why"], [[row["rank"], row["group_id"], row["task"], row["reason"]] for row in rows[:SHOWN]]
+        ["rank", "group", "kind", "reason"], [[row["rank"], row["group_id"], row["task"], row["reason"]] for row in rows[:SHOWN]]
     )
     more = f"\n... and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
-    hint = f"hand them out with: pipeline annotate export --run {run} --groups {path}"
+    hint = f"export them with: pipeline annotate export --run {run} --groups {path}"
     return f"{table}{more}\n\n{len(rows):,} groups ({by_task}): {path}\n{hint}"
 
 
-def _balance(batch: Any) -> list[str]:
+def _counts(batch: Any) -> list[str]:
+    """Cells of a batch; a zero is an empty text."""
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in batch.quarantined.items())
-    return [f"{batch.ratings:,}", f"{batch.accepted:,}", f"{batch.duplicates:,}", reasons or "0", f"{batch.superseded:,}"]
+    duplicates, superseded = (f"{count:,}" if count else "" for count in (batch.duplicates, batch.superseded))
+    return [f"{batch.ratings:,}", f"{batch.accepted:,}", duplicates, reasons, superseded]
 
 
 def _agreement(title: str, agreement: dict[str, Any]) -> str:
@@ -52,13 +56,5 @@ def _agreement(title: str, agreement: dict[str, Any]) -> str:
     )
     if not names:
         return ""
-    rows = [[name, *(_estimate(entry.get(name)) for entry in agreement.values())] for name in names]
-    return f"agreement of raters, {title} (95 % intervals over groups)\n" + text_table(["statistic", *agreement], rows)
-
-
-def _estimate(value: dict[str, Any] | None) -> str:
-    if value is None:
-        return ""
-    if value["value"] is None:
-        return str(value.get("note", "none"))
-    return f"{value['value']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
+    rows = [[name, *(estimate(entry.get(name), digits=3) for entry in agreement.values())] for name in names]
+    return f"inter-rater agreement, {title} (95 % intervals over groups)\n" + text_table(["statistic", *agreement], rows)

@@ -1,4 +1,4 @@
-"""`pipeline select`: flags to a configuration, the selection and what came of its quotas; `pipeline select diff`: tables and a page."""
+"""`pipeline select`: from flags to a selection and its printed strata; `pipeline select diff`: tables and a page."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.commands.tables import text_table
-from pipeline.report import words
-from pipeline.report.estimates import Estimate
+from pipeline import words
+from pipeline.words import text_table
+from reward.evaluation.estimate import Estimate
 from stages.context import Context
 from stages.filter import step as filter
 from stages.filter.selection import difference, stored
@@ -19,7 +19,7 @@ from stages.filter.selection.difference import Difference, Interval
 
 SHARES = ("proportional", "equal", "like")
 FLAGS = {("quotas", "by"): "--quota-by", ("at_most", "count"): "--at-most", ("at_most", "bits"): "--bits"}
-"""Flags that are not named as the configuration's keys are."""
+"""Flags whose names differ from the configuration's keys."""
 
 
 def read_flags(flags: Mapping[str, Any]) -> SelectionConfig:
@@ -29,7 +29,7 @@ def read_flags(flags: Mapping[str, Any]) -> SelectionConfig:
     if (flags["at_most"] is None) != (flags["per"] is None):
         raise ValueError("--at-most N and --per COLUMN belong together: give both or neither")
     if flags["bits"] and flags["per"] is None:
-        raise ValueError("--bits says which hashes are one cluster: give --at-most and --per as well")
+        raise ValueError("--bits applies to clusters of hashes: give --at-most and --per as well")
     at_most = None if flags["per"] is None else {"per": flags["per"], "count": flags["at_most"], "bits": flags["bits"]}
     try:
         return SelectionConfig.model_validate(plain | {"quotas": quotas, "at_most": at_most})
@@ -49,7 +49,7 @@ def select(context: Context, config: SelectionConfig, *, shards: bool) -> None:
         print(text_table([config.quotas.by if config.quotas else "stratum", "scored", "available", "asked", "kept"], rows))
         short = sum(max(entry["asked"] - entry["kept"], 0) for entry in strata)
         if short:
-            print(f"{short:,} samples were missing in their strata and were taken from the others by rank (quotas.short: refill)")
+            print(f"{short:,} samples were missing in their strata and were taken from other strata by rank (quotas.short: refill)")
     if shards:
         print(f"shards: {filter.write_shards(context, config)}")
 
@@ -84,7 +84,7 @@ def described(found: Difference) -> str:
 
 
 def interval(found: Interval | None, absent: str) -> str:
-    """A number with its 95 % interval, or what to say where there is none."""
+    """A number with its 95 % interval, or ``absent``."""
     return Estimate(found.value, found.low, found.high).words(words.score) if found else absent
 
 
@@ -93,7 +93,7 @@ def _quotas(by: str | None, given: tuple[str, ...], short: str) -> dict[str, Any
         raise ValueError("--quota-by COLUMN and --quota SHARES belong together: give both or neither")
     if by is None:
         if short != "refuse":
-            raise ValueError("--short says what becomes of a quota that cannot be filled: give --quota-by and --quota as well")
+            raise ValueError("--short applies to quotas that cannot be filled: give --quota-by and --quota as well")
         return None
     if len(given) == 1 and given[0] in SHARES:
         return {"by": by, "shares": given[0], "short": short}

@@ -1,4 +1,4 @@
-"""`pipeline reward`: import a published checkpoint, score a few edits by hand. Needs no run directory and no Ray."""
+"""`pipeline reward`: import a published checkpoint, score single edits. Needs no run directory and no Ray."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def reward() -> None:
-    """Published checkpoints, and scores by hand.
+    """Import a published checkpoint; score single edits.
 
     \b
     Example:
@@ -36,7 +36,7 @@ def reward() -> None:
 def import_(
     checkpoint: str, out: Path, reference_prompts: str, base: str | None, revision: str | None, positions: str, image_area: str
 ) -> None:
-    """Make a reward model directory of a published EditReward checkpoint (directory or Hub id).
+    """Read a published EditReward checkpoint (directory or Hub id); write a reward model directory OUT.
 
     \b
     Example:
@@ -63,10 +63,10 @@ def import_(
 @reward.command(name="score")
 @click.argument("model")
 @click.option("--source", required=True, metavar="FILE", help="The image before the edit.")
-@click.option("--instruction", required=True, help="What was asked of the editor.")
+@click.option("--instruction", required=True, help="The instruction given to the editor.")
 @click.option("--edited", required=True, multiple=True, metavar="FILE", help="The edited image; repeat it to compare several.")
 def score_(model: str, source: str, instruction: str, edited: tuple[str, ...]) -> None:
-    """Score edits of one source: mean and sigma per dimension, best first.
+    """Read a reward model and edits of one source; print mean and sigma per dimension, best edit first.
 
     \b
     Example:

@@ -6,15 +6,16 @@ from typing import Any
 
 import click
 
-from pipeline.commands.common import common, opened
+from pipeline.commands.common import Options, common, opened
 
 RULES = ("top", "bottom", "random", "closest-to-source", "all")
 VALUES = ("overall", "lower-bound", "likert", "product", "minimum")
 
 _HELP = """Make another selection from existing scores, without scoring again.
 
-A rule orders the scored edits; a size or a bound says where to cut; quotas and --at-most constrain what is kept. The same command on
-the same scores gives the same bytes. `pipeline select diff A B` compares two selections.
+Reads the scores of the filter step; writes a table of the selected edits beside them, and shards with --shards. A rule orders the
+edits, a size or a threshold sets the cut, quotas and --at-most limit what is kept. The same command on the same scores gives the same
+bytes. `pipeline select diff A B` compares two selections.
 
 \b
 Examples:
@@ -29,7 +30,7 @@ Examples:
 
 
 class _WithDiff(click.Command):
-    """A command that `diff` as its first word hands over to another command."""
+    """A command that delegates to `diff` when that is its first argument."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any) -> click.Context:
         if args[:1] == [diff.name]:
@@ -49,23 +50,27 @@ class _WithDiff(click.Command):
 @click.option("--count", type=int, help="How many to keep.")
 @click.option("--fraction", type=float, help="Share of the scored edits to keep, instead of --count.")
 @click.option("--like", metavar="NAME", help="As many as another selection keeps, instead of --count.")
-@click.option("--threshold", type=float, help="Only values at least this (at most, for bottom and closest-to-source).")
+@click.option("--threshold", type=float, help="Keep values of at least this (at most, for bottom and closest-to-source).")
 @click.option("--quantile", type=float, help="A threshold as a quantile of the values, e.g. 0.9 for the best tenth.")
 @click.option("--quota-by", metavar="COLUMN", help="Strata: task, language, dataset, source, metadata.KEY ...")
 @click.option(
     "--quota", "quota", multiple=True, metavar="SHARES", help="proportional, equal, like; or STRATUM=NUMBER, may be given several times."
 )
-@click.option("--short", type=click.Choice(["refuse", "refill"]), default="refuse", show_default=True, help="A stratum with too few.")
+@click.option(
+    "--short",
+    type=click.Choice(["refuse", "refill"]),
+    default="refuse",
+    show_default=True,
+    help="What to do when a stratum has too few edits.",
+)
 @click.option("--at-most", type=int, metavar="N", help="Keep at most N of each cluster.")
-@click.option("--per", metavar="COLUMN", help="What a cluster is: source, instruction, edited_phash, metadata.KEY ...")
-@click.option("--bits", type=int, default=0, show_default=True, help="Perceptual hashes that differ in so few bits are one cluster.")
+@click.option("--per", metavar="COLUMN", help="Column that defines clusters: source, instruction, edited_phash, metadata.KEY ...")
+@click.option("--bits", type=int, default=0, show_default=True, help="Perceptual hashes that differ in at most N bits are one cluster.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random rule.")
-@click.option("--shards/--no-shards", default=False, show_default=True, help="Write webdataset shards of it as well.")
-def select(
-    config_path: str | None, run_path: str | None, address: str | None, overrides: tuple[str, ...], shards: bool, **flags: Any
-) -> None:
+@click.option("--shards/--no-shards", default=False, show_default=True, help="Also write webdataset shards.")
+def select(options: Options, shards: bool, **flags: Any) -> None:
     """Make and publish a selection."""
-    with opened(config_path, run_path, address, overrides) as context:
+    with opened(options) as context:
         from pipeline.commands import print_selection as selecting
 
         selecting.select(context, selecting.read_flags(flags), shards=shards)
@@ -75,27 +80,17 @@ def select(
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @common
-@click.option("--by", metavar="COLUMN", default="task", show_default=True, help="Column of the table's strata.")
+@click.option("--by", metavar="COLUMN", default="task", show_default=True, help="Column that defines the strata of the table.")
 @click.option("--page", metavar="FILE", help="The HTML page; default: selection-A-B.html in the run directory.")
-@click.option("--images", type=click.IntRange(min=0), default=12, show_default=True, help="Edits shown of each side.")
-def diff(
-    config_path: str | None,
-    run_path: str | None,
-    address: str | None,
-    overrides: tuple[str, ...],
-    first: str,
-    second: str,
-    by: str,
-    page: str | None,
-    images: int,
-) -> None:
-    """Compare the selections A and B: a table, and a page with the edits that only one of them keeps.
+@click.option("--images", type=click.IntRange(min=0), default=12, show_default=True, help="Edits shown per side.")
+def diff(options: Options, first: str, second: str, by: str, page: str | None, images: int) -> None:
+    """Compare the selections A and B: print tables; write a page with the edits that only one of them keeps.
 
     \b
     Example:
       pipeline select diff selected random --run runs/demo
     """
-    with opened(config_path, run_path, address, overrides) as context:
+    with opened(options) as context:
         from pipeline.commands import print_selection as selecting
 
         selecting.diff(context, first, second, by=by, page=page, images=images)

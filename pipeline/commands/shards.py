@@ -1,4 +1,4 @@
-"""`pipeline shards`: check a folder of shards, hand it to trainers that read files."""
+"""`pipeline shards`: verify a folder of shards, export it for trainers that read image files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import click
 
 @click.group()
 def shards() -> None:
-    """Webdataset shards that the filter wrote.
+    """Verify or export the webdataset shards that the filter wrote.
 
     \b
     Example:
@@ -18,7 +18,7 @@ def shards() -> None:
 @shards.command(name="verify")
 @click.argument("folder")
 def shards_verify(folder: str) -> None:
-    """Check every shard in FOLDER (a path or URL) against its index: hashes, members, counts.
+    """Check every shard in FOLDER (a path or URL) against its index: hashes, members, counts. Writes nothing.
 
     \b
     Example:
@@ -31,7 +31,7 @@ def shards_verify(folder: str) -> None:
         click.echo(problem, err=True)
     if problems:
         found = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise ValueError(f"{folder}: {found}; delete what is damaged and run the filter step again, or copy it anew")
+        raise ValueError(f"{folder}: {found}; delete the damaged files and run the filter step again, or copy the folder again")
     print(f"{folder}: all shards are sound")
 
 
@@ -46,13 +46,13 @@ def shards_verify(folder: str) -> None:
     help="step1x: Step1X-Edit's trainer; imagefolder: Hugging Face datasets and diffusers; omnigen2: OmniGen2's trainer.",
 )
 def shards_export(folder: str, target: str, layout: str) -> None:
-    """Write the samples of FOLDER (a path or URL) as image files with a trainer's metadata into the new folder TARGET.
+    """Read the shards in FOLDER (a path or URL); write image files and a trainer's metadata into the new folder TARGET.
 
     \b
     Example:
       pipeline shards export --format step1x runs/demo/filter/shards/selected exported/selected
     """
-    from stages.shards.exports import export as bridges
+    from stages.shards.exports import export as exporters
 
-    count, metadata = bridges.export(folder, target, layout)
+    count, metadata = exporters.export(folder, target, layout)
     print(f"{count:,} samples in {target}; for the trainer: {', '.join(metadata)}")

@@ -1,1 +1,1 @@
-"""`pipeline plan`: what would be done and what it costs."""
+"""`pipeline plan`: state, work and estimated cost of every step."""

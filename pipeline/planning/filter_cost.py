@@ -1,4 +1,4 @@
-"""What scoring and filtering would cost at three sizes of data set on three sizes of cluster: an estimate from stated assumptions.
+"""Estimated cost of scoring and filtering for three sizes of data set on three sizes of cluster.
 
 Compute: FLOP per pair as `pipeline plan` counts them (2 per parameter and token of the model that scores, attention left out), at an
 assumed share of an assumed GPU's peak. Decoding: assumed seconds per image on an assumed number of cores per GPU. The slower of the two
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.commands.tables import text_table
+from pipeline import words
 from stages.filter.selection.config import SelectionConfig
 
 PAIRS = (46_539, 1_000_000, 100_000_000)
@@ -80,12 +80,12 @@ def table(selections: Sequence[SelectionConfig], flop_per_pair: float, scorer: s
                     f"{pairs:,}" if first else "",
                     _amount(found.gpu_hours) if first else "",
                     str(gpus),
-                    _duration(found.wall_hours),
+                    words.duration(found.wall_hours * 3600),
                     found.limit,
                     f"{found.read_bytes_per_second / 1e9:,.2f} GB/s",
-                    _size(found.input_bytes) if first else "",
-                    _size(found.shard_bytes) if first else "",
-                    _size(found.driver_bytes) if first else "",
+                    words.size(found.input_bytes) if first else "",
+                    words.size(found.shard_bytes) if first else "",
+                    words.size(found.driver_bytes) if first else "",
                 ]
             )
     header = ["pairs", "GPU hours", "GPUs", "wall time", "limited by", "reading", "images in", "shards out, at most", "driver memory"]
@@ -93,23 +93,8 @@ def table(selections: Sequence[SelectionConfig], flop_per_pair: float, scorer: s
         f"filter at other sizes, an estimate: {flop_per_pair:.1e} FLOP per pair ({scorer}), {UTILISATION:.0%} of {PEAK_TFLOPS:.0f} TFLOP/s "
         f"per GPU (A100 or A800),\n{IMAGE_BYTES / 1e6:g} MB and {DECODE_SECONDS:g} s of a core per image, {CORES_PER_GPU} cores per GPU\n"
     )
-    return about + text_table(header, rows)
+    return about + words.text_table(header, rows)
 
 
 def _amount(hours: float) -> str:
     return f"{hours:,.1f}" if hours >= 0.05 else f"{hours:.1e}"
-
-
-def _duration(hours: float) -> str:
-    if hours >= 48:
-        return f"{hours / 24:,.1f} days"
-    if hours >= 1:
-        return f"{hours:.1f} h"
-    return f"{hours * 60:.1f} min" if hours >= 1 / 60 else f"{hours * 3600:.2g} s"
-
-
-def _size(count: float) -> str:
-    for unit, factor in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9)):
-        if count >= factor:
-            return f"{count / factor:,.1f} {unit}"
-    return f"{count / 1e6:,.1f} MB"

@@ -1,22 +1,22 @@
-"""`pipeline plan`: what the flow would do with a configuration, what is done already, and what it costs - before anything runs.
+"""`pipeline plan`: the state, the work and the estimated cost of every step, before anything runs.
 
 Compute is counted as 2 FLOP per parameter and token forward and three times that for training (forward and backward), attention left out.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from pathlib import Path
 from typing import Any
 
-from pipeline.commands.tables import text_table
 from pipeline.flow import STEPS
 from pipeline.planning import filter_cost, selection_sizes
+from pipeline.words import text_table
 from reward.config import BackboneConfig, RewardModelConfig
-from stages.config import FlowConfig, TableSources, WorldSources
-from stages.datasets.config import WorldEdits
+from stages.config import FlowConfig
+from stages.datasets import readers
+from stages.datasets.config import VALIDATION_SHARE, SourcesInput, TableSources, WorldEdits, WorldSources
 from stages.editors import editors
 from stages.engine import storage
 from stages.engine.rundir import Index, RunDir
@@ -60,7 +60,7 @@ def flop_per_pair(flow: FlowConfig) -> tuple[float, str]:
         return 2 * parameters(model.backbone) * tokens(model, 1), "reward.model"
     folder = Path(flow.filter.model)
     if not (folder / "config.json").exists() or not (folder / "model.safetensors").exists():
-        return 2 * parameters(model.backbone) * tokens(model, 1), f"reward.model, as there is none at {folder}"
+        return 2 * parameters(model.backbone) * tokens(model, 1), f"reward.model, because {folder} contains no saved model"
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -68,22 +68,22 @@ def flop_per_pair(flow: FlowConfig) -> tuple[float, str]:
         with safe_open(folder / "model.safetensors", framework="numpy") as weights:
             shapes = [weights.get_slice(name).get_shape() for name in weights.keys() if "embed_tokens" not in name]  # noqa: SIM118
     except (KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise ValueError(f"filter.model: {folder} is no reward model that can be read ({str(error).splitlines()[0]})") from None
+        raise ValueError(f"filter.model: {folder} is not a readable reward model ({str(error).splitlines()[0]})") from None
     return 2.0 * sum(math.prod(shape) for shape in shapes) * tokens(model, 1), str(folder)
 
 
 def _state(flow: FlowConfig, index: Index | None) -> str:
-    """Whether a step is done, and if its settings were others then, which."""
+    """Whether a step is done, and which settings have changed since."""
     if index is None:
         return "to do"
     now = flow.model_dump(mode="json")
     changed = [name for section, then in index.settings.items() if section in now for name in _changed(then, now[section], section)]
     more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-    return f"done with another {changed[0]}{more}" if changed else "done"
+    return f"done, but {changed[0]}{more} changed" if changed else "done"
 
 
 def _changed(then: Any, now: Any, name: str) -> list[str]:
-    """Names of the settings whose values differ; what the step does not depend on is not in its settings."""
+    """Names of the settings whose values differ. Settings that the step does not depend on are not in ``then``."""
     if not isinstance(then, dict) or not isinstance(now, dict):
         return [] if then == now else [name]
     return [found for key, value in then.items() for found in _changed(value, now.get(key), f"{name}.{key}")]
@@ -95,7 +95,7 @@ def parameters(config: BackboneConfig) -> float:
         named = re.search(r"(\d+(?:\.\d+)?)B", config.pretrained)
         if named is None:
             raise ValueError(
-                f"reward.model.backbone.pretrained: the name {config.pretrained} says no size such as 7B, so it cannot be planned"
+                f"reward.model.backbone.pretrained: no size such as 7B in the name {config.pretrained}, so the cost is unknown"
             )
         return float(named[1]) * 1e9
     kv = config.text_hidden * config.text_kv_heads // config.text_heads
@@ -170,18 +170,26 @@ def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
 
 
 def _sources(flow: FlowConfig) -> tuple[int, int]:
-    """Groups for training and validation, as far as the configuration says."""
+    """Groups for training and validation, as far as the configuration determines them."""
     assert flow.generate is not None
     config = flow.generate.sources
     if isinstance(config, WorldSources):
         return config.train, config.validation
-    total = sum(table.expected or _lines(table.path) for table in config.tables)
-    held_out = round(total * config.validation_share)
+    if isinstance(config, TableSources):
+        total = sum(table.expected or _rows(config.model_copy(update={"tables": (table,)})) for table in config.tables)
+        held_out = round(total * config.validation_share)
+    else:
+        total = _rows(config)
+        held_out = round(total * VALIDATION_SHARE)
     return total - held_out, held_out
 
 
-def _lines(path: str) -> int:
-    return sum(1 for line in Path(path).read_text().splitlines() if line.strip() and json.loads(line)) if Path(path).exists() else 0
+def _rows(config: SourcesInput) -> int:
+    """Rows of a data set, 0 where it cannot be read."""
+    try:
+        return sum(len(piece.rows) for piece in readers.plan(config, seed=0, world=None, unit_rows=1000, edited=False))
+    except ValueError:
+        return 0
 
 
 def _cost(flop: float) -> str:
@@ -191,7 +199,7 @@ def _cost(flop: float) -> str:
 
 
 def _notes(flow: FlowConfig) -> list[str]:
-    """What keeps the plan from running here, and what the figures assume."""
+    """What prevents the plan from running here, and what the figures assume."""
     notes = []
     if flow.generate is not None:
         for choice in flow.generate.editors:
@@ -201,6 +209,8 @@ def _notes(flow: FlowConfig) -> list[str]:
                 notes.append(f"cannot run yet: {error}")
         if isinstance(flow.generate.sources, TableSources):
             notes += [f"missing input: {table.path} ({table.name})" for table in flow.generate.sources.tables if not _reachable(table.path)]
+        elif not _reachable(getattr(flow.generate.sources, "path", "")):
+            notes.append(f"missing input: {getattr(flow.generate.sources, 'path', '')}")
     if flow.filter is not None and not _reachable(getattr(flow.filter.input, "path", "")):
         notes.append(f"missing input: {getattr(flow.filter.input, 'path', '')}")
     if flow.reward.model.backbone.pretrained:

@@ -1,4 +1,4 @@
-"""How many edits each configured selection keeps: from the run's scores where there are any, else in words what decides it."""
+"""How many edits each configured selection keeps: counted where the run has scores, else described in words."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ def _words(choice: SelectionConfig) -> str:
 
 
 def _size(choice: SelectionConfig, kept: Mapping[str, int | str]) -> str:
-    """What is known of the size beyond the words of the configuration."""
+    """The size, or why it is not known yet."""
     found = kept.get(choice.name)
     if isinstance(found, int):
         return f": {found:,} of the scored edits"
     if found is not None:
-        return f": not from the present scores, {found}"
+        return f": not possible with the present scores, {found}"
     decided = choice.count is not None or choice.like is not None or (choice.quotas is not None and choice.quotas.numbers is not None)
     if choice.rule == "all" or decided:
         return ""
-    return ": of the scored edits, so the number is known after scoring"
+    return ": its number is known after scoring"
 
 
 def _kept(selections: Sequence[SelectionConfig], step: StepFolder, index: Index) -> dict[str, int | str]:
-    """Number of edits by selection; the reason for one that the scores do not allow. Made selections are not made again."""
+    """Number of edits by selection, or the reason where the scores do not allow it. Selections that exist are not computed again."""
     from stages.filter.selection import api as selection
     from stages.filter.selection import stored
 

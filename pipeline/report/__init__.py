@@ -1,7 +1,7 @@
-"""The report: one static HTML page of what a run did, made from what its steps published.
+"""The report: one static HTML page about a run, made from what its steps published.
 
-``page`` puts it together; ``sections`` decide what is told, one file per section; ``charts`` draw; ``template.html`` and ``page.css``
-are the look. The page has everything inside it: it opens offline and needs no script.
+``page`` puts it together; ``sections`` has one file per section; ``charts`` draws; ``template.html`` and ``page.css`` are the layout.
+The page contains everything it needs: it opens offline and has no script.
 """
 
 from pipeline.report.page import build

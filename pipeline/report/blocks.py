@@ -57,7 +57,7 @@ class Facts(Block):
 
 @dataclass(frozen=True)
 class Table(Block):
-    """``text_columns``: how many leading columns hold words (the others hold numbers and are aligned right). The last ``muted``
+    """``text_columns``: how many leading columns are words (the others are numbers, aligned right). The last ``muted``
     rows are shown apart, under the line ``muted_title``."""
 
     columns: Sequence[str]
@@ -121,6 +121,12 @@ class Fold(Block):
 
     summary: str
     blocks: Sequence[Block]
+
+
+def opened(blocks: Sequence[Block], count: int) -> list[Block]:
+    """The first ``count`` blocks open, the rest folded."""
+    rest = blocks[count:]
+    return [*blocks[:count], Fold(f"{len(rest)} more", rest)] if rest else [*blocks]
 
 
 @dataclass(frozen=True)

@@ -9,24 +9,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipeline.report.blocks import Section
-from pipeline.report.published import STEPS, Published
+from pipeline.report.published import Published
 from pipeline.report.sections import arms, filtering, flow, headline, provenance, quarantine, ratings, reward, samples
 from stages.engine import storage
 from stages.engine.rundir import RunDir
 
 NAME = "report.html"
-SECTIONS = (
-    (headline, STEPS),
-    (flow, STEPS),
-    (samples, ("generate",)),
-    (ratings, ("annotate", "preferences")),
-    (reward, ("train-reward", "evaluate-reward")),
-    (filtering, ("filter",)),
-    (arms, ("finetune", "evaluate-editor")),
-    (quarantine, STEPS),
-    (provenance, STEPS),
-)
-"""The sections with the steps that they tell of; one whose steps are all outside the run's configuration is left out."""
+SECTIONS = (headline, flow, samples, ratings, reward, filtering, arms, quarantine, provenance)
+"""The sections in their order. Each module has ``section(published)``, and ``STEPS``, the steps that it tells of: a section whose steps are
+all outside the run's configuration is left out."""
 
 
 def build(run: RunDir) -> Path:
@@ -37,7 +28,9 @@ def build(run: RunDir) -> Path:
     if not run.path.is_dir():
         raise ValueError(f"there is no run directory {run.path}; make one with `pipeline run`")
     published = Published(run)
-    sections = [module.section(published) for module, steps in SECTIONS if any(published.planned(s) or published.done(s) for s in steps)]
+    sections = [
+        module.section(published) for module in SECTIONS if any(published.planned(step) or published.done(step) for step in module.STEPS)
+    ]
     html = render(published.path.name, "Run report", headline.sentence(published), sections, "what the steps of this run published")
     path = run.path / NAME
     storage.publish_bytes(path, html)

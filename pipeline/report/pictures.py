@@ -17,7 +17,7 @@ PREVIEW = 256
 
 
 def picture(data: bytes | None, *, alt: str, lines: Sequence[str] = (), side: int = PREVIEW) -> Picture:
-    """A picture of encoded image bytes, ``side`` pixels long at most; of no bytes, or of bytes that do not decode, one that says so."""
+    """A picture of encoded image bytes, at most ``side`` pixels long. Its lines say where there is no image or none that decodes."""
     if not data:
         return Picture(None, alt, (*lines, "no image"))
     try:

@@ -1,4 +1,4 @@
-"""What the steps of a run published, read with tolerance: a step that is not done, or a value it does not give, is None."""
+"""What the steps of a run published. A step that is not done, or a value that it does not have, reads as None."""
 
 from __future__ import annotations
 
@@ -11,22 +11,11 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from stages.annotate.ratings.revisions import standing
+from pipeline.flow import step_named
+from pipeline.report.blocks import Block, Missing, Paragraph
+from stages.annotate.ratings.revisions import counting
 from stages.engine import contracts, storage
 from stages.engine.rundir import Index, RunDir
-
-SECTIONS = {
-    "generate": "generate",
-    "annotate": "generate",
-    "preferences": "generate",
-    "train-reward": "generate",
-    "evaluate-reward": "generate",
-    "filter": "filter",
-    "finetune": "finetune",
-    "evaluate-editor": "evaluate_editor",
-}
-"""The steps in their order, and the section of the configuration that each cannot do without."""
-STEPS = tuple(SECTIONS)
 
 
 class Published:
@@ -49,8 +38,8 @@ class Published:
         return self.index(step) is not None
 
     def planned(self, step: str) -> bool:
-        """Whether the run's configuration has what the step needs; so without a configuration."""
-        return not self._sections or self._sections.get(SECTIONS[step]) is not None
+        """Whether the run's configuration has the step's section; True where the run has no configuration."""
+        return not self._sections or self._sections.get(step_named(step).section) is not None
 
     def results(self, step: str) -> dict[str, Any]:
         """The numbers that a step put into its index."""
@@ -83,7 +72,7 @@ class Published:
         """The ratings of the ledger that count: those that a later revision has replaced are left out."""
         ratings = self.table("annotate", "ratings", contracts.RATINGS.names, where)
         replaced = self.table("annotate", "revisions", contracts.REVISIONS.names)
-        return ratings if ratings is None or replaced is None else standing(ratings, replaced)
+        return ratings if ratings is None or replaced is None else counting(ratings, replaced)
 
     def json(self, step: str, name: str) -> dict[str, Any]:
         """A JSON file of a done step; empty when there is none."""
@@ -91,8 +80,7 @@ class Published:
         return storage.read_json(path) if self.done(step) and path.exists() else {}
 
     def lines(self, step: str, name: str) -> list[dict[str, Any]]:
-        """Objects of a log in JSON Lines, also while the step is running; a line that is none, as a kill or a full disk leaves it, does not
-        count."""
+        """Objects of a log in JSON Lines, also while the step is running. Invalid lines, as a kill leaves them, are skipped."""
         path = self.path / step / name
         if not path.exists():
             return []
@@ -101,3 +89,19 @@ class Published:
             with suppress(ValueError):
                 found += [json.loads(line)] if line.endswith("\n") else []
         return found
+
+    def label(self, selection: str) -> str:
+        """A selection's name for readers, with what it is where its rule makes it a baseline."""
+        rules = {entry["name"]: entry.get("rule") for entry in self.settings("filter").get("filter", {}).get("selections", [])}
+        meaning = {"all": "unfiltered", "closest-to-source": "similarity baseline"}.get(rules.get(selection))
+        return f"{selection} ({meaning})" if meaning else selection
+
+    def missing(self, step: str) -> list[Block]:
+        """A block that names the command of a step that is not done; nothing when it is done."""
+        if self.done(step):
+            return []
+        if not self.planned(step):
+            return [Paragraph(f"Step {step} is not part of this run's configuration.")]
+        where = f"{self.path.parent.name}/{self.path.name}"
+        config = f" --config {where}/config.yaml" if self.configuration else ""
+        return [Missing(step, f"{step_named(step).command}{config} --run {where}")]

@@ -1,4 +1,4 @@
-"""The scored edits of the filter step as columns: what its part of the page draws and counts."""
+"""The scored edits of the filter step as columns, for its section of the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stages.filter.selection.values import means
 STEP = "filter"
 SCORES = ["sample_id", "dimensions", "overall_mean", "overall_sigma", "change_from_source", "task", "language"]
 EDITOR_KEYS = ("editor", "model")
-"""Keys of an edit's metadata that can name who made it."""
+"""Keys of an edit's metadata that can name its editor."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ScoredEdits:
 
 
 def read(published: Published) -> ScoredEdits | None:
-    """What the step published; None while nothing is scored."""
+    """The published scores; None while nothing is scored."""
     table = published.table(STEP, "scores", SCORES)
     if table is None:
         return None
@@ -72,12 +72,13 @@ def _beside(published: Published, table: pa.Table, artifact: str, columns: list[
     other = published.table(STEP, artifact, ["sample_id", *columns])
     if other is None:
         return None
+    # for each row of ``table`` the row of ``other`` with the same id
     return other.take(pc.index_in(table["sample_id"], value_set=other["sample_id"].combine_chunks()))
 
 
 def _editor(metadata: pa.ChunkedArray) -> pa.Array | None:
-    """Who made each edit by its metadata, or None where nothing says so."""
-    encoded = metadata.combine_chunks().dictionary_encode()
+    """Editor of each edit from its metadata; None where no metadata has it."""
+    encoded = metadata.combine_chunks().dictionary_encode()  # many edits share one metadata text, which is parsed once
     parsed = [json.loads(text) for text in encoded.dictionary.to_pylist()]
     names = [next((str(entry[key]) for key in EDITOR_KEYS if isinstance(entry, dict) and entry.get(key)), "") for entry in parsed]
     return pa.array(names, pa.string()).take(encoded.indices) if any(names) else None

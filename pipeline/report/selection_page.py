@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Callout, Fact, Facts, Gallery, Paragraph, Section, Table
 from pipeline.report.edited_images import EditedImages
-from pipeline.report.estimates import Estimate
 from pipeline.report.page import render
 from pipeline.report.triptychs import triptych
+from reward.evaluation.estimate import Estimate
 from stages.context import Context
 from stages.engine import storage
 from stages.filter import step as filter

@@ -10,56 +10,56 @@ from pipeline.report.published import Published
 
 @dataclass(frozen=True)
 class Synthetic:
-    """A stand-in: what it is, and what it means."""
+    """A synthetic part: what it is, and what it means for the numbers."""
 
     what: str
     meaning: str
 
 
 def synthetic_parts(published: Published) -> list[Synthetic]:
-    """Found in the settings that the steps were made with."""
+    """The synthetic parts of a run, found in the settings of its steps."""
     parts = []
     generate = published.settings("generate").get("generate", {})
     if _dataset(generate.get("sources")) == "world":
         parts.append(
             Synthetic(
-                "the sources are drawn by the embedded procedural world",
-                "Source images are drawn scenes of a few shapes, so what is learnt here says nothing about photographs.",
+                "the sources come from the built-in toy data set",
+                "Source images are drawn scenes of a few shapes. Results say nothing about photographs.",
             )
         )
     if any(str(choice.get("name", "")).startswith("world/") for choice in generate.get("editors", [])):
         parts.append(
             Synthetic(
                 "the candidates come from simulated editors with known flaws",
-                "Each draws the exact edit and damages it with known odds; the editor league ranks those odds, not real editors.",
+                "Each draws the exact edit and adds flaws with known probabilities. Win rates rank these probabilities, not real editors.",
             )
         )
     if _simulated_raters(published):
         parts.append(
             Synthetic(
                 "the ratings come from simulated raters with bias and noise",
-                "The raters know the true levels and blur them. Agreement between them is a property of that simulation, not of people.",
+                "The raters see the ground-truth quality with noise added. Their agreement is a property of the simulation, not of people.",
             )
         )
     if published.settings("train-reward").get("reward", {}).get("pretraining", {}).get("steps"):
         parts.append(
             Synthetic(
-                "a short captioning stage stands in for the reward backbone's pretraining",
-                "It uses no ratings and plays the part of the vision-language model's web pretraining, which real weights bring along.",
+                "the reward model's backbone gets a warm-up by captioning (toy data only)",
+                "The warm-up uses no ratings. It replaces the web pretraining that the weights of a real vision-language model include.",
             )
         )
     if _dataset(published.settings("filter").get("filter", {}).get("input")) == "world-edits":
         parts.append(
             Synthetic(
-                "the noisy edits are drawn too, about half of them flawed by design",
-                "Filtering therefore has a much larger effect than on a delivered data set: its direction carries over, its size does not.",
+                "the noisy edits are synthetic edits, about half of them flawed by design",
+                "Filtering has a much larger effect here than on a real data set. Its direction carries over, its size does not.",
             )
         )
     if published.json("evaluate-editor", "evaluation.json").get("judge", {}).get("name") == "world":
         parts.append(
             Synthetic(
-                "the benchmark's judge is a program that knows the exact edit",
-                "It compares pixels with the exact edit. Its scale is not that of a judging model, and its two scores are not independent.",
+                "the benchmark is judged by a program that knows the exact edit",
+                "The program compares pixels. Its scale is not that of a vision-language model, and its two scores are not independent.",
             )
         )
     return parts

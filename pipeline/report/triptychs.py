@@ -1,4 +1,4 @@
-"""Source, edited image and their difference side by side: what an edit changed, and what it should have left alone."""
+"""Source, edited image and their difference side by side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.report.edited_images import EditedImages
 from pipeline.report.pictures import SMALL, encoded, picture
 
 SIDE = 160
-"""Longest side of a preview in a triptych: three of them stand where a gallery of single images has one."""
+"""Longest side of a preview in a triptych."""
 GAIN = 3
 """The difference is drawn so many times stronger, and cut at black."""
 

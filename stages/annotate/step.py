@@ -1,8 +1,8 @@
-"""Annotate: candidates go out to raters, ratings come back into one ledger.
+"""Step annotate: export candidates to raters, ingest their ratings into the ledger.
 
-``export`` writes the packet that annotators get, ``simulate`` lets the embedded world's raters fill it in, ``ingest`` validates delivered
-files and appends them to the ledger. Files of people and of simulated raters take the same way. Ingest is additive: a further file is a
-further batch, a file that is in the ledger already adds nothing. Unit of resume: one delivered file.
+``export`` writes the packet for annotators, ``simulate`` lets the toy world's raters fill it in, ``ingest`` validates files and appends
+them to the ledger. Files of people and of simulated raters are handled alike. Each file is one batch; ingesting the same content again adds
+nothing. Unit of resume: one file.
 """
 
 from __future__ import annotations
@@ -18,24 +18,27 @@ import pyarrow as pa
 
 from stages.annotate import simulate as simulated
 from stages.annotate.config import AnnotateConfig
-from stages.annotate.formats import page_database
-from stages.annotate.formats import read as readers
+from stages.annotate.formats import page_database, pseudonyms
+from stages.annotate.formats import read as formats
 from stages.annotate.packet import group_list, plan
 from stages.annotate.packet import write as packet
 from stages.annotate.page.roster import roster_of
-from stages.annotate.ratings import imported_items as own_items
-from stages.annotate.ratings import ledger, manifest, pseudonyms, slots
-from stages.annotate.ratings.delivery import Delivery, Item
-from stages.annotate.ratings.ledger import STEP, Addition, Batch
-from stages.annotate.ratings.manifest import Manifest
+from stages.annotate.ratings import imported_items, ledger
+from stages.annotate.ratings.delivery import Delivery
+from stages.annotate.ratings.groups import incomplete_warnings, raters_of
+from stages.annotate.ratings.ledger import Addition, Batch
+from stages.annotate.ratings.rating_task import RatingTask, generated_task
 from stages.annotate.ratings.validate import Checked, validate
 from stages.context import Context
+from stages.engine import steps
 from stages.engine.rundir import Index
+
+STEP = steps.ANNOTATE
 
 
 @dataclass(frozen=True)
 class IngestResult:
-    """``new`` and ``known`` are the files as batches of the ledger, new in it or there before; ``index`` is the ledger now."""
+    """index: of the ledger; new: batches that this ingest added; known: batches of files that the ledger had already."""
 
     index: Index
     new: list[Batch]
@@ -43,108 +46,106 @@ class IngestResult:
     warnings: list[str]
 
 
-class Seen(NamedTuple):
-    """Ids of the items that the ledger has."""
+class KnownItems(NamedTuple):
+    """Ids of the imported items in the ledger."""
 
     candidates: set[str]
     sources: set[str]
 
 
 def export(context: Context, limit: int | None = None, groups: str | Path | None = None) -> Path:
-    """Write ``annotate/export/`` for the first ``limit`` groups of the seeded order (all without it), or for those that the file ``groups``
-    lists; returns the folder. ``annotate/plan.json``, written beside it, says which groups overlap, calibrate and are gold. A listed group
-    that the ledger has ratings of is rated again, by one further person.
+    """Write the packet ``annotate/export/`` and the plan ``annotate/plan.json``; returns the packet's folder.
 
-    A smaller export is the beginning of a larger one; gold groups are always in it. Raises ``ValueError`` when generate is not done, for
-    a list with unknown groups, and for a gold file that does not suffice.
+    limit: the first groups of the seeded order, default all; a smaller export is the beginning of a larger one. groups: file that lists
+    the groups instead; a listed group that has ratings in the ledger gets one further rater. Gold groups are always in the packet. Raises
+    ``ValueError`` when generate is not done, for a list with unknown groups, and for a gold file with too few groups.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"--limit {limit}: give the number of groups to export, at least 1")
-    generate, work, config = context.run.step("generate"), _generated(context), context.flow.annotate.plan
-    gold = plan.read_gold(context.flow.annotate, work)
-    order = list(work.sampled) if groups is None else group_list.read(groups, work)
+    folder, rating_task, config = context.run.step(steps.ANNOTATE), _generated(context), context.flow.annotate.plan
+    gold = plan.read_gold(context.flow.annotate, rating_task)
+    order = list(rating_task.sampled) if groups is None else group_list.read(groups, rating_task)
     wanted = set(order[:limit])
-    chosen = [*order[:limit], *(group for group in work.sampled if group in gold and group not in wanted)]
-    folder = context.run.step(STEP).path
-    packet.write(folder / "export", generate, work, chosen)
-    again = groups is not None and context.run.step(STEP).index() is not None
-    rated = slots.raters_of(ledger.current(context.run.step(STEP))) if again else {}
-    plan.write(folder / "plan.json", plan.draw(work, chosen, config, gold, seed=context.flow.seed, rated=rated))
-    return folder / "export"
+    chosen = [*order[:limit], *(group for group in rating_task.sampled if group in gold and group not in wanted)]
+    packet.write(folder.path / "export", context.run.step(steps.GENERATE), rating_task, chosen)
+    rated = raters_of(ledger.current(folder)) if groups is not None and folder.index() is not None else {}
+    plan.write(folder.path / "plan.json", plan.draw(rating_task, chosen, config, gold, seed=context.flow.seed, rated=rated))
+    return folder.path / "export"
 
 
 def simulate(context: Context) -> list[Path]:
-    """Write ``annotate/simulated/<rater>.csv`` and return the files, which ``ingest`` takes."""
+    """Write ``annotate/simulated/<rater>.csv`` and return the files for ``ingest``."""
     config = context.flow.annotate.simulate
     if config is None:
         raise ValueError("annotate.simulate is not configured: add it to let simulated raters rate, or ingest the files of people")
-    target = context.run.step(STEP).path / "simulated"
-    return simulated.write(target, context.run.step("generate"), _generated(context), config=config, seed=context.flow.seed)
+    target = context.run.step(steps.ANNOTATE).path / "simulated"
+    return simulated.write(target, context.run.step(steps.GENERATE), _generated(context), config=config, seed=context.flow.seed)
 
 
 def ingest(
-    context: Context, files: Sequence[str | Path], format: readers.Format = "auto", pseudonym_list: str | Path | None = None
+    context: Context, files: Sequence[str | Path], format: str = formats.AUTO, pseudonym_list: str | Path | None = None
 ) -> IngestResult:
-    """Validate files and append them to the ledger, one batch per file, all or none.
+    """Validate files and append them to the ledger, one batch per file; if one file is refused, none is appended.
 
-    Files of a data set that brings its own items (ImagenHub, EditReward-Data) need no generate step. pseudonym_list: who the annotators
-    are, see :mod:`stages.annotate.ratings.pseudonyms`. Raises ``ValueError`` for a file that is refused as a whole, and where the ledger
-    holds
-    ratings of other candidates, on another scale or of otherwise simulated raters; ``--force`` then starts a new ledger.
+    Data sets with imported items (ImagenHub, EditReward-Data) need no generate step. format: a name of
+    :data:`stages.annotate.formats.read.FORMATS`. pseudonym_list: see :mod:`stages.annotate.formats.pseudonyms`. Raises ``ValueError`` for a
+    file that is refused as a whole, and when the ledger has other candidates, another scale or other settings of simulated raters; with
+    ``--force`` a new ledger is started instead.
     """
     if not files:
         raise ValueError("no file of ratings was given; name at least one")
-    folder = context.run.step(STEP)
+    folder = context.run.step(steps.ANNOTATE)
     people = pseudonyms.read(pseudonym_list) if pseudonym_list is not None else None
-    deliveries = [pseudonyms.apply(readers.read(file, format), people) for file in files]
-    dataset = own_items.dataset_of(deliveries)
-    brought = [item for delivery in deliveries for item in delivery.items]
+    deliveries = [pseudonyms.apply(formats.read(file, format), people) for file in files]
+    dataset = imported_items.dataset_of(deliveries)
+    items = [item for delivery in deliveries for item in delivery.items]
     rubric = context.flow.annotate.rubric_version
-    work = own_items.manifest(dataset, brought, rubric) if dataset else _generated(context)
+    rating_task = imported_items.imported_task(dataset, items, rubric) if dataset else _generated(context)
     simulate = context.flow.annotate.simulate
-    settings = work.settings | {"simulate": simulate.model_dump(mode="json") if simulate else None, "seed": context.flow.seed}
-    index = ledger.open_ledger(folder, inputs=work.inputs, settings=settings, force=context.force)
+    settings = rating_task.settings | {"simulate": simulate.model_dump(mode="json") if simulate else None, "seed": context.flow.seed}
+    index = ledger.open_ledger(folder, inputs=rating_task.inputs, settings=settings, force=context.force)
     old_items = ledger.items(folder, index)
     if dataset:
-        work = own_items.manifest(dataset, [*old_items, *brought], rubric)
-        tasks = {item.source_id: item.task for item in [*old_items, *brought]}
+        rating_task = imported_items.imported_task(dataset, [*old_items, *items], rubric)
+        kinds = {item.source_id: item.task for item in [*old_items, *items]}
     else:
-        tasks = _tasks(context)
-    said, history = ledger.said(folder, index), ledger.history(folder, index)
-    held = {batch.key: batch for batch in ledger.batches(index)}
-    seen = Seen({item.candidate_id for item in old_items}, {item.source_id for item in old_items})
+        kinds = _kinds(context)
+    existing, history = ledger.existing_ratings(folder, index), ledger.history(folder, index)
+    batches = {batch.key: batch for batch in ledger.batches(index)}
+    known_items = KnownItems({item.candidate_id for item in old_items}, {item.source_id for item in old_items})
     known: list[Batch] = []
     additions: list[Addition] = []
+    warnings: list[str] = []
     for delivery in deliveries:
-        key = ledger.batch_key(delivery, work)
-        if key in held:
-            known.append(held[key])
+        key = ledger.batch_key(delivery, rating_task)
+        if key in batches:
+            known.append(batches[key])
             continue
         new = history.add(delivery.revisions)
-        superseded = history.withdraw(said)
-        checked = validate(delivery, work, said, batch=key, now=datetime.now(UTC), revisions=history)
-        held[key] = _batch(key, delivery, checked, superseded)
-        additions.append(Addition(held[key], checked, _item_tables(delivery, seen), new))
+        superseded = history.withdraw(existing)
+        checked = validate(delivery, rating_task, existing, batch=key, now=datetime.now(UTC), revisions=history)
+        batches[key] = _batch(key, delivery, checked, superseded)
+        additions.append(Addition(batches[key], checked, _item_tables(delivery, known_items), new))
+        warnings += [*checked.warnings, *_roster_warnings(delivery, context)]
     if index is None or additions:
-        index = ledger.append(folder, index, work, additions, settings=settings, tasks=tasks)
-    fresh = {addition.batch.key for addition in additions}
-    warnings = [warning for addition in additions for warning in addition.checked.warnings] + slots.warnings(said, work)
-    warnings += [text for delivery in deliveries if ledger.batch_key(delivery, work) in fresh for text in _off_roster(delivery, context)]
+        index = ledger.append(folder, index, rating_task, additions, settings=settings, tasks=kinds)
+    warnings += incomplete_warnings(existing, rating_task)
     return IngestResult(index, [addition.batch for addition in additions], known, warnings)
 
 
-def _generated(context: Context) -> Manifest:
+def _generated(context: Context) -> RatingTask:
     config: AnnotateConfig = context.flow.annotate
-    return manifest.from_generate(context.run.step("generate"), config, seed=context.flow.seed)
+    return generated_task(context.run.step(steps.GENERATE), config, seed=context.flow.seed)
 
 
-def _tasks(context: Context) -> dict[str, str]:
-    columns = context.run.step("generate").read("sources", ["source_id", "task"]).columns
+def _kinds(context: Context) -> dict[str, str]:
+    """Kind of edit (column ``task``) by source id."""
+    columns = context.run.step(steps.GENERATE).read("sources", ["source_id", "task"]).columns
     return dict(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
-def _off_roster(delivery: Delivery, context: Context) -> list[str]:
-    """Sentences about ratings of the page's database by people whose link is revoked, or who are not on this run's roster if it has one."""
+def _roster_warnings(delivery: Delivery, context: Context) -> list[str]:
+    """Warnings about ratings in the page's database by people with a revoked link, or who are not on this run's roster if it has one."""
     known = {person.pseudonym: person for person in roster_of(context.run).people}
     if delivery.format != page_database.FORMAT or not known:
         return []
@@ -152,12 +153,12 @@ def _off_roster(delivery: Delivery, context: Context) -> list[str]:
     revoked = sorted(name for name in rated if name in known and known[name].revoked)
     unknown = sorted(rated.keys() - known.keys())
     found = []
-    for names, why in ((revoked, "whose link the roster has revoked"), (unknown, "who is not on the roster of this run")):
+    for names, why in ((revoked, "whose link is revoked"), (unknown, "not on the roster of this run")):
         if names:
             ratings = sum(rated[name] for name in names)
             found.append(
-                f"{delivery.file}: {ratings} ratings are of {', '.join(names)}, {why}; they count like all others, and "
-                "`pipeline annotate qc` leaves out whom annotate.quality.exclude names"
+                f"{delivery.file}: {ratings} ratings are by {', '.join(names)} ({why}); they count like all others; to exclude them in "
+                "`pipeline annotate qc`, add these names to annotate.quality.exclude"
             )
     return found
 
@@ -177,12 +178,30 @@ def _batch(key: str, delivery: Delivery, checked: Checked, superseded: int) -> B
     )
 
 
-def _item_tables(delivery: Delivery, seen: Seen) -> dict[str, pa.Table]:
-    """Tables of the items that a file is the first to bring; adds them to ``seen``."""
-    first: list[Item] = [item for item in delivery.items if item.candidate_id not in seen.candidates]
-    if not first:
+def _item_tables(delivery: Delivery, known: KnownItems) -> dict[str, pa.Table]:
+    """Tables of the imported items that the ledger does not have; adds them to ``known``."""
+    new = [item for item in delivery.items if item.candidate_id not in known.candidates]
+    if delivery.dataset is None or not new:
         return {}
-    found = own_items.tables(delivery.format, first, seen.sources)
-    seen.candidates.update(item.candidate_id for item in first)
-    seen.sources.update(item.source_id for item in first)
-    return found
+    tables = imported_items.tables(delivery.dataset, new, known.sources)
+    known.candidates.update(item.candidate_id for item in new)
+    known.sources.update(item.source_id for item in new)
+    return tables
+
+
+def run(context: Context) -> Index:
+    """Ratings inside the whole flow: simulated where the configuration says so, otherwise they must have been ingested.
+
+    Raises ``ValueError`` with the commands to use where there are none.
+    """
+    if context.flow.annotate.simulate is None:
+        index = context.run.step(STEP).index()
+        if index is None:
+            raise ValueError(
+                "there are no ratings yet: `pipeline annotate export` writes the packet for the raters, "
+                "`pipeline annotate ingest` reads what they return"
+            )
+        return index
+    export(context)
+    ingest(context, simulate(context))
+    return context.run.step(STEP).require()

@@ -12,12 +12,13 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from stages.engine import storage
 from stages.engine.contracts import SCHEMAS
@@ -155,6 +156,12 @@ class StepFolder:
             schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
         tables = [storage.read_table(self.path / part.path, columns).cast(schema) for part in parts]
         return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def rows(self, artifact: str, columns: Sequence[str], batch_size: int = 16) -> Iterator[dict[str, Any]]:
+        """Rows of an artifact one by one; ``batch_size`` of them are in memory together, for columns with images."""
+        for part in self.require().artifacts.get(artifact, []):
+            for batch in pq.ParquetFile(self.path / part.path).iter_batches(batch_size=batch_size, columns=list(columns)):
+                yield from batch.to_pylist()
 
     def require(self) -> Index:
         """The index. Raises ``ValueError`` naming the command to run when the step is not done."""

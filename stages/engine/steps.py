@@ -14,5 +14,5 @@ ANNOTATION_QC = "annotation-qc"
 BUILD_BENCH = "build-bench"
 NEXT_ANNOTATIONS = "next-annotations"
 
-COMMANDS = {ANNOTATE: "annotate ingest", ANNOTATION_QC: "annotate qc"}
+COMMANDS = {ANNOTATE: "annotate ingest --file FILE", ANNOTATION_QC: "annotate qc"}
 """Command of a step that ``pipeline run`` does not make."""

@@ -1,1 +1,1 @@
-"""Step preferences: ratings in, preference pairs out; and their export."""
+"""Step preferences: preference pairs from ratings, and their export."""

@@ -1,8 +1,7 @@
-"""Export of preference pairs, with their images, for people who have no run directory of ours.
+"""Export of preference pairs with their images, for use without the run directory.
 
-In: a run with done generate and preferences steps. Out: a new folder in one of the layouts of :mod:`stages.preferences.layouts`,
-published as a
-whole and the same bytes every time. No layout names an annotator: a pair carries only how many people stand behind it.
+In: a run with finished generate and preferences steps. Out: a new folder in one of the layouts of :mod:`stages.preferences.layouts`,
+published as a whole and byte for byte reproducible. No layout contains annotators, only the number of raters of a pair.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Layout = Literal["reference-json", "hub"]
 
 @dataclass(frozen=True)
 class Exported:
-    """pairs: rows written by split; left_out: rows that the layout cannot hold, by reason."""
+    """pairs: rows written by split; left_out: rows that the layout cannot represent, by reason."""
 
     folder: Path
     pairs: dict[str, int]
@@ -32,9 +31,9 @@ class Exported:
 def export_pairs(run: RunDir, layout: Layout, target: str | Path, *, licence: str | None = None, path_prefix: str = "") -> Exported:
     """Write the pairs of a run into ``target``, which must not exist or be empty.
 
-    licence: of the data set as you publish it, a Hub licence id; ``hub`` needs it. path_prefix: put before the image paths of
-    ``reference-json``, which that layout's trainer opens as they are. Raises ``ValueError`` where a step is not done, options do not fit,
-    or the target holds files.
+    licence: Hub licence id of the published data set, required for ``hub``. path_prefix: prefix of the image paths of ``reference-json``,
+    whose trainer opens them without a root folder. Raises ``ValueError`` when a step is not done, options do not fit, or the target
+    contains files.
     """
     if layout not in get_args(Layout):
         raise ValueError(f"there is no layout {layout!r} of pairs; use one of {', '.join(get_args(Layout))}")
@@ -44,7 +43,7 @@ def export_pairs(run: RunDir, layout: Layout, target: str | Path, *, licence: st
         raise ValueError(f"--{'path-prefix' if layout == 'hub' else 'licence'} does not belong to the layout {layout}; leave it out")
     folder = Path(target).absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{target} is there and not an empty folder; name a new one")
+        raise ValueError(f"{target} exists and is not an empty folder; name a new one")
     content = Content(run)
     partial = storage.partial_folder(folder)
     try:

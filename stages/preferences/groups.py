@@ -1,4 +1,4 @@
-"""Rated groups from artifacts: sources, candidates and pairs joined into what the reward library trains on."""
+"""Rated groups for the reward library, from the artifacts sources, candidates and pairs; labels and training targets."""
 
 from __future__ import annotations
 
@@ -13,13 +13,22 @@ from stages.engine.ids import uniform
 from stages.engine.rundir import RunDir
 
 if TYPE_CHECKING:
-    from reward import RatedGroup
-
-if TYPE_CHECKING:
     from reward.inputs.groups import RatedGroup
 
-TARGETS = {"a": 1.0, "b": 0.0, "tie": None}
-"""Target of a label; the overall label of a row that is ``tie-soft`` is 0.5."""
+LABELS = {1.0: "a", 0.0: "b"}
+"""Label of a strict target, the probability that a is better; every other target is a tie."""
+SOFT = "tie-soft"
+"""Origin of a row whose overall target is 0.5 instead of None."""
+
+
+def label_of(target: float | None) -> str:
+    """Label in the ``pairs`` artifact of a training target: ``a``, ``b`` or ``tie``."""
+    return LABELS.get(target, "tie") if target is not None else "tie"
+
+
+def target_of(label: str, origin: str = "plain") -> float | None:
+    """Inverse of :func:`label_of`. origin: of the row, for its overall label; a tie is 0.5 where it is ``tie-soft``, else None."""
+    return {"a": 1.0, "b": 0.0}.get(label, 0.5 if origin == SOFT else None)
 
 
 def load_groups(run: RunDir, split: str) -> list[RatedGroup]:
@@ -34,11 +43,11 @@ def load_groups(run: RunDir, split: str) -> list[RatedGroup]:
     wanted = {row[side] for rows in by_source.values() for row in rows for side in ("candidate_a", "candidate_b")}
     candidates = folder.read("candidates", ["candidate_id", "image"]).filter(pc.field("candidate_id").isin(list(wanted)))
     images = {row["candidate_id"]: row["image"]["bytes"] for row in candidates.to_pylist()}
-    return [_group(sources[source_id], rows, images) for source_id, rows in by_source.items()]
+    return [rated_group(sources[source_id], rows, images) for source_id, rows in by_source.items()]
 
 
 def with_truth(groups: Sequence[RatedGroup], run: RunDir) -> list[RatedGroup] | None:
-    """The same groups labelled with the levels that the embedded world drew, or None where candidates have none."""
+    """The same groups labelled with the toy world's ground-truth quality, or None if candidates have none."""
     from reward import RatedGroup, build_preferences
 
     wanted = {candidate for group in groups for candidate in group.candidate_ids}
@@ -57,7 +66,8 @@ def with_truth(groups: Sequence[RatedGroup], run: RunDir) -> list[RatedGroup] | 
     return relabelled
 
 
-def _group(source: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], images: Mapping[str, bytes]) -> RatedGroup:
+def rated_group(source: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], images: Mapping[str, bytes]) -> RatedGroup:
+    """The group of a source from its rows of ``pairs`` and the encoded images of its candidates by id."""
     from reward import Preference, RatedGroup
 
     scores: dict[str, dict[str, float]] = {}
@@ -65,13 +75,13 @@ def _group(source: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], images:
         for side in ("a", "b"):
             scores[row[f"candidate_{side}"]] = {entry["dimension"]: entry[f"score_{side}"] for entry in row["dimensions"]}
     ids = tuple(scores)
-    place = {candidate_id: position for position, candidate_id in enumerate(ids)}
+    position = {candidate_id: i for i, candidate_id in enumerate(ids)}
     chosen = tuple(
         Preference(
-            a=place[row["candidate_a"]],
-            b=place[row["candidate_b"]],
-            dimensions=tuple(TARGETS[entry["label"]] for entry in row["dimensions"]),
-            overall=0.5 if row["origin"] == "tie-soft" else TARGETS[row["label"]],
+            a=position[row["candidate_a"]],
+            b=position[row["candidate_b"]],
+            dimensions=tuple(target_of(entry["label"]) for entry in row["dimensions"]),
+            overall=target_of(row["label"], row["origin"]),
             gaps=tuple(entry["score_a"] - entry["score_b"] for entry in row["dimensions"]),
             origin=row["origin"],
         )
@@ -93,5 +103,5 @@ CALIBRATION_SHARE = 0.5
 
 
 def calibrates(source_id: str) -> bool:
-    """Whether a held-out group belongs to the half that the calibration is fitted on; the other half tests it."""
+    """Whether a held-out group is in the half that fits the calibration; the other half tests it."""
     return uniform("calibration", source_id) < CALIBRATION_SHARE

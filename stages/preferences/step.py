@@ -1,21 +1,18 @@
-"""Preferences: ratings in, pairs out (paper 2.1 and 3.3).
+"""Step preferences: preference pairs from ratings (paper 2.1 and 3.3).
 
-A candidate's score is the mean of its accepted ratings (all of the ledger, or what :mod:`stages.annotate.quality.step` accepted where it
-was run);
-only raters who rated a whole group count, so that every pair compares what the same people said. All pairs of a group become rows; what
-becomes of ties says :mod:`reward.inputs.groups`. The split comes from the sources.
-Groups that nobody rated as a whole are quarantined. Unit of resume: the step.
+A candidate's score is the mean of its accepted ratings (:func:`stages.annotate.ratings.accepted.accepted_ratings`). Only raters who rated a
+whole group count, so both candidates of a pair have the same raters. All pairs of a group become rows; :mod:`reward.inputs.groups` treats
+the ties. The split is that of the source. Groups that nobody rated completely are quarantined. Unit of resume: the step.
 
-``statistics.json`` holds what the report draws:
+``statistics.json`` is for the report:
 ``dimensions``, ``scale``, ``ties`` (the setting);
 ``groups``: complete groups per split; ``pairs``: rows per split and kind: ``strict``, ``tie``, and the origins that ``ties`` makes;
 ``tie_shares``: of all pairs per dimension, ``overall`` and ``opposed``, each pair counted once; ``paper_tie_shares``: the paper's;
 ``win_rates``: per editor, dimension and ``overall`` an estimate;
 ``score_shares``: ``all``, ``by_editor`` and ``by_task``, each by name and dimension ``{ratings, mean, levels: {level: share}}``;
 ``raters``: per rater and dimension ``{ratings, mean, compared, difference}``, the difference from other raters of the same candidates;
-``rater_agreement``: per dimension the statistics of :mod:`stages.annotate.agreement.alpha`, and under ``overall`` those on pair
-directions, of
-which ``rater_predicts_rater`` is what a reward model's pair accuracy is compared with.
+``rater_agreement``: per dimension the statistics of :mod:`stages.annotate.agreement.alpha`, and under ``overall`` those on pair directions;
+a reward model's pair accuracy is compared with ``rater_predicts_rater``.
 An estimate is ``{value, low, high, n}``, or has ``value`` null and a ``note``.
 """
 
@@ -28,38 +25,37 @@ from typing import Any
 
 import pyarrow as pa
 
-from reward.inputs.groups import Preference, build_preferences
+from reward.inputs.groups import Preference, Ties, build_preferences
 from stages.annotate.agreement import alpha as agreement
-from stages.annotate.agreement import statistics
-from stages.annotate.ratings import ledger, manifest
+from stages.annotate.ratings import ledger
 from stages.annotate.ratings.accepted import accepted_ratings
 from stages.annotate.ratings.groups import CompleteGroup, complete_groups
-from stages.annotate.ratings.manifest import Manifest
+from stages.annotate.ratings.rating_task import RatingTask, generated_task
 from stages.context import Context
 from stages.engine import contracts, steps, storage
 from stages.engine.ids import content_id
 from stages.engine.rundir import Index, StepFolder
 from stages.engine.units import publish_unit
+from stages.preferences import statistics
 from stages.preferences.config import PreferencesConfig
+from stages.preferences.groups import label_of
 
 STEP = steps.PREFERENCES
-LABELS = {1.0: "a", 0.0: "b", 0.5: "tie", None: "tie"}
-"""Label of a target; of the two ties the soft one is known by its origin."""
 ORIGINS = {"opposed": ("tie-disentangled",), "all": ("tie-disentangled", "tie-doubled"), "soft": ("tie-soft",), "off": ()}
-"""Rows that are not plain, by the setting ``ties``."""
+"""Origins other than ``plain``, by the setting ``ties``."""
 
 
 def run(context: Context) -> Index:
-    """Make the step; returns its index.
+    """Run the step; returns its index.
 
-    Raises ``ValueError`` when the ratings are of other candidates or younger than the quality decision, when no group is complete, and
-    when an image stands in two splits.
+    Raises ``ValueError`` when the ratings are of other candidates or newer than the quality decision, when no group is complete, and when
+    an image is in two splits.
     """
     config: PreferencesConfig = context.flow.preferences
-    generate, annotate = context.run.step("generate"), context.run.step("annotate")
+    generate, annotate = context.run.step(steps.GENERATE), context.run.step(steps.ANNOTATE)
     settings = {"preferences": config.model_dump(mode="json"), "seed": context.flow.seed}
-    inputs = {"generate": generate.require().fingerprint, "annotate": annotate.require().fingerprint}
-    if annotate.require().inputs.get("generate") != inputs["generate"]:
+    inputs = {steps.GENERATE: generate.require().fingerprint, steps.ANNOTATE: annotate.require().fingerprint}
+    if annotate.require().inputs.get(steps.GENERATE) != inputs[steps.GENERATE]:
         raise ValueError(f"the ratings in {annotate.path} are not of the candidates in {generate.path}; ingest ratings of these")
     accepted, decision = accepted_ratings(context.run)
     ratings = ledger.scores_only(accepted)
@@ -68,30 +64,31 @@ def run(context: Context) -> Index:
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
         return done
-    work = manifest.from_generate(generate, context.flow.annotate, seed=context.flow.seed)
+    task = generated_task(generate, context.flow.annotate, seed=context.flow.seed)
     sources = {row["source_id"]: row for row in generate.read("sources", ["source_id", "split", "group", "task"]).to_pylist()}
-    _refuse_leaks(sources)
-    groups, quarantine = complete_groups(ratings, work)
-    pairs = contracts.table("pairs", [row for group in groups for row in _pairs(group, work, config, sources[group.source_id]["split"])])
+    _reject_leaks(sources)
+    groups, quarantine = complete_groups(ratings, task)
+    found = (rows(group, task.dimensions, config.ties, split=sources[group.source_id]["split"]) for group in groups)
+    pairs = contracts.table("pairs", [row for of_group in found for row in of_group])
     if not pairs.num_rows:
         example = f", e.g. {quarantine[0].position}: {quarantine[0].message}" if quarantine else ""
         raise ValueError(f"the ratings in {annotate.path} give no pair{example}; ingest ratings of whole groups")
     quarantine_table = contracts.table("quarantine", [asdict(row) for row in quarantine])
     parts = publish_unit(folder.path, draft.key, {"pairs": pairs, "quarantine": quarantine_table})
-    figures = _statistics(ratings, groups, pairs, config, work, sources, generate, context.flow.seed)
+    figures = _statistics(ratings, groups, pairs, config, task, sources, generate, context.flow.seed)
     return folder.publish(
         draft,
         artifacts={name: [part] for name, part in parts.items() if part.rows},
         files={"statistics.json": storage.publish_json(folder.path / "statistics.json", figures)},
-        counts={"in": len(work.sampled), "out": len(groups), "quarantined": len(quarantine)},
+        counts={"in": len(task.sampled), "out": len(groups), "quarantined": len(quarantine)},
         quarantined=dict(sorted(Counter(row.reason for row in quarantine).items())),
         results={name: figures[name] for name in ("groups", "pairs", "tie_shares")}
         | {"rater_predicts_rater": figures["rater_agreement"][agreement.OVERALL]["rater_predicts_rater"]},
     )
 
 
-def _refuse_leaks(sources: Mapping[str, Mapping[str, Any]]) -> None:
-    """Sources that share an image must share a split."""
+def _reject_leaks(sources: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise ``ValueError`` for sources that share an image but not a split."""
     first: dict[str, Mapping[str, Any]] = {}
     for source in sources.values():
         other = first.setdefault(source["group"], source)
@@ -102,13 +99,14 @@ def _refuse_leaks(sources: Mapping[str, Mapping[str, Any]]) -> None:
             )
 
 
-def _pairs(group: CompleteGroup, work: Manifest, config: PreferencesConfig, split: str) -> list[dict[str, Any]]:
-    scores = [dict(zip(work.dimensions, row.tolist(), strict=True)) for row in group.scores]
-    return [_row(group, split, scores, preference) for preference in build_preferences(scores, work.dimensions, config.ties)]
+def rows(group: CompleteGroup, dimensions: Sequence[str], ties: Ties, *, split: str) -> list[dict[str, Any]]:
+    """Rows of the ``pairs`` contract; the inverse is :func:`stages.preferences.groups.rated_group`."""
+    scores = [dict(zip(dimensions, row.tolist(), strict=True)) for row in group.scores]
+    return [_row(group, split, scores, preference) for preference in build_preferences(scores, dimensions, ties)]
 
 
 def _row(group: CompleteGroup, split: str, scores: list[dict[str, float]], preference: Preference) -> dict[str, Any]:
-    a, b, label = preference.a, preference.b, LABELS[preference.overall]
+    a, b, label = preference.a, preference.b, label_of(preference.overall)
     return {
         "pair_id": content_id("pair", group.candidates[a], group.candidates[b], label),
         "source_id": group.source_id,
@@ -116,7 +114,7 @@ def _row(group: CompleteGroup, split: str, scores: list[dict[str, float]], prefe
         "candidate_a": group.candidates[a],
         "candidate_b": group.candidates[b],
         "dimensions": [
-            {"dimension": dimension, "score_a": scores[a][dimension], "score_b": scores[b][dimension], "label": LABELS[target]}
+            {"dimension": dimension, "score_a": scores[a][dimension], "score_b": scores[b][dimension], "label": label_of(target)}
             for dimension, target in zip(scores[a], preference.dimensions, strict=True)
         ],
         "overall_a": sum(scores[a].values()),
@@ -133,24 +131,24 @@ def _statistics(
     groups: list[CompleteGroup],
     pairs: pa.Table,
     config: PreferencesConfig,
-    work: Manifest,
+    task: RatingTask,
     sources: Mapping[str, Mapping[str, Any]],
     generate: StepFolder,
     seed: int,
 ) -> dict[str, Any]:
-    levels = work.scale.levels
+    levels = task.scale.levels
     columns = generate.read("candidates", ["candidate_id", "editor"]).columns
     editor_of = dict(zip(*(column.to_pylist() for column in columns), strict=True))
     task_of = {name: source["task"] for name, source in sources.items()}
     return {
-        "dimensions": list(work.dimensions),
+        "dimensions": list(task.dimensions),
         "scale": levels,
         "ties": config.ties,
         "groups": dict(sorted(Counter(sources[group.source_id]["split"] for group in groups).items())),
         "pairs": _pair_counts(pairs, ORIGINS[config.ties]),
-        "tie_shares": statistics.tie_shares(groups, work.dimensions),
+        "tie_shares": statistics.tie_shares(groups, task.dimensions),
         "paper_tie_shares": statistics.PAPER_TIES,
-        "win_rates": statistics.win_rates(groups, editor_of, work.dimensions, seed=seed),
+        "win_rates": statistics.win_rates(groups, editor_of, task.dimensions, seed=seed),
         "score_shares": {
             "all": statistics.score_shares(ratings, dict.fromkeys(editor_of, "all"), "candidate_id", levels),
             "by_editor": statistics.score_shares(ratings, editor_of, "candidate_id", levels),

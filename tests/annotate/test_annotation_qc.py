@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from command import pipeline, refusal
-from rated_run import make_run, manifest_of, ratings_of, write_csv
+from rated_run import make_run, rating_task_of, ratings_of, write_csv
 
 from pipeline import cli, config, report
 from pipeline.report import quality_page
 from stages.annotate import step as annotate
+from stages.annotate.config import QualityConfig
 from stages.annotate.quality import step as annotation_qc
-from stages.annotate.quality.config import QualityConfig
 from stages.annotate.ratings.accepted import accepted_ratings
 from stages.context import Context
 from stages.engine.ids import uniform
@@ -33,7 +33,7 @@ def qc(run: Path, *overrides: str) -> Result:
 def rated(path: Path, groups: int = 20) -> Context:
     """Every group rated by two of three people who nearly agree, and by a clicker; configuration frozen as a command would."""
     context = make_run(path, groups=groups, simulate=None)
-    work = manifest_of(context)
+    work = rating_task_of(context)
 
     def score(row: dict[str, Any]) -> int:
         level = 1 + int(4 * uniform("level", row["candidate_id"], row["dimension"]))
@@ -99,7 +99,7 @@ def test_preferences_reads_what_was_accepted(tmp_path: Path) -> None:
     assert qc(tmp_path / "run", EASY, "annotate.quality.remove.kappa=-1").exit_code == 2, "the clicker counts now"
     assert re.search(r"preferences +stale: annotation-qc changed", pipeline("status", "--run", tmp_path / "run").output)
     assert "Quality control accepted" in report.build(context.run).read_text()
-    more = ratings_of(manifest_of(context), "dan")
+    more = ratings_of(rating_task_of(context), "dan")
     annotate.ingest(context, [write_csv(tmp_path / "more.csv", more)])
     assert "run `pipeline annotate qc` again, or delete that folder" in refusal("run", "preferences", "--run", tmp_path / "run")
     assert qc(tmp_path / "run", EASY).exit_code in (0, 2)
@@ -151,7 +151,7 @@ def test_the_list_of_groups_to_rate_again_is_exported(tmp_path: Path) -> None:
 
 def test_exam_ratings_are_no_training_data_and_those_of_calibration_are(tmp_path: Path) -> None:
     context = make_run(tmp_path / "run", groups=4, simulate=None)
-    work = manifest_of(context)
+    work = rating_task_of(context)
     examined, calibrating, *others = work.sampled
     rows = ratings_of(work, "ann", others, round="production") + ratings_of(work, "bob", [examined], round="exam")
     rows += [row for name in ("ann", "bob") for row in ratings_of(work, name, [calibrating], round="calibration", score=3)]
@@ -170,7 +170,7 @@ def test_exam_ratings_are_no_training_data_and_those_of_calibration_are(tmp_path
 @pytest.mark.parametrize("round", ["exam", "adjudication", "ranking"])
 def test_a_ledger_without_anything_to_judge(tmp_path: Path, round: str) -> None:
     context = make_run(tmp_path / "run", groups=2, simulate=None)
-    rows = [row | {"round": round} for name in ("ann", "bob") for row in ratings_of(manifest_of(context), name)]
+    rows = [row | {"round": round} for name in ("ann", "bob") for row in ratings_of(rating_task_of(context), name)]
     annotate.ingest(context, [write_csv(tmp_path / "a.csv", rows)])
     index = annotation_qc.run(context)
     assert index.results["met"] is False and index.counts["in"] == index.counts["out"] + index.counts["excluded"] == 32

@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rated_run import make_run, manifest_of, ratings_of, write_csv
+from rated_run import make_run, rating_task_of, ratings_of, write_csv
 
 from stages.annotate import step as annotate
-from stages.annotate.ratings.manifest import Manifest
+from stages.annotate.ratings.rating_task import RatingTask
 
 Rows = list[dict[str, Any]]
 FUTURE = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 OPTIONAL = {"round": "", "seconds": "", "rubric_version": "", "comment": "", "project": "", "scale_min": "", "scale_max": ""}
-INCOMPLETE = "groups rated incompletely, which give no pairs until the rest is ingested: 1, .* 7 of 8 ratings"
+INCOMPLETE = "1 incompletely rated groups give no pairs until the rest is ingested, .* 7 of 8 ratings"
 
 
 @dataclass(frozen=True)
 class Case:
     """A change of 48 sound ratings by ``ann``, and what is expected: quarantined by reason, duplicates, warnings, or the refusal."""
 
-    change: Callable[[Rows, Manifest], Rows]
+    change: Callable[[Rows, RatingTask], Rows]
     reasons: dict[str, int] = field(default_factory=dict)
     message: str = ""
     duplicates: int = 0
@@ -38,24 +38,24 @@ def cell(reason: str, message: str, **change: Any) -> Case:
     return Case(lambda rows, work: [*rows[:3], rows[3] | change, *rows[4:]], {reason: 1}, message, warnings=(INCOMPLETE,))
 
 
-def another_candidate(candidate: Callable[[Rows, Manifest], str]) -> Callable[[Rows, Manifest], Rows]:
+def another_candidate(candidate: Callable[[Rows, RatingTask], str]) -> Callable[[Rows, RatingTask], Rows]:
     return lambda rows, work: [*rows[:3], rows[3] | {"candidate_id": candidate(rows, work)}, *rows[4:]]
 
 
-def of_another_group(rows: Rows, work: Manifest) -> str:
+def of_another_group(rows: Rows, work: RatingTask) -> str:
     return next(c for group, sampled in work.sampled.items() if group != rows[3]["group_id"] for c in sampled)
 
 
-def not_sampled(rows: Rows, work: Manifest) -> str:
-    return next(c for c, group in work.group_of.items() if group == rows[3]["group_id"] and c not in work.chosen)
+def not_sampled(rows: Rows, work: RatingTask) -> str:
+    return next(c for c, group in work.group_of.items() if group == rows[3]["group_id"] and c not in work.candidates)
 
 
-def mistyped(rows: Rows, work: Manifest) -> str:
+def mistyped(rows: Rows, work: RatingTask) -> str:
     sound = rows[3]["candidate_id"]
     return sound[:10] + ("x" if sound[10] != "x" else "y") + sound[11:]
 
 
-def by(annotator: str, work: Manifest, shift: int = 0) -> Rows:
+def by(annotator: str, work: RatingTask, shift: int = 0) -> Rows:
     return [OPTIONAL | row | {"score": row["score"] + shift} for row in ratings_of(work, annotator)]
 
 
@@ -122,7 +122,7 @@ CASES: dict[str, Case] = {
         lambda rows, work: by("zero", work, -1), refused=r"of 48 scores of zero are outside the scale 1, 2, 3, 4 .they go from 0 to 3"
     ),
     "another scale declared": Case(lambda rows, work: [rows[0], rows[1] | {"scale_max": "5"}, *rows[2:]], refused="scale_max is 5"),
-    "of another project": Case(lambda rows, work: [rows[0] | {"project": "other"}, *rows[1:]], refused="of project other"),
+    "of another project": Case(lambda rows, work: [rows[0] | {"project": "other"}, *rows[1:]], refused="project other"),
     "names instead of pseudonyms": Case(lambda rows, work: [rows[0] | {"annotator_id": "a@b.org"}, *rows[1:]], refused="e-mail address"),
     "a column is missing": Case(
         lambda rows, work: [{k: v for k, v in row.items() if k != "annotator_id"} for row in rows], refused="lacks the column annotator_id"
@@ -133,7 +133,7 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("case", CASES)
 def test_bad_input(tmp_path: Path, case: str) -> None:
     expected, context = CASES[case], make_run(tmp_path / "run")
-    work = manifest_of(context)
+    work = rating_task_of(context)
     rows = expected.change([OPTIONAL | row for row in ratings_of(work)], work)
     path = write_csv(tmp_path / "a.csv", rows)
     if expected.refused:

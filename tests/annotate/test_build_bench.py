@@ -15,16 +15,15 @@ import pytest
 from command import pipeline, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rated_run import make_run, manifest_of, ratings_of, write_csv
+from rated_run import make_run, rating_task_of, ratings_of, write_csv
 
 from reward.benchmarks import tiger_editreward_bench as bench
 from stages.annotate import step as annotate
 from stages.annotate.bench import step as build_bench
 from stages.annotate.bench.tuples import ExpertGroup, balanced, choose, hardest
-from stages.annotate.config import BenchConfig
+from stages.annotate.config import BenchConfig, ReannotationRules
 from stages.annotate.consensus import consensus
-from stages.annotate.quality.config import ReannotationRules
-from stages.annotate.quality.reannotation import again
+from stages.annotate.quality.queues import queues
 from stages.annotate.ratings.groups import complete_groups
 from stages.engine import storage
 
@@ -83,7 +82,7 @@ def test_tasks_take_turns_and_the_hardest_goes_first() -> None:
 def said(path: Path, scores: dict[str, int], *more: dict[str, Any]) -> tuple[Any, Any]:
     """A run with one group of which each named expert gave all cells the same score, and further rows; its ratings and manifest."""
     context = make_run(path, groups=1, simulate=None)
-    work = manifest_of(context)
+    work = rating_task_of(context)
     rows = [row | {"round": "benchmark"} for name, score in scores.items() for row in ratings_of(work, name, score=score)]
     cell = rows[0]
     annotate.ingest(context, [write_csv(path / "r.csv", rows + [cell | extra for extra in more])])
@@ -92,32 +91,32 @@ def said(path: Path, scores: dict[str, int], *more: dict[str, Any]) -> tuple[Any
 
 def test_majority_or_the_adjudicator(tmp_path: Path) -> None:
     agreed = consensus.majority(*said(tmp_path / "a", {"ann": 3, "bob": 3, "cat": 1}))
-    assert {(label.score, label.source) for label in agreed.labels} == {(3.0, "majority")} and not agreed.disputed
+    assert {(label.score, label.label_source) for label in agreed.labels} == {(3.0, "majority")} and not agreed.disputed
     unanimous = consensus.majority(*said(tmp_path / "b", {"ann": 2, "bob": 2, "cat": 2}))
-    assert {label.source for label in unanimous.labels} == {"unanimous"}
+    assert {label.label_source for label in unanimous.labels} == {"unanimous"}
     ratings, work = said(
         tmp_path / "c",
         {"ann": 1, "bob": 2, "cat": 4},
         {"annotator_id": "eve", "round": "adjudication", "score": 2},
     )
     settled = consensus.majority(ratings, work)
-    assert [(label.score, label.source, label.raters) for label in settled.labels] == [(2.0, "adjudicated", 3)]
+    assert [(label.score, label.label_source, label.raters) for label in settled.labels] == [(2.0, "adjudicated", 3)]
     assert len(settled.disputed) == 7 and settled.disputed[0].scores == (1.0, 2.0, 4.0)
     own_ratings, _ = said(tmp_path / "d", {"ann": 1, "bob": 2, "cat": 4}, {"round": "adjudication", "score": 2})
     assert not consensus.majority(own_ratings, work).labels, "who rated the group cannot adjudicate it"
     raters = {name: {"ann", "bob", "cat"} for name in work.sampled}
-    asked = [len(again(table, raters, work, ReannotationRules())[1]) for table in (ratings, own_ratings)]
+    asked = [len(queues(table, raters, work, ReannotationRules())[1]) for table in (ratings, own_ratings)]
     assert asked == [7, 8], "nor takes it from the queue of quality control"
     two = consensus.majority(*said(tmp_path / "e", {"ann": 1, "bob": 1}))
     assert [row.reason for row in two.left_out] == ["too-few-raters"]
     average = consensus.mean(*said(tmp_path / "f", {"ann": 1, "bob": 2}))
-    assert {(label.score, label.raters, label.source) for label in average.labels} == {(1.5, 2, "mean")}
+    assert {(label.score, label.raters, label.label_source) for label in average.labels} == {(1.5, 2, "mean")}
 
 
 def test_pairs_and_consensus_have_one_mean(tmp_path: Path) -> None:
     """Who rated a group in two rounds has one opinion, and an adjudicator, even of a whole group, has none."""
     context = make_run(tmp_path, groups=1, simulate=None)
-    work = manifest_of(context)
+    work = rating_task_of(context)
     given = (("ann", "production", 1), ("ann", "reannotation", 2), ("bob", "production", 3), ("eve", "adjudication", 4))
     rows = [row | {"round": round} for name, round, score in given for row in ratings_of(work, name, score=score)]
     annotate.ingest(context, [write_csv(tmp_path / "r.csv", rows)])
@@ -127,13 +126,13 @@ def test_pairs_and_consensus_have_one_mean(tmp_path: Path) -> None:
     assert {(label.score, label.raters) for label in consensus.mean(ratings, work).labels} == {(2.25, 2)}
     only, left_out = complete_groups(ratings.filter(pc.equal(ratings["round"], "adjudication")), work)
     assert not only and [row.reason for row in left_out] == ["unrated-group"]
-    found, _ = again(ratings, {group.source_id: {"ann", "bob"}}, work, ReannotationRules())
+    found, _ = queues(ratings, {group.source_id: {"ann", "bob"}}, work, ReannotationRules())
     assert found[0].message.startswith("2 raters differ by 1.50 levels"), "in quality control as well"
 
 
 def test_groups_without_a_settled_candidate_are_counted(tmp_path: Path) -> None:
     context = make_run(tmp_path / "run", groups=3, simulate=None, benchmark=BenchConfig(split="all", pairs=2, triples=0, quadruples=0))
-    work = manifest_of(context)
+    work = rating_task_of(context)
     agreed, half, apart = sorted(work.sampled)
     place = {candidate: i for of in work.sampled.values() for i, candidate in enumerate(sorted(of), start=1)}
 
@@ -149,7 +148,7 @@ def test_groups_without_a_settled_candidate_are_counted(tmp_path: Path) -> None:
     ]
     annotate.ingest(context, [write_csv(tmp_path / "r.csv", [row for row in rows if row["group_id"] != agreed])])
     none = make_run(tmp_path / "run", groups=3, simulate=None, benchmark=BenchConfig(pairs=0, triples=0, quadruples=0))
-    with pytest.raises(ValueError, match="wants no tuples"):
+    with pytest.raises(ValueError, match="asks for no tuples"):
         build_bench.run(none)
     with pytest.raises(ValueError, match="order no two edits of a group clearly, and 12 cells have no majority"):
         build_bench.run(context)

@@ -12,7 +12,7 @@ from command import pipeline, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from panels import rows_of
-from rated_run import make_run, manifest_of, ratings_of, write_csv
+from rated_run import make_run, rating_task_of, ratings_of, write_csv
 from scipy.stats import friedmanchisquare, rankdata
 
 from pipeline import config, report
@@ -62,7 +62,7 @@ def test_mean_opinion_scores_by_hand() -> None:
     table = rows_of({"g": {"ann": {"x": [1, 2, 3]}, "bob": {"x": [2, 3, 4]}, "cat": {"x": [3, 3, 3]}}})
     found, warnings = mean_opinion(table)
     assert [label.score for label in found.labels] == pytest.approx([100 / 3, 50, 200 / 3], abs=1e-6)
-    assert {(label.raters, label.source) for label in found.labels} == {(2, "mean-opinion")}
+    assert {(label.raters, label.label_source) for label in found.labels} == {(2, "mean-opinion")}
     assert [(row.reason, row.row_id) for row in found.left_out] == [("no-variation", "cat")]
     assert "3 raters gave fewer than 100 scores" in warnings[0]
 
@@ -73,7 +73,7 @@ SCALE = {"scale_min": 1, "scale_max": 5, "scale_step": 0.1}
 def edithf(path: Path, *, groups: int = 6) -> tuple[Context, list[dict[str, Any]]]:
     """Groups scored in tenths by six people and ranked by three, after one quality; in the first group the rankings are at odds."""
     context = make_run(path, groups=groups, simulate=None, **SCALE)
-    work = manifest_of(context)
+    work = rating_task_of(context)
     rng = np.random.default_rng(0)
     rows = []
     for place, (group, candidates) in enumerate(sorted(work.sampled.items())):
@@ -128,7 +128,7 @@ def test_rankings_and_scores_share_a_ledger(tmp_path: Path) -> None:
 
 def test_a_contradicted_pair_is_dropped(tmp_path: Path) -> None:
     context = make_run(tmp_path / "run", groups=1, simulate=None)
-    work = manifest_of(context)
+    work = rating_task_of(context)
     order = {candidate: place for place, candidate in enumerate(sorted(next(iter(work.sampled.values()))), start=1)}
     rows = [row | {"score": order[row["candidate_id"]], "round": "production"} for row in ratings_of(work, "s1", score=1)]
     rows += [
@@ -143,7 +143,7 @@ def test_a_contradicted_pair_is_dropped(tmp_path: Path) -> None:
 
 def test_a_scale_of_tenths_and_ranks_are_checked(tmp_path: Path) -> None:
     context = make_run(tmp_path / "run", groups=1, simulate=None, **SCALE)
-    work = manifest_of(context)
+    work = rating_task_of(context)
     assert len(work.scale.levels) == 41 and work.scale.levels[13] == 2.3
     assert [score_problem(text, work.scale) for text in ("1", "2.3", "4.9", "5,0")] == [None] * 4
     assert [problem[0] for text in ("2.35", "5.1") if (problem := score_problem(text, work.scale))] == [
@@ -161,7 +161,7 @@ def test_a_scale_of_tenths_and_ranks_are_checked(tmp_path: Path) -> None:
 def test_consensus_by_command(tmp_path: Path) -> None:
     context = make_run(tmp_path / "run", groups=3, simulate=None)
     (tmp_path / "run/config.yaml").write_text(config.dump(context.flow))
-    work = manifest_of(context)
+    work = rating_task_of(context)
     first, second, _ = sorted(work.sampled)
     rows = [row | {"round": "benchmark"} for name in ("a", "b", "c") for row in ratings_of(work, name, [first], score=2)]
     rows += [row | {"round": "production"} for row in ratings_of(work, "a", [second], score=3)]

@@ -13,16 +13,16 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rated_run import candidates as made_candidates
-from rated_run import make_run, manifest_of, ratings_of, source, write_csv
+from rated_run import make_run, rating_task_of, ratings_of, source, write_csv
 
 from pipeline.cli import main
 from reward import RewardModel
 from reward.config import PresentationConfig, RewardModelConfig
 from stages.annotate import step as annotate
 from stages.annotate.active import step as next_annotations
-from stages.annotate.active.information import SHRINKAGE, Group, choose, disagreement, information
+from stages.annotate.active.information import SHRINKAGE, ScoredGroup, choose, disagreement, information
+from stages.annotate.config import QualityConfig
 from stages.annotate.quality import step as annotation_qc
-from stages.annotate.quality.config import QualityConfig
 from stages.context import Context
 from stages.engine import storage
 from stages.engine.images import png
@@ -30,8 +30,8 @@ from stages.engine.images import png
 SCORES = st.lists(st.tuples(st.floats(-4, 4), st.floats(0, 3)), min_size=2, max_size=6)
 
 
-def group(name: str, mean: list[float], sigma: list[float], task: str = "t", rated: list[float] | None = None) -> Group:
-    return Group(name, task, np.array(mean), np.array(sigma), None if rated is None else np.array(rated))
+def group(name: str, mean: list[float], sigma: list[float], task: str = "t", rated: list[float] | None = None) -> ScoredGroup:
+    return ScoredGroup(name, task, np.array(mean), np.array(sigma), None if rated is None else np.array(rated))
 
 
 @given(SCORES, st.randoms())
@@ -100,9 +100,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 def run_with_ratings(path: Path, rated: int, groups: int = 15) -> Context:
     image = {"bytes": png(np.full((16, 16, 3), 90, np.uint8)), "path": None}
     context = make_run(path, sources=[source(number, image=image) for number in range(groups)])
-    names = list(manifest_of(context).sampled)[:rated]
+    names = list(rating_task_of(context).sampled)[:rated]
     if names:
-        annotate.ingest(context, [write_csv(path / "a.csv", ratings_of(manifest_of(context), groups=names))])
+        annotate.ingest(context, [write_csv(path / "a.csv", ratings_of(rating_task_of(context), groups=names))])
     return context
 
 
@@ -131,7 +131,7 @@ def test_random_needs_no_model_and_leaves_held_out_groups_alone(tmp_path: Path, 
 
 def test_rankings_and_what_quality_control_refused_rate_no_group(tmp_path: Path) -> None:
     context = make_run(tmp_path / "run", groups=5, simulate=None, quality=QualityConfig(exclude=("bob",)))
-    work = manifest_of(context)
+    work = rating_task_of(context)
     split = {row["source_id"]: row["split"] for row in context.run.step("generate").read("sources", ["source_id", "split"]).to_pylist()}
     ranked, refused, scored, never = (name for name in work.sampled if split[name] == "train")
     rows = [

@@ -12,10 +12,9 @@ import pytest
 from page_run import Client, exported, gold_file, page_run, plan, roster, serving
 
 from stages.annotate import step as annotate
-from stages.annotate.config import PlanConfig
+from stages.annotate.config import PlanConfig, QualityConfig
 from stages.annotate.packet import plan as plans
 from stages.annotate.quality import step as annotation_qc
-from stages.annotate.quality.config import QualityConfig
 from stages.context import Context
 from stages.engine.ids import content_id
 
@@ -126,8 +125,8 @@ def test_what_quality_control_sends_back_is_rated_by_somebody_else_and_settled(t
             "INSERT INTO scores SELECT 'x', candidate_id, dimension, score, position FROM scores WHERE submission_id = ?", (name,)
         )
     revoked, unknown = annotate.ingest(context, [database(context)]).warnings
-    assert "submissions.sqlite: 42 ratings are of annotator-02, whose link the roster has revoked; they count like all others" in revoked
-    assert "submissions.sqlite: 14 ratings are of annotator-99, who is not on the roster of this run; they count" in unknown
+    assert "submissions.sqlite: 42 ratings are by annotator-02 (whose link is revoked); they count like all others" in revoked
+    assert "submissions.sqlite: 14 ratings are by annotator-99 (not on the roster of this run); they count" in unknown
     without = configured(context, quality=QualityConfig(exclude=("annotator-02", "annotator-99")))
     decided = annotation_qc.run(without)
     assert (sorted(decided.results["removed"]), decided.counts["excluded"]) == (["annotator-02", "annotator-99"], 56)

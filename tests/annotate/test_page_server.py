@@ -16,17 +16,16 @@ import numpy as np
 import pytest
 from command import pipeline, refusal
 from page_run import HOSTILE, Client, exported, gold_file, page_run, plan, roster, serving
-from rated_run import make_run, manifest_of, ratings_of, write_csv
+from rated_run import make_run, rating_task_of, ratings_of, write_csv
 
 from stages.annotate import step as annotate
-from stages.annotate.config import AnnotateConfig, PlanConfig
+from stages.annotate.config import AnnotateConfig, ExamRules, PlanConfig, QualityConfig, RemovalRules
 from stages.annotate.packet import plan as plans
 from stages.annotate.page import exam, rubric
-from stages.annotate.page.limits import RateLimit
 from stages.annotate.page.roster import Roster
+from stages.annotate.page.session import RateLimit
 from stages.annotate.quality import step as annotation_qc
-from stages.annotate.quality.config import ExamRules, QualityConfig, RemovalRules
-from stages.annotate.quality.reannotation import mean_difference
+from stages.annotate.quality.queues import mean_difference
 from stages.annotate.ratings.gold import gold_cells
 from stages.context import Context
 from stages.engine.contracts import DIMENSIONS
@@ -153,7 +152,7 @@ def test_links_are_personal_revocable_and_not_mixed_up(work: Context, monkeypatc
         client, frank = Client(address, eves), Client(address, franks)
         group = client.get("/api/work")["groups"][0]
         status, value = frank.ask("POST", "/api/submit", frank.submission(group))
-        assert (status, value["message"]) == (403, "this group was not given to you")
+        assert (status, value["message"]) == (403, "this group is not assigned to you")
         sent = client.submission(group)
         status, value = frank.ask("POST", "/api/submit", sent, **{"X-Annotator": eve.pseudonym})  # Frank's link was opened in Eve's browser
         assert (status, value["other"]) == (409, True)
@@ -395,7 +394,7 @@ def test_training_shows_gold_an_exam_admits_and_gold_hides_in_production(golden:
             path, body = f"/api/draft/{group['group_id']}", {"scores": {}, "comment": "half"}
             assert good.ask("PUT", path, {"version": 0, "revision": 0, "body": body})[0] == 200
             status, value = good.ask("POST", "/api/submit", good.submission(group, knows(group)))
-            assert status == 403 and value["message"].startswith("the lead of the project has paused your work; what you rated of this")
+            assert status == 403 and value["message"].startswith("the lead of the project has paused your work; your scores of this")
             lead.ask("POST", "/api/lead/decision", {"subject": good.who, "action": "resume", "reason": ""})
             assert good.get("/api/work")["groups"][0]["draft"]["body"] == body
             verdicts.append(good.submit(group, knows(group)))
@@ -536,17 +535,17 @@ def test_roles_are_drawn_before_anybody_rates_and_do_not_move(tmp_path: Path) ->
 
 def test_gold_that_cannot_work_is_refused(tmp_path: Path) -> None:
     context = page_run(tmp_path / "run", groups=5)
-    work = manifest_of(context)
+    work = rating_task_of(context)
     groups = list(work.sampled)
     path, _ = gold_file(tmp_path / "gold.csv", context, groups)
     lines = path.read_text().splitlines()
-    with pytest.raises(ValueError, match=r"has 5 gold groups, but training_groups and 2 forms of exam_groups ask for 35"):
+    with pytest.raises(ValueError, match=r"has 5 gold groups, but training_groups and 2 forms of exam_groups need 35"):
         plans.draw(work, groups, PlanConfig(gold=str(path)), plans.read_gold(AnnotateConfig(plan=PlanConfig(gold=str(path))), work), seed=0)
     path.write_text("\n".join([lines[0], lines[1].replace("visual_quality", "beauty").replace("instruction_following", "beauty")]) + "\n")
     with pytest.raises(ValueError, match=r"gold\.csv line 2: there is no dimension 'beauty'"):
         plans.read_gold(AnnotateConfig(plan=PlanConfig(gold=str(path))), work)
     path.write_text("\n".join([lines[0], *lines[1::3]]) + "\n")  # one expert instead of three
-    with pytest.raises(ValueError, match="rated alike by 3 experts"):
+    with pytest.raises(ValueError, match="has 3 experts within one level"):
         plans.read_gold(AnnotateConfig(plan=PlanConfig(gold=str(path))), work)
     alike = {group: {c: {d: plans.GoldCell((3.0,)) for d in DIMENSIONS} for c in work.sampled[group]} for group in groups}
     with pytest.raises(ValueError, match="exam form 1 every gold score of instruction_following is the same"):
@@ -556,7 +555,7 @@ def test_gold_that_cannot_work_is_refused(tmp_path: Path) -> None:
 def test_gold_of_a_file_is_gold_of_quality_control(tmp_path: Path) -> None:
     """A level is 1 on a scale from 1 to 5 by tenths; 3.1 - 2.1 is more than 1 by the last bit. Adjudications and rankings make no gold."""
     context = make_run(tmp_path / "run", groups=2, simulate=None, scale_max=5, scale_step=0.1)
-    work = manifest_of(context)
+    work = rating_task_of(context)
     first, second = work.sampled
     rows: list[dict[str, Any]] = [
         row | {"round": "benchmark", "comment": ""} for name in ("a", "b", "c") for row in ratings_of(work, name, [first], score=3)
@@ -588,7 +587,7 @@ def test_label_studio_gets_tasks_and_a_configuration_that_fit_together(work: Con
     assert set(choices) == {f"{d}_{i}" for d in DIMENSIONS for i in range(7)}
     assert all(c.get("required") == "true" and c.get("toName") == f"edit_{n.rsplit('_')[-1]}" for n, c in choices.items())
     assert [[c.get("value") for c in control] for control in choices.values()] == [["4", "3", "2", "1"]] * 14
-    sampled = manifest_of(work).sampled
+    sampled = rating_task_of(work).sampled
     for task in tasks:
         data = task["data"]
         assert all(value[1:] in data for value in shown.values())
@@ -646,4 +645,4 @@ def test_serve_refuses_in_one_sentence_what_cannot_be_served(tmp_path: Path, wor
         )
     with sqlite3.connect(elsewhere.run.path / "annotate" / "page" / "submissions.sqlite") as connection:
         connection.execute("UPDATE meta SET value = 'another'")
-    assert "holds ratings of project another" in refusal("annotate", "serve", "--run", elsewhere.run.path, "--config", config)
+    assert "contains ratings of project another" in refusal("annotate", "serve", "--run", elsewhere.run.path, "--config", config)

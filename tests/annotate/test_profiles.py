@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from panels import panel_of, rows_of
 
-from stages.annotate.quality.config import ExamRules
+from stages.annotate.config import ExamRules
 from stages.annotate.quality.profiles import Profile, pairs_within_items, profiles
-from stages.annotate.ratings.gold import gold_cells, on_gold
+from stages.annotate.ratings.gold import gold_accuracy, gold_cells
 
 LEVELS = [1.0, 2.0, 3.0, 4.0]
 
@@ -90,7 +90,7 @@ def test_gold_is_where_the_experts_agree() -> None:
     experts = ("e1", "e2", "e3")
     gold = gold_cells(table, experts, 3, LEVELS)
     assert gold == {("g0", "x"): (3.0, 4.0, 4.0), ("g2", "x"): (2.0, 2.0, 2.0)}, "g1: three levels apart; h0: two experts"
-    result = on_gold(table, gold, experts, LEVELS)
+    result = gold_accuracy(table, gold, experts, LEVELS)
     assert list(result) == [("ann", "x")]
     ann = result["ann", "x"]
     assert (ann.groups, ann.cells, ann.exact, ann.within_one) == (1, 2, 0.5, 0.5)
@@ -104,7 +104,7 @@ def test_an_exam_is_passed_by_agreeing_with_gold() -> None:
     close = np.where(rng.random(truth.shape) < 0.85, truth, np.clip(truth + rng.choice([-1, 1], truth.shape), 1, 4))
     takers = {"close": close, "always-three": np.full_like(truth, 3), "lenient": np.clip(truth + 1, 1, 4)}
     table = rows_of({f"g{n}": {name: {"x": scores[n].tolist()} for name, scores in (experts | takers).items()} for n in range(12)})
-    result = on_gold(table, gold_cells(table, list(experts), 3, LEVELS), list(experts), LEVELS)
+    result = gold_accuracy(table, gold_cells(table, list(experts), 3, LEVELS), list(experts), LEVELS)
     assert {name: entry.passes(ExamRules()) for (name, _), entry in result.items()} == {
         "close": True,
         "always-three": False,

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rated_run import make_run, manifest_of, ratings_of, write_csv
+from rated_run import make_run, rating_task_of, ratings_of, write_csv
 
 from pipeline.commands.print_ratings import ingested
 from pipeline.report.published import Published
@@ -23,7 +23,7 @@ from stages.annotate.formats import editreward_data
 from stages.annotate.formats import read as readers
 from stages.annotate.quality import step as annotation_qc
 from stages.annotate.ratings.accepted import accepted_ratings
-from stages.annotate.ratings.manifest import Manifest
+from stages.annotate.ratings.rating_task import RatingTask
 from stages.context import Context
 from stages.engine import storage
 from stages.preferences import step as preferences
@@ -37,8 +37,8 @@ def context(tmp_path: Path) -> Context:
 
 
 @pytest.fixture
-def work(context: Context) -> Manifest:
-    return manifest_of(context)
+def work(context: Context) -> RatingTask:
+    return rating_task_of(context)
 
 
 def ledger(context: Context) -> dict[tuple[str, str, str], dict[str, Any]]:
@@ -50,7 +50,7 @@ def reasons(context: Context) -> Counter[str]:
     return Counter(row["reason"] for row in context.run.step("annotate").read("quarantine").to_pylist())
 
 
-def scores(work: Manifest, annotator: str) -> dict[tuple[str, str, str], int]:
+def scores(work: RatingTask, annotator: str) -> dict[tuple[str, str, str], int]:
     return {(annotator, row["candidate_id"], row["dimension"]): row["score"] for row in ratings_of(work, annotator)}
 
 
@@ -62,7 +62,7 @@ def dump(path: Path, value: Any) -> Path:
 # --- Label Studio ---------------------------------------------------------------------------------------------------------------------
 
 
-def annotation(work: Manifest, group: str, who: Any, number: int, **changes: Any) -> dict[str, Any]:
+def annotation(work: RatingTask, group: str, who: Any, number: int, **changes: Any) -> dict[str, Any]:
     """A submitted annotation of a whole group, with the fields of a JSON export that matter."""
     given = {(row["candidate_id"], row["dimension"]): row["score"] for row in ratings_of(work, str(who), [group])}
     result = [
@@ -91,7 +91,7 @@ def annotation(work: Manifest, group: str, who: Any, number: int, **changes: Any
     return made | changes
 
 
-def tasks(work: Manifest, annotations: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def tasks(work: RatingTask, annotations: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     return [
         {
             "id": number,
@@ -103,7 +103,7 @@ def tasks(work: Manifest, annotations: dict[str, list[dict[str, Any]]]) -> list[
     ]
 
 
-def test_label_studio_ratings_arrive_and_again_add_nothing(context: Context, work: Manifest, tmp_path: Path) -> None:
+def test_label_studio_ratings_arrive_and_again_add_nothing(context: Context, work: RatingTask, tmp_path: Path) -> None:
     comment = {"from_name": "comment", "to_name": "instruction", "type": "textarea", "value": {"text": ["blurred", "edges"]}}
     made = {group: [annotation(work, group, 7, n), annotation(work, group, 9, 100 + n)] for n, group in enumerate(work.sampled)}
     first = next(iter(work.sampled))
@@ -119,7 +119,7 @@ def test_label_studio_ratings_arrive_and_again_add_nothing(context: Context, wor
     assert annotate.ingest(context, [path]).new == []
 
 
-def test_what_label_studio_lets_through_is_set_aside(context: Context, work: Manifest, tmp_path: Path) -> None:
+def test_what_label_studio_lets_through_is_set_aside(context: Context, work: RatingTask, tmp_path: Path) -> None:
     groups = list(work.sampled)
     nine, unknown, misplaced, double, missing = (annotation(work, groups[0], f"p{n}", n) for n in range(5))
     nine["result"][0]["value"]["choices"] = ["9"]
@@ -143,13 +143,13 @@ def test_what_label_studio_lets_through_is_set_aside(context: Context, work: Man
     expected = {"score-out-of-scale": 1, "control-unknown": 2, "not-one-choice": 1, "changed-by-another": 8, "ground-truth": 8}
     assert result.index.quarantined == dict(sorted((expected | {"cancelled": 1, "empty-submission": 1}).items()))
     assert result.index.counts == {"in": 65, "out": 43, "duplicates": 0, "quarantined": 22}
-    assert "rated incompletely, which give no pairs until the rest is ingested: 5, " in result.warnings[0]
+    assert "5 incompletely rated groups give no pairs until the rest is ingested, " in result.warnings[0]
     assert ledger(context)["p9", work.sampled[groups[1]][0], IF]["score"] == 4
     positions = {row["position"] for row in context.run.step("annotate").read("quarantine").to_pylist()}
     assert positions == {"export.json task 1", "export.json task 2"}
 
 
-def test_label_studio_files_that_are_none(context: Context, work: Manifest, tmp_path: Path) -> None:
+def test_label_studio_files_that_are_none(context: Context, work: RatingTask, tmp_path: Path) -> None:
     sound = tasks(work, {})
     for value, message in (
         (sound, "none of its 6 tasks has an annotation"),
@@ -160,18 +160,18 @@ def test_label_studio_files_that_are_none(context: Context, work: Manifest, tmp_
     ):
         with pytest.raises(ValueError, match=message):
             annotate.ingest(context, [dump(tmp_path / "a.json", value)])
-    with pytest.raises(ValueError, match="is not JSON, as the format label-studio is"):
+    with pytest.raises(ValueError, match="is not JSON, as this format is"):
         annotate.ingest(context, [write_csv(tmp_path / "a.csv", ratings_of(work))], "label-studio")
     other = tasks(work, {next(iter(work.sampled)): [annotation(work, next(iter(work.sampled)), 1, 1)]})
     other[0]["data"]["project"] = "another"
-    with pytest.raises(ValueError, match="of project another"):
+    with pytest.raises(ValueError, match="project another"):
         annotate.ingest(context, [dump(tmp_path / "b.json", other)])
 
 
 # --- pseudonyms -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_names_become_pseudonyms_before_anything_is_written(context: Context, work: Manifest, tmp_path: Path) -> None:
+def test_names_become_pseudonyms_before_anything_is_written(context: Context, work: RatingTask, tmp_path: Path) -> None:
     groups = list(work.sampled)
     people = ({"id": 1, "email": "anna@example.org"}, {"id": 2, "email": "ben@example.org"}, {"id": 3, "email": "eve@example.org"})
     made = {groups[0]: [annotation(work, groups[0], person, n) for n, person in enumerate(people)]}
@@ -197,11 +197,11 @@ def test_names_become_pseudonyms_before_anything_is_written(context: Context, wo
     [
         ("who,pseudonym\na,r1\n", "expected the columns name and pseudonym"),
         ("name,pseudonym\na,\n", "line 2: expected a name and a pseudonym"),
-        ("name,pseudonym\na,r@x.org\n", "no e-mail address"),
+        ("name,pseudonym\na,r@x.org\n", "not an e-mail address"),
         ("name,pseudonym\na,r1\na,r2\n", "line 3: the person of this line has another pseudonym"),
     ],
 )
-def test_a_list_of_pseudonyms_that_is_not_sound(context: Context, work: Manifest, tmp_path: Path, text: str, message: str) -> None:
+def test_a_list_of_pseudonyms_that_is_not_sound(context: Context, work: RatingTask, tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "people.csv").write_text(text)
     with pytest.raises(ValueError, match=message):
         annotate.ingest(context, [write_csv(tmp_path / "a.csv", ratings_of(work))], pseudonym_list=tmp_path / "people.csv")
@@ -210,7 +210,7 @@ def test_a_list_of_pseudonyms_that_is_not_sound(context: Context, work: Manifest
 # --- Argilla --------------------------------------------------------------------------------------------------------------------------
 
 
-def argilla_records(work: Manifest, status: Sequence[str] = ("submitted", "submitted")) -> list[dict[str, Any]]:
+def argilla_records(work: RatingTask, status: Sequence[str] = ("submitted", "submitted")) -> list[dict[str, Any]]:
     """What `records.to_list(flatten=True)` gives for groups with a rating question per candidate and dimension, rated by two."""
     records = []
     for number, group in enumerate(work.sampled):
@@ -226,7 +226,7 @@ def argilla_records(work: Manifest, status: Sequence[str] = ("submitted", "submi
 
 
 @pytest.mark.parametrize("suffix", ["json", "jsonl"])
-def test_flat_argilla_records(context: Context, work: Manifest, tmp_path: Path, suffix: str) -> None:
+def test_flat_argilla_records(context: Context, work: RatingTask, tmp_path: Path, suffix: str) -> None:
     records = argilla_records(work)
     path = tmp_path / f"records.{suffix}"
     path.write_text(json.dumps(records) if suffix == "json" else "\n".join(map(json.dumps, records)))
@@ -235,7 +235,7 @@ def test_flat_argilla_records(context: Context, work: Manifest, tmp_path: Path, 
     assert {key: row["score"] for key, row in ledger(context).items()} == scores(work, "user-a") | scores(work, "user-b")
 
 
-def test_drafts_and_damage_in_argilla_records(context: Context, work: Manifest, tmp_path: Path) -> None:
+def test_drafts_and_damage_in_argilla_records(context: Context, work: RatingTask, tmp_path: Path) -> None:
     records = argilla_records(work, ("submitted", "draft"))
     records[0]["if0.responses.status"] = None
     records[1]["if7.responses"] = [3]
@@ -245,7 +245,7 @@ def test_drafts_and_damage_in_argilla_records(context: Context, work: Manifest, 
     assert result.index.counts["out"] == 47
 
 
-def test_nested_argilla_records_count_when_they_are_completed(context: Context, work: Manifest, tmp_path: Path) -> None:
+def test_nested_argilla_records_count_when_they_are_completed(context: Context, work: RatingTask, tmp_path: Path) -> None:
     records = []
     for number, group in enumerate(work.sampled):
         for candidate in work.sampled[group]:
@@ -322,8 +322,8 @@ def test_editreward_data_in_several_files_and_with_faults(tmp_path: Path) -> Non
     assert all(entry["items_rated_twice"] == 0 for entry in result.index.results["agreement"].values() if "items_rated_twice" in entry)
     with pytest.raises(ValueError, match="lacks the column key of EditReward-Data"):
         readers.read(write_pairs(tmp_path / "cut.json", [{n: v for n, v in rows[0].items() if n != "key"}]))
-    table = write_csv(tmp_path / "a.csv", ratings_of(manifest_of(make_run(tmp_path / "other"))))
-    with pytest.raises(ValueError, match="rate different items; ingest them into runs of their own"):
+    table = write_csv(tmp_path / "a.csv", ratings_of(rating_task_of(make_run(tmp_path / "other"))))
+    with pytest.raises(ValueError, match="rate different items; ingest them into separate runs"):
         annotate.ingest(context, [files[0], table])
     assert set(editreward_data.COLUMNS) <= set(editreward_pairs()[0])
 
@@ -342,7 +342,7 @@ CREATE VIEW unrateable AS SELECT * FROM latest WHERE flag IS NOT NULL;
 """The columns and views that :mod:`stages.annotate.formats.page_database` reads."""
 
 
-def submit(database: Path, work: Manifest, group: str, who: str, revision: int, score: int | None, **changes: Any) -> None:
+def submit(database: Path, work: RatingTask, group: str, who: str, revision: int, score: int | None, **changes: Any) -> None:
     row = {"submission_id": f"{who}-{group}-{revision}", "annotator": who, "group_id": group, "revision": revision, "round": "production"}
     row |= {"flag": None, "comment": "", "seconds": 4.5, "submitted_at": "2025-03-31T14:05:00+00:00", "rubric_version": "v1"}
     row |= {"scale_min": 1, "scale_max": 4, "project": work.project} | changes
@@ -359,7 +359,7 @@ def submit(database: Path, work: Manifest, group: str, who: str, revision: int, 
     connection.close()
 
 
-def test_the_page_database_gives_latest_revisions_and_flags(context: Context, work: Manifest, tmp_path: Path) -> None:
+def test_the_page_database_gives_latest_revisions_and_flags(context: Context, work: RatingTask, tmp_path: Path) -> None:
     database, groups = tmp_path / "submissions.sqlite", list(work.sampled)
     submit(database, work, groups[0], "annotator-01", 1, 2)
     submit(database, work, groups[0], "annotator-01", 2, 3)
@@ -381,7 +381,7 @@ def test_the_page_database_gives_latest_revisions_and_flags(context: Context, wo
 
 
 def test_a_revision_after_its_ingest_replaces_what_was_said_and_keeps_it_in_the_ledger(
-    context: Context, work: Manifest, tmp_path: Path
+    context: Context, work: RatingTask, tmp_path: Path
 ) -> None:
     database, old, (first, second, third, *_) = tmp_path / "submissions.sqlite", tmp_path / "copy.sqlite", work.sampled
     cells = 4 * 2

@@ -11,16 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from panels import panel_of, rows_of
-from rated_run import make_run, manifest_of
+from rated_run import make_run, rating_task_of
 from simulated_project import Rater, project
 
-from stages.annotate.quality.config import ExamRules, QualityConfig, ReannotationRules, RemovalRules, Round, Target
-from stages.annotate.quality.figures import judged, met, of_round, overlap
+from stages.annotate.config import ExamRules, QualityConfig, ReannotationRules, RemovalRules, Round, Target
+from stages.annotate.quality.figures import checked_targets, met, of_round, overlap
 from stages.annotate.quality.outliers import outlying_raters
-from stages.annotate.quality.reannotation import again
+from stages.annotate.quality.queues import queues
 from stages.annotate.quality.screening import screen
-from stages.annotate.ratings.manifest import level_width
-from stages.annotate.ratings.rounds import RANKING, ROUNDS
+from stages.annotate.ratings.rating_task import RANKING, ROUNDS, level_width
 
 LEVELS = [1.0, 2.0, 3.0, 4.0]
 PEOPLE = {f"a{n:02}": Rater() for n in range(16)}
@@ -36,11 +35,11 @@ def test_a_project_with_four_faulty_annotators() -> None:
     ratings = project(PEOPLE | FAULTY, groups=1000, raters_per_group=(2,), candidates=5)
     found = screen(ratings, LEVELS, QualityConfig(), seed=0)
     assert sorted(found.removed) == ["clicker", "three"]
-    assert all("its upper limit is below 0.4" in " ".join(found.verdicts[name].reasons) for name in found.removed)
-    drifting, lenient = found.verdicts["drifting"], found.verdicts["lenient"]
+    assert all("its upper limit is below 0.4" in " ".join(found.statuses[name].reasons) for name in found.removed)
+    drifting, lenient = found.statuses["drifting"], found.statuses["lenient"]
     assert drifting.status == lenient.status == "attention", "severity cancels inside a group: nobody goes for it"
     assert any("drifted by +0." in reason for reason in drifting.reasons) and any("lenient by 0." in reason for reason in lenient.reasons)
-    assert {found.verdicts[name].status for name in PEOPLE} == {"good"}, "honest partners of a clicker stay"
+    assert {found.statuses[name].status for name in PEOPLE} == {"good"}, "honest partners of a clicker stay"
 
 
 def test_random_and_constant_raters_are_found_on_fifteen_groups() -> None:
@@ -55,8 +54,8 @@ def test_random_and_constant_raters_are_found_on_fifteen_groups() -> None:
 def test_nobody_is_judged_on_few_groups() -> None:
     ratings = project({"ann": Rater(), "clicker": FAULTY["clicker"]}, groups=14, raters_per_group=(2,))
     found = screen(ratings, LEVELS, QualityConfig(), seed=0)
-    assert {verdict.status for verdict in found.verdicts.values()} == {"too few groups"}
-    assert found.verdicts["ann"].reasons == ("14 groups rated by others too; 15 are needed to judge",)
+    assert {entry.status for entry in found.statuses.values()} == {"too few groups"}
+    assert found.statuses["ann"].reasons == ("14 shared groups, 15 needed",)
 
 
 def test_gold_and_exam_remove() -> None:
@@ -65,13 +64,13 @@ def test_gold_and_exam_remove() -> None:
     hidden = project(experts | people, groups=40, raters_per_group=(5,), seed=1)
     config = QualityConfig(experts=tuple(experts), least_groups=1000)
     found = screen(hidden, LEVELS, config, seed=0)
-    assert found.removed == ["clicker"] and "on gold at most one level off, below 0.8" in found.verdicts["clicker"].reasons[0]
-    assert found.verdicts["e0"].status == "expert" and len(found.gold_cells) > 300
+    assert found.removed == ["clicker"] and "on gold at most one level off, below 0.8" in found.statuses["clicker"].reasons[0]
+    assert found.statuses["e0"].status == "expert" and len(found.gold_cells) > 300
     taken = hidden.filter(pc.is_in(hidden["annotator"], pa.array(list(people))))
     exam = taken.set_column(taken.schema.get_field_index("round"), "round", [["exam"] * len(taken)])
     table = pa.concat_tables([hidden.filter(pc.is_in(hidden["annotator"], pa.array(list(experts)))), exam])
     examined = screen(table, LEVELS, config, seed=0)
-    assert examined.removed == ["clicker"] and "failed the exam (kappa" in examined.verdicts["clicker"].reasons[0]
+    assert examined.removed == ["clicker"] and "failed the exam (kappa" in examined.statuses["clicker"].reasons[0]
     assert examined.exam["good", "visual_quality"].passes(ExamRules())
     lax = config.model_copy(update={"remove": RemovalRules(failed_exam=False)})
     assert screen(table, LEVELS, lax, seed=0).removed == []
@@ -121,7 +120,7 @@ def test_bt500_takes_the_wider_bound_where_scores_are_not_normal() -> None:
 
 
 def test_what_is_rated_again(tmp_path: object) -> None:
-    work = manifest_of(make_run(tmp_path / "run", groups=5))  # ty: ignore[unsupported-operator]
+    work = rating_task_of(make_run(tmp_path / "run", groups=5))  # ty: ignore[unsupported-operator]
     lone, differing, alike, three, dropped = sorted(work.sampled)
     said = {
         lone: {"ann": 4},
@@ -139,7 +138,7 @@ def test_what_is_rated_again(tmp_path: object) -> None:
     candidates = [names[name] for name in table["candidate_id"].to_pylist()]
     table = table.set_column(table.schema.get_field_index("candidate_id"), "candidate_id", [candidates])
     rated = {group: set(by_name) for group, by_name in said.items()} | {dropped: {"clicker"}}
-    groups, disputed = again(table, rated, work, ReannotationRules())
+    groups, disputed = queues(table, rated, work, ReannotationRules())
     assert [(row.group_id, row.reason, row.raters) for row in groups] == [
         (differing, "raters-differ", ("ann", "bob")),
         (dropped, "no-accepted-rater", ("clicker",)),
@@ -149,7 +148,7 @@ def test_what_is_rated_again(tmp_path: object) -> None:
     settled = table.slice(0, 1).to_pylist()[0] | {
         "candidate_id": disputed[0].candidate_id, "dimension": disputed[0].dimension, "annotator": "eve", "round": "adjudication",
     }  # fmt: skip
-    _, left = again(pa.concat_tables([table, pa.Table.from_pylist([settled], schema=table.schema)]), rated, work, ReannotationRules())
+    _, left = queues(pa.concat_tables([table, pa.Table.from_pylist([settled], schema=table.schema)]), rated, work, ReannotationRules())
     assert left == disputed[1:], "an adjudicated cell leaves the queue"
 
 
@@ -172,10 +171,10 @@ def test_targets_are_held_against_the_bound_that_they_name() -> None:
     def target(**changes: object) -> Target:
         return Target.model_validate({"round": "production", "dimension": "visual_quality", "at_least": between} | changes)
 
-    entries = judged(rounds, [target(), target(bound="value"), target(round="pilot"), target(dimension="x")])
+    entries = checked_targets(rounds, [target(), target(bound="value"), target(round="pilot"), target(dimension="x")])
     assert [entry["met"] for entry in entries] == [False, True, None, None]
     assert not met(entries) and met(entries[1:]) and not met(entries[2:]), "with nothing to judge the targets are not met"
-    assert judged(rounds, [target(statistic="icc_2_1", at_least=-1)])[0]["met"] is False, "an undefined statistic meets nothing"
+    assert checked_targets(rounds, [target(statistic="icc_2_1", at_least=-1)])[0]["met"] is False, "an undefined statistic meets nothing"
     assert re.fullmatch(r"no two items were rated by all raters", rounds["production"]["visual_quality"]["icc_2_1"]["note"])
 
 
@@ -187,5 +186,5 @@ def test_a_level_of_a_fine_scale_is_a_quarter_of_its_range() -> None:
     truth = rng.uniform(1.5, 4.5, (20, 4))
     scores = {f"g{n}": {name: {"x": np.round(truth[n] + rng.normal(0, 0.25, 4), 1).tolist()} for name in ("a", "b")} for n in range(20)}
     found = screen(rows_of(scores), fine, QualityConfig(), seed=0)
-    assert {verdict.status for verdict in found.verdicts.values()} == {"good"}
+    assert {entry.status for entry in found.statuses.values()} == {"good"}
     assert found.profiles["a"][0].within_one.value == 1.0, "half a point apart is less than a level"

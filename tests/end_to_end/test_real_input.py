@@ -151,7 +151,7 @@ def test_imagenhub_raters_are_ingested_and_their_agreement_printed(shared_data: 
     said = pipeline(*command).output
     for file in files:
         assert re.search(rf"{re.escape(file.name)} +new +1,432 +1,432 +0 +0 +0\n", said)  # 179 images x 4 editors x 2 dimensions
-    agreement = said[said.index("agreement of raters") :]
+    agreement = said[said.index("inter-rater agreement") :]
     assert re.search(r"0\.\d{3} \[0\.\d{3}, 0\.\d{3}\]", agreement)
     published = storage.read_json(tmp_path / "run" / "annotate" / "index.json")["results"]["agreement"]
     alphas = {
@@ -159,7 +159,7 @@ def test_imagenhub_raters_are_ingested_and_their_agreement_printed(shared_data: 
     }
     assert alphas == {"semantic_consistency": 0.7005, "perceptual_quality": 0.6073}  # as recomputed from the files with public tools
     before = hashes(tmp_path / "run")
-    assert said.count(" new ") == 3 and pipeline(*command).output.count(" was there ") == 3
+    assert said.count(" new ") == 3 and pipeline(*command).output.count(" known ") == 3
     assert hashes(tmp_path / "run") == before
 
 
@@ -190,7 +190,7 @@ def test_what_a_benchmark_and_the_training_know_is_listed_and_dropped(
         f"  contamination:\n    references:\n      - {{name: bench, input: {{dataset: images, path: {tmp_path}/bench}}}}\n"
     )
     said = pipeline("run", "filter", "--config", config, "--run", tmp_path / "kept").output
-    assert "in 20 out 20 quarantined 0 gated 0" in said
+    assert "in 20 out 20 quarantined 0" in said
     step = RunDir(tmp_path / "kept").step("filter")
     hits = step.read("contamination").to_pylist()
     counted = {"bench": 10, "training": 1}
@@ -213,9 +213,8 @@ def test_what_a_benchmark_and_the_training_know_is_listed_and_dropped(
     dropping = ["filter.contamination.action=drop", "filter.contamination.training=false", "--force"]
     pipeline("report", "--run", tmp_path / "kept")
     page = re.sub(r"<[^>]+>", " ", (tmp_path / "kept" / "report.html").read_text(encoding="utf-8"))
-    assert (
-        "Known from elsewhere" in page and "11 edits count, and were kept." in page and re.search(r"bench\s+10\s+1\s+5\s+5\s+0\s+10", page)
-    )
+    assert "11 edits count as contaminated; they were flagged and kept." in page
+    assert re.search(r"bench\s+10\s+1\s+5\s+5\s+0\s+10", page)
     before = hashes(tmp_path / "kept")
     said = pipeline("run", "filter", "--config", config, "--run", tmp_path / "kept", *dropping).output
     assert "in 20 out 10 quarantined 0 gated 10" in said

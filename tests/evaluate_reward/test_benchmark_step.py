@@ -12,8 +12,8 @@ import pytest
 import rated_run
 from benchmark_copies import cell, genai_row, png, tiger_row, write
 
-from pipeline.flow import headline
 from pipeline.report.page import build
+from pipeline.status import headline
 from stages.annotate import step as annotate
 from stages.config import BenchmarkConfig, EvaluateRewardConfig, FlowConfig
 from stages.context import Context

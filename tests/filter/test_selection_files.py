@@ -74,7 +74,7 @@ def test_a_quota_that_falls_short_is_stated_and_refilled_if_asked(run: Path) -> 
     command = ["select", "--run", run, "--name", "short", "--rule", "top", "--quota-by", "task", "--quota", "add=1", "--quota", "remove=20"]
     assert "missing by task (remove 20 asked, " in refusal(*command)
     said = pipeline(*command, "--short", "refill").output
-    assert "selection short: 21 samples" in said and "were taken from the others by rank" in said
+    assert "selection short: 21 samples" in said and "were taken from other strata by rank" in said
     assert "--quota remove=many: expected one of proportional" in refusal(*command, "--quota", "remove=many")
     assert "--quota-by COLUMN and --quota SHARES belong together" in refusal(*command[:-4])
     assert "--at-most N and --per COLUMN belong together" in refusal(*command, "--per", "source")
@@ -147,9 +147,10 @@ def test_a_plan_says_how_many_edits_selections_keep_where_there_are_scores(tmp_p
     assert 0 < count < 30
     before = f"selected (top 10: 10 of the scored edits), above (top within the threshold 0: {count} of the scored edits)"
     assert f"{before}, control (random as many as above: {count} of the scored edits)" in plan(flow, run.path)
-    unscored = "selected (top 10), above (top within the threshold 0: of the scored edits, so the number is known after scoring), control ("
+    unscored = "selected (top 10), above (top within the threshold 0: its number is known after scoring), control ("
     assert unscored in plan(flow, tmp_path / "none")
     assert flow.filter is not None
     changed = [SelectionConfig(name="half", rule="top", quantile=0.5), SelectionConfig(name="many", rule="top", count=31)]
     said = selection_sizes.described(changed, run.step("filter"))
-    assert said.startswith("half (top within the quantile 0.5: 15 of the scored edits), many (top 31: not from the present scores, count")
+    assert said.startswith("half (top within the quantile 0.5: 15 of the scored edits), ")
+    assert "), many (top 31: not possible with the present scores, count" in said

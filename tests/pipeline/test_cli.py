@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import re
 import subprocess
@@ -12,11 +13,14 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 from command import copied, finished, pipeline, refusal
 from paths import ROOT
 from rated_run import make_run
 
-from pipeline import cli
+from pipeline import cli, flow
+from pipeline.commands.common import Options, common
+from stages.config import FlowConfig
 
 DEMO = ROOT / "configs" / "demo.yaml"
 
@@ -45,6 +49,28 @@ def test_help_has_an_example_of_the_command_with_options_that_it_has(command: tu
     assert {word for word in named if word.startswith("--")} <= known
     for file in (word for word in named if word.endswith(".yaml")):
         assert (ROOT / file).exists()
+
+
+def test_shared_options_become_one_object_and_the_others_stay_arguments(tmp_path: Path) -> None:
+    @click.command()
+    @common
+    @click.option("--count", type=int)
+    @click.option("--force", is_flag=True)
+    def command(options: Options, count: int) -> None:
+        print(options, count, options.loaded.flow.seed, options.run.path, options.run.path.exists())
+
+    given = ["--config", str(DEMO), "--run", str(tmp_path / "x"), "--count", "2", "--force", "seed=5"]
+    expected = Options(str(DEMO), str(tmp_path / "x"), None, ("seed=5",), force=True)
+    assert CliRunner().invoke(command, given).output == f"{expected} 2 5 {tmp_path / 'x'} False\n"
+    assert [parameter.name for parameter in command.params] == ["config_path", "address", "run_path", "overrides", "count", "force"]
+
+
+def test_the_table_of_steps_is_the_one_of_commands_and_modules() -> None:
+    group = cli.main.commands["run"]
+    assert isinstance(group, click.Group)
+    assert list(group.commands) == ["all", *(step.name for step in flow.STEPS if step.command.startswith("pipeline run"))]
+    for step in flow.STEPS:
+        assert step.section in FlowConfig.model_fields and callable(importlib.import_module(step.module).run)
 
 
 @pytest.mark.parametrize(
@@ -133,13 +159,11 @@ def test_a_step_without_its_section_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["status", "report"])
 def test_a_run_that_is_not_there_is_one_sentence(command: str, tmp_path: Path) -> None:
-    assert "no run was begun there" in refusal(command, "--run", tmp_path / "none")
+    assert "there is no run;" in refusal(command, "--run", tmp_path / "none")
     assert "there is no run directory" in refusal(command, "--config", DEMO, "--run", tmp_path / "none")
 
 
-@pytest.mark.parametrize(
-    ("run", "sentence"), [("s3://bucket/run", "must be on a (shared) file system"), ("{file}/run", "not writable")]
-)
+@pytest.mark.parametrize(("run", "sentence"), [("s3://bucket/run", "must be on a (shared) file system"), ("{file}/run", "not writable")])
 def test_a_run_directory_that_cannot_be_is_one_sentence(run: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert sentence in refusal("run", "generate", "--config", DEMO, "--run", run.format(file=tmp_path / "file"))
@@ -176,15 +200,13 @@ def test_a_run_alone_uses_its_frozen_configuration(small: Path) -> None:
     run = small / "run"
     shown = pipeline("config", "show", "--run", run).output
     assert f"unit_rows: 4  # {run}/config.yaml, line" in shown
-    assert re.search(
-        r"filter +done +in 12 out 12 quarantined 0 gated 0 +selected: best 6, full 12", pipeline("status", "--run", run).output
-    )
-    assert "was done" in pipeline("run", "filter", "--run", run).output
+    assert re.search(r"filter +done +in 12 out 12 quarantined 0 +selected: best 6, full 12", pipeline("status", "--run", run).output)
+    assert "up to date" in pipeline("run", "filter", "--run", run).output
     assert (run / "report.html").read_text().startswith("<!")
     assert f"report: {run}/report.html" in pipeline("report", "--run", run).output
     assert re.search(r"filter +done  ", pipeline("plan", "--run", run).output)
     assert re.search(
-        r"filter +done with another filter.token_budget and 1 more  ",
+        r"filter +done, but filter.token_budget and 1 more changed  ",
         pipeline("plan", "--run", run, "filter.token_budget=77", "seed=9").output,
     )
 
@@ -236,7 +258,7 @@ def test_shards_verify(small: Path, tmp_path: Path) -> None:
     tar = folder / "shard-000001.tar"
     sound = tar.read_bytes()
     tar.write_bytes(sound[:2000] + bytes([sound[2000] ^ 1]) + sound[2001:])
-    assert f"{folder}: 1 problem; delete what is damaged and run the filter step again" in refusal("shards", "verify", folder)
+    assert f"{folder}: 1 problem; delete the damaged files and run the filter step again" in refusal("shards", "verify", folder)
     tar.write_bytes(sound[: len(sound) // 2])
     assert "1 problem" in refusal("shards", "verify", folder)
     tar.unlink()
@@ -272,17 +294,17 @@ def fill(template: Path, target: Path, annotator: str = "ann") -> Path:
 def test_work_goes_out_and_comes_back_once(rated: tuple[Path, Path], tmp_path: Path) -> None:
     config, run = rated
     said = pipeline("annotate", "export", "--config", config, "--run", run, "--limit", 2).output
-    folder = Path(said.removeprefix("work for the raters: ").strip())
+    folder = Path(said.removeprefix("exported for the raters: ").strip())
     assert len((folder / "groups.jsonl").read_text().splitlines()) == 2
     filled = fill(folder / "ratings-template.csv", tmp_path / "ann.csv")
     first = pipeline("annotate", "ingest", "--run", run, "--file", filled).output
-    assert re.search(r"ann\.csv +new +16 +16 +0 +0", first)
+    assert re.search(r"ann\.csv +new +16 +16\n", first)
     ledger = (run / "annotate" / "index.json").read_bytes()
     again = pipeline("annotate", "ingest", "--run", run, "--file", filled).output
-    assert re.search(r"ann\.csv +was there +16 +16 +0 +0", again)
+    assert re.search(r"ann\.csv +known +16 +16\n", again)
     assert (run / "annotate" / "index.json").read_bytes() == ledger
     other = fill(folder / "ratings-template.csv", tmp_path / "bob.csv", "bob")
-    assert "agreement of raters" in pipeline("annotate", "ingest", "--run", run, "--file", other).output
+    assert "inter-rater agreement" in pipeline("annotate", "ingest", "--run", run, "--file", other).output
     assert (run / "annotate" / "index.json").read_bytes() != ledger
 
 

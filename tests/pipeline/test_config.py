@@ -93,7 +93,7 @@ def flat(value: object, path: str = "") -> dict[str, object]:
         (MINIMAL.replace("fraction: 0.4", "count: 3, fraction: 0.4"), ["x.yaml, line 6", "was given count and fraction: give one of them"]),
         (MINIMAL.replace("name: best, ", ""), ["x.yaml, line 6", "filter.selections.0.name", "missing"]),
         (MINIMAL.replace("name: x\n", ""), ["key name is missing"]),
-        (MINIMAL + "name: y\n", ["x.yaml, line 7", "key name stands there twice"]),
+        (MINIMAL + "name: y\n", ["x.yaml, line 7", "duplicate key name"]),
         (MINIMAL + "reward: [", ["x.yaml, line", "not valid YAML"]),
         ("- a\n", ["x.yaml, line 1", "mapping"]),
     ],

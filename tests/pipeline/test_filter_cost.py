@@ -48,7 +48,7 @@ def test_the_table_says_what_it_assumes() -> None:
     assert (
         lines[4].split("  ")[0] == "46,539"
         and "12.9" in lines[4]
-        and "1.6 h" in lines[4]
+        and "1 h 36 min" in lines[4]
         and "93.1 GB" in lines[4]
         and "40.0 GB" in lines[4]
     )
@@ -67,11 +67,11 @@ def test_a_saved_model_is_counted_from_its_weights(tmp_path: Path) -> None:
     demo = config.load(ROOT / "configs" / "demo.yaml").flow
     model = tmp_path / "model"
     flow = demo.model_copy(update={"filter": demo.filter.model_copy(update={"model": str(model)})})
-    assert plan.flop_per_pair(flow)[1] == f"reward.model, as there is none at {model}"
+    assert plan.flop_per_pair(flow)[1] == f"reward.model, because {model} contains no saved model"
     model.mkdir()
     storage.publish_json(model / "config.json", {"reward_model": demo.reward.model.model_dump(mode="json")})
     save_file({"layer": np.zeros((3, 50)), "model.embed_tokens.weight": np.zeros((999, 9))}, model / "model.safetensors")
     assert plan.flop_per_pair(flow) == (2 * 150 * plan.tokens(demo.reward.model, 1), str(model))
     (model / "model.safetensors").write_bytes(b"")
-    with pytest.raises(ValueError, match="is no reward model that can be read"):
+    with pytest.raises(ValueError, match="is not a readable reward model"):
         plan.flop_per_pair(flow)

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from PIL import Image
 from report_page import Page
 
+from pipeline import words
 from pipeline.report import build
-from pipeline.report.charts import axes
-from pipeline.report.charts.histogram import BINS, histogram
-from pipeline.report.charts.lines import MOST_POINTS, Series, lines
-from pipeline.report.estimates import Estimate
+from pipeline.report.charts import BINS, MOST_POINTS, Series, histogram, lines, round_values
 from pipeline.report.pictures import picture
+from pipeline.report.published import Published
+from reward.evaluation.estimate import Estimate
 from stages.engine import contracts, images, storage
 from stages.engine.ids import content_id, settings_hash
 from stages.engine.rundir import Index, RunDir
@@ -69,7 +69,7 @@ class Written:
 
 
 def make_run(path: Path, *, until: str = "evaluate-editor", hostile: bool = False) -> RunDir:
-    """Steps in their order up to ``until``; numbers are made up, images are drawn by the embedded world."""
+    """Steps in their order up to ``until``; numbers are made up, images are drawn by the built-in toy data set."""
     run = Written(path)
     for step, write in WRITERS.items():
         write(run, hostile)
@@ -506,7 +506,7 @@ def test_a_complete_run_shows_every_section_and_its_numbers(whole: Path) -> None
     assert [attributes["id"] for attributes in page.all("section")] == SECTION_IDS
     words = page.words().replace("\u202f", " ")
     for expected in (
-        "the reward model orders 86.6 % [85.1 %, 88.1 %] of the pairs of edits as the true levels do",
+        "the reward model agrees with ground-truth quality on 86.6 % [85.1 %, 88.1 %] of the pairs of edits",
         "raises the share of good edits: 51.0 % before, 81.0 % after",
         "+2.02 [+1.72, +2.32]",
         "no variation",  # a statistic without a value says why
@@ -516,9 +516,10 @@ def test_a_complete_run_shows_every_section_and_its_numbers(whole: Path) -> None
         "Calibration error (ECE) 0.021 [0.015, 0.027]",
         "A calibrated model would show 0.018 on as many pairs.",
         "On the whole the model is 3.1 points overconfident.",
-        "by +6.0 points (+4.0 to +8.0): sigma adds to what the margin says.",
+        "by +6.0 points (+4.0 to +8.0): sigma predicts errors better than the margin alone.",
         "87.1 % [85.1 %, 89.1 %]",  # the head of a dimension on that dimension
-        "is right for 74.0 % of all pairs (71.0 % to 77.0 %). Never naming a tie is right for 73.0 %, always naming one for 16.0 %.",
+        "is right for 74.0 % of all pairs (71.0 % to 77.0 %). Never predicting a tie is right for 73.0 %",
+        "always predicting one for 16.0 %.",
         "Predicted P(tie)",
         "EditReward paper, Table 3",
         "6.44",
@@ -533,7 +534,7 @@ def test_a_complete_run_shows_every_section_and_its_numbers(whole: Path) -> None
     assert "v2v_5.png" not in words  # examples are limited
     assert "Not done yet" not in words
     assert words.count("Scores of a model trained on shapes.") == 6  # above the scores and in each gallery
-    assert "Just in: the last that “selected” keeps" in words and "Just out: the best that “selected” leaves" in words
+    assert "Just above the cut: the lowest-ranked edits that “selected” keeps" in words and "Just below the cut: the best edits" in words
     assert words.count("difference ×3") == 12 * 5 - 1
     assert "Everything shown is inside this file (" in words
     assert whole.stat().st_size < 5e6
@@ -618,7 +619,7 @@ def test_a_running_training_shows_its_curve_and_a_torn_line_does_not_count(tmp_p
 
 
 def test_edits_without_images_are_counted_not_hidden(whole: Path) -> None:
-    assert "The images of 1 of these 12 edits are not in this run" in Page(whole).words()
+    assert "The images of 1 of these 12 edits are not stored in this run" in Page(whole).words()
 
 
 def test_a_selection_made_later_is_shown_while_it_is_of_the_present_scores(whole: Path, tmp_path: Path) -> None:
@@ -652,7 +653,7 @@ def test_large_images_become_previews_and_small_ones_stay_as_they_are() -> None:
 def test_ticks_are_few_and_inside(low: float, span: float) -> None:
     high = low + span
     assume(high - low > 1e-9 * abs(low))
-    found = axes.ticks(low, high)
+    found = round_values(low, high)
     assert 2 <= len(found) <= 7
     slack = 1e-6 * (high - low) + 1e-9
     assert low - slack <= found[0]
@@ -660,9 +661,9 @@ def test_ticks_are_few_and_inside(low: float, span: float) -> None:
 
 
 def test_ticks_are_round() -> None:
-    assert axes.ticks(0.03, 0.97) == [0.2, 0.4, 0.6, 0.8]
-    assert axes.ticks(-1.3, 7.2) == [0.0, 2.0, 4.0, 6.0]
-    assert axes.ticks(0, 450) == [0, 100, 200, 300, 400]
+    assert round_values(0.03, 0.97) == [0.2, 0.4, 0.6, 0.8]
+    assert round_values(-1.3, 7.2) == [0.0, 2.0, 4.0, 6.0]
+    assert round_values(0, 450) == [0, 100, 200, 300, 400]
 
 
 def test_a_long_curve_is_drawn_as_means_and_keeps_its_level() -> None:
@@ -702,7 +703,7 @@ def test_a_result_that_may_be_chance_or_is_none_is_called_so(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("added", "verdict"),
-    [((0.01, 0.03), "sigma adds nothing that can be told from chance"), ((-0.05, 0.02), "sigma takes away from what the margin says")],
+    [((0.01, 0.03), "no demonstrated gain from sigma"), ((-0.05, 0.02), "sigma predicts errors worse than the margin alone")],
 )
 def test_what_sigma_adds_is_said_as_it_is(tmp_path: Path, added: tuple[float, float], verdict: str) -> None:
     run = make_run(tmp_path / "run", until="evaluate-reward")
@@ -731,6 +732,39 @@ def test_estimates_are_read_with_tolerance() -> None:
     assert Estimate.read(True) is None
     assert Estimate.read(0.5) == Estimate(0.5)
     assert Estimate.read({"value": 0.5, "low": 0.4, "high": 0.6, "n": 3, "unit": "x"}) == Estimate(0.5, 0.4, 0.6, 3)
+
+
+def test_failed_judgements_are_shown_with_what_they_change(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    path = run.path / "evaluate-editor" / "evaluation.json"
+    value = storage.read_json(path)
+    assert "Failed calls" not in Page(build(run)).words()
+    value["arms"]["base"] |= {
+        "failures": {"refused": 12, "no-answer": 4},
+        "overall_failures_zero": 1.98,
+        "over_tasks_failures_zero": 1.97,
+        "thin_tasks": ["move"],
+    }
+    storage.publish_json(path, value)
+    assert "base no answer 4, refused 12 1.98 1.97 move" in Page(build(run)).words()
+
+
+def test_values_of_steps_as_cells() -> None:
+    assert words.cell({"value": -0.5, "low": -0.6, "high": -0.4}, words.score) == "−0.50 [−0.60, −0.40]"
+    assert words.cell({"value": None, "note": "no variation"}, words.score) == "no variation"
+    assert words.cell(0.25, words.precise) == "0.250"
+    assert words.cell(None, words.score) == words.cell({}, words.score) == "–"
+    assert (
+        words.bounds(Estimate(0.5, 0.4, 0.6), words.percent) == "40\u202f% to 60\u202f%"
+        and words.bounds(Estimate(0.5), words.percent) == ""
+    )
+    assert [words.duration(seconds) for seconds in (4.21, 185, 7_800, 200_000)] == ["4.2 s", "3 min 05 s", "2 h 10 min", "2.3 days"]
+    assert [words.size(count) for count in (12, 2.5e9, 4e16)] == ["0.0 MB", "2.5 GB", "40.0 PB"]
+
+
+def test_a_baseline_selection_is_called_one(tmp_path: Path) -> None:
+    found = Published(make_run(tmp_path / "run", until="filter"))
+    assert [found.label(name) for name in ("full", "selected", "later")] == ["full (unfiltered)", "selected", "later"]
 
 
 # ---- a real browser

@@ -16,7 +16,7 @@ from PIL import Image
 from report_page import Page
 
 from pipeline.report import build
-from pipeline.report.charts.boxes import boxes
+from pipeline.report.charts import boxes
 from pipeline.report.edited_images import EditedImages
 from pipeline.report.sections.filter_league import clustered_mean
 from pipeline.report.triptychs import difference, triptych
@@ -130,7 +130,7 @@ def test_46000_edits_make_a_small_page_with_everything_on_it(large: Path) -> Non
         "Likert 3 or more in every dimension",
         "Score against change from the source",
         "clustered by source image (",
-        "Just in: the last that “selected” keeps",
+        "Just above the cut: the lowest-ranked edits that “selected” keeps",
         "Scoring 2 h 33 min",
         "Edits per second 5 and worker",
         "model revision abcdef01",

@@ -227,7 +227,7 @@ def test_arms_that_are_no_longer_configured_leave_nothing(tmp_path: Path) -> Non
 def test_more_workers_are_no_change(small: Path, tmp_path: Path) -> None:
     run = copied(small, tmp_path / "run")
     before = times(run / "filter")
-    assert "was done" in pipeline("run", "filter", "--run", run, "filter.workers=7", "ray.num_cpus=3").output
+    assert "up to date" in pipeline("run", "filter", "--run", run, "filter.workers=7", "ray.num_cpus=3").output
     assert times(run / "filter") == before
 
 
@@ -258,7 +258,7 @@ def test_ctrl_c_leaves_nothing_damaged(small: Path, tmp_path: Path) -> None:
                 process.wait(4)
     said = output.read_text()
     assert process.returncode == 130, said
-    assert "stopped: the same command goes on from what is done" in said and "error: " not in said
+    assert "stopped: the same command resumes the run" in said and "error: " not in said
     done = log.read_text().splitlines()
     assert done and not (run / "filter" / "index.json").exists()
     pipeline(*command, run, *slow)

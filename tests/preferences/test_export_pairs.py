@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from rated_run import candidates as made_candidates
-from rated_run import make_run, manifest_of, ratings_of, write_csv
+from rated_run import make_run, rating_task_of, ratings_of, write_csv
 
 from pipeline.cli import main
 from stages.annotate import step as annotate
@@ -72,7 +72,7 @@ def test_an_export_is_whole_the_same_everywhere_and_overwrites_nothing(tmp_path:
         export_pairs(context.run, "hub", tmp_path / f"{name}-hub", licence="cc-by-4.0")
     for layout in ("json", "hub"):
         assert storage.tree_hashes(tmp_path / f"a-{layout}") == storage.tree_hashes(tmp_path / f"b-{layout}")
-    with pytest.raises(ValueError, match="is there and not an empty folder"):
+    with pytest.raises(ValueError, match="exists and is not an empty folder"):
         export_pairs(context.run, "reference-json", tmp_path / "a-json")
     monkeypatch.setattr(hub.hub_card, "card", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
@@ -100,7 +100,7 @@ def test_the_prefix_is_put_before_every_path_once(tmp_path: Path) -> None:
 
 def test_no_annotator_is_in_an_export(tmp_path: Path) -> None:
     context = make_run(tmp_path / "run")
-    annotate.ingest(context, [write_csv(tmp_path / "a.csv", ratings_of(manifest_of(context), "annotator-7"))])
+    annotate.ingest(context, [write_csv(tmp_path / "a.csv", ratings_of(rating_task_of(context), "annotator-7"))])
     preferences.run(context)
     export_pairs(context.run, "reference-json", tmp_path / "json")
     export_pairs(context.run, "hub", tmp_path / "hub", licence="other")

@@ -44,7 +44,7 @@ def test_scores_are_drawn_by_editor_and_by_kind_of_edit(tmp_path: Path) -> None:
     found = statistics(tmp_path, "opposed")
     figures = {block.title: block.svg for block in flat(blocks(found)) if isinstance(block, Figure)}
     assert set(figures) == {
-        "Editor league",
+        "Win rates of the editors",
         *(f"{d} by {by}" for d in ("Instruction following", "Visual quality") for by in ("editor", "kind of edit")),
     }
     drawn = figures["Instruction following by editor"]

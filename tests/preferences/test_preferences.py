@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rated_run import EDITORS, candidates, make_run, manifest_of, ratings_of, source, write_csv
+from rated_run import EDITORS, candidates, make_run, rating_task_of, ratings_of, source, write_csv
 
 from reward.inputs.groups import build_preferences
 from stages.annotate import step as annotate
@@ -24,7 +24,7 @@ IF, VQ = "instruction_following", "visual_quality"
 
 def rated(context: Context, scores: dict[str, list[tuple[int, int]]], group: int = 0) -> None:
     """Every annotator rates a group: (instruction following, visual quality) of its four sampled candidates, in the order of their ids."""
-    work = manifest_of(context)
+    work = rating_task_of(context)
     name = content_id("source", group)
     for annotator, given in scores.items():
         by_candidate = dict(zip(sorted(work.sampled[name]), given, strict=True))
@@ -52,7 +52,7 @@ def context(tmp_path: Path) -> Context:
 def test_pairs_and_labels_by_hand(context: Context) -> None:
     rated(context, {"ann": [(4, 2), (4, 1), (2, 4), (4, 2)]})
     index = preferences.run(context)
-    a, b, c, d = sorted(manifest_of(context).sampled[content_id("source", 0)])
+    a, b, c, d = sorted(rating_task_of(context).sampled[content_id("source", 0)])
     found = [(row["candidate_a"], row["candidate_b"], row["label"], row["origin"], row["gap"]) for row in pairs_of(context)]
     assert found == [
         (a, b, "a", "plain", 1.0),
@@ -110,7 +110,7 @@ def test_scores_are_means_over_raters_of_the_whole_group(context: Context) -> No
     rated(
         context, {"ann": [(1, 1), (2, 1), (3, 1), (4, 1)], "bob": [(2, 1), (1, 1), (3, 1), (4, 1)], "cat": [(2, 1), (2, 1), (3, 1), (4, 1)]}
     )
-    work = manifest_of(context)
+    work = rating_task_of(context)
     partial = [row | {"score": 4} for row in ratings_of(work, "dan")[:7]]
     annotate.ingest(context, [write_csv(context.run.path / "dan.csv", partial)])
     preferences.run(context)
@@ -122,7 +122,7 @@ def test_scores_are_means_over_raters_of_the_whole_group(context: Context) -> No
 
 def test_groups_that_nobody_rated_whole_are_quarantined(tmp_path: Path) -> None:
     context = make_run(tmp_path / "run", groups=4)
-    work = manifest_of(context)
+    work = rating_task_of(context)
     groups = sorted(work.sampled)
     halves = ratings_of(work, "ann", groups[:1]) + ratings_of(work, "ann", groups[1:2])[:4] + ratings_of(work, "bob", groups[1:2])[4:]
     annotate.ingest(context, [write_csv(tmp_path / "a.csv", halves)])
@@ -135,7 +135,7 @@ def test_groups_that_nobody_rated_whole_are_quarantined(tmp_path: Path) -> None:
 
 
 def test_without_a_pair_there_is_one_sentence(context: Context, tmp_path: Path) -> None:
-    annotate.ingest(context, [write_csv(tmp_path / "a.csv", ratings_of(manifest_of(context))[:3])])
+    annotate.ingest(context, [write_csv(tmp_path / "a.csv", ratings_of(rating_task_of(context))[:3])])
     with pytest.raises(ValueError, match=r"give no pair, e\.g\. group .*at most 3 of 8 ratings"):
         preferences.run(context)
     assert context.run.step("preferences").index() is None
@@ -196,7 +196,7 @@ def test_the_same_run_elsewhere_has_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_win_rates_by_hand(context: Context) -> None:
-    work = manifest_of(context)
+    work = rating_task_of(context)
     editor = {row["candidate_id"]: row["editor"] for row in candidates(0)}
     names = sorted(work.sampled[content_id("source", 0)])
     first, second, third = EDITORS  # two candidates of the first and one of each of the others are to be rated

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rated_run import make_run, manifest_of, source, write_csv
+from rated_run import make_run, rating_task_of, source, write_csv
 
 from stages.annotate import step as annotate
 from stages.annotate.config import PlanConfig, ServeConfig
@@ -69,7 +69,7 @@ def page_run(path: Path, groups: int = 6, edits: int = EDITS, instruction: str |
 
 def gold_file(path: Path, context: Context, groups: Sequence[str]) -> tuple[Path, dict[tuple[str, str, str], int]]:
     """Ratings of three experts, who agree, and their scores."""
-    work = manifest_of(context)
+    work = rating_task_of(context)
     scores = {
         (group, candidate, dimension): 1 + int(4 * uniform("gold", candidate, dimension))
         for group in groups

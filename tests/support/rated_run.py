@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stages.annotate.config import AnnotateConfig, SimulatedRaters
-from stages.annotate.ratings import manifest
-from stages.annotate.ratings.manifest import Manifest
+from stages.annotate.ratings.rating_task import RatingTask, generated_task
 from stages.config import FlowConfig
 from stages.context import Context
 from stages.engine import contracts
@@ -75,12 +74,12 @@ def make_run(path: Path, groups: int = 6, sources: Sequence[dict[str, Any]] | No
     return context
 
 
-def manifest_of(context: Context) -> Manifest:
-    return manifest.from_generate(context.run.step("generate"), context.flow.annotate, seed=context.flow.seed)
+def rating_task_of(context: Context) -> RatingTask:
+    return generated_task(context.run.step("generate"), context.flow.annotate, seed=context.flow.seed)
 
 
 def ratings_of(
-    work: Manifest, annotator: str = "ann", groups: Sequence[str] | None = None, score: int | None = None, **changes: Any
+    work: RatingTask, annotator: str = "ann", groups: Sequence[str] | None = None, score: int | None = None, **changes: Any
 ) -> list[dict[str, Any]]:
     """Rows of the canonical long format: groups rated whole. Without score, a sound one that depends on the row."""
     return [

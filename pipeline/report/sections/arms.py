@@ -1,35 +1,36 @@
-"""The fine-tuned editors: benchmark scores, paired differences, the paper's table beside them, and edits to look at."""
+"""The fine-tuned editors: benchmark scores, paired differences, the paper's table for orientation, sample edits, training curves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from finetune.published import TABLE_3
-from pipeline.report import words
-from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Section, Strip, Table
-from pipeline.report.charts import axes
-from pipeline.report.charts.intervals import intervals
-from pipeline.report.charts.lines import Series, lines
-from pipeline.report.estimates import Estimate
+from pipeline import words
+from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Section, Strip, Table, opened
+from pipeline.report.charts import curve, intervals, lines
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
-from pipeline.report.steps import missing
+from reward.evaluation.estimate import Estimate
 
+STEPS = ("finetune", "evaluate-editor")
 STEP = "evaluate-editor"
 COPY, EXACT = "copy-of-source", "exact-edit"
-"""Floor and ceiling that stand in the table with the arms."""
+"""Lower and upper bound that are judged with the trained editors."""
 SHOWN_OPEN = 4
 
 
 def section(published: Published) -> Section:
     """Scores, differences, sample edits, training curves."""
-    blocks: list[Block] = [*missing(published, "finetune"), *missing(published, STEP)]
+    blocks: list[Block] = [*published.missing("finetune"), *published.missing(STEP)]
     evaluation = published.json(STEP, "evaluation.json")
     if evaluation.get("arms"):
         blocks += _scores(evaluation, published.results("finetune").get("arms", ()))
     blocks += _samples(published)
     blocks += _curves(published)
-    lead = "Every arm fine-tunes a copy of one base editor on one selection, with the same steps; one judge scores all of them in one go."
+    lead = (
+        "Each variant is a copy of one base editor, fine-tuned on one training set for the same number of steps. One judge scores all "
+        "variants in one pass."
+    )
     return Section("arms", "Editor", lead, blocks)
 
 
@@ -46,7 +47,7 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
         rows + paper,
         caption="Mean scores, 0 to 10: semantic consistency (SC), perceptual quality (PQ), overall = mean over items of √(SC·PQ).",
         muted=len(paper),
-        muted_title="EditReward paper, Table 3 (GEdit-Bench-EN full), for orientation only: another scale, other judge, other data",
+        muted_title="EditReward paper, Table 3 (GEdit-Bench-EN full), for orientation only: its scale, judge and data are different",
         emphasised="selected",
     )
     figures = [
@@ -54,10 +55,10 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
             "Overall score",
             intervals(
                 _overall(arms),
-                title="Overall score by arm",
+                title="Overall score by training set",
                 x_label="overall, 0 to 10",
                 form=words.score,
-                tick_form=axes.plain,
+                tick_form=words.plain,
                 emphasised=("selected",),
             ),
         ),
@@ -70,13 +71,13 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
             title=title,
             x_label="difference in overall",
             form=words.difference,
-            tick_form=axes.plain,
+            tick_form=words.plain,
             reference=("no difference", 0.0),
             emphasised=("selected",),
         )
-        caption = "Whiskers are 95 % intervals; one that crosses the dashed line is no demonstrated difference."
+        caption = "Whiskers are 95 % intervals. Where one crosses the dashed line, no difference is demonstrated."
         figures.append(Figure(title, drawn, caption))
-    blocks: list[Block] = [table, Columns(figures)]
+    blocks: list[Block] = [table, *_failures(arms), Columns(figures)]
     tasks = {name: arm.get("per_task") for name, arm in arms.items() if arm.get("per_task")}
     if tasks:
         names = sorted({task for values in tasks.values() for task in values})
@@ -86,6 +87,24 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
         blocks.append(Heading("How to read this"))
         blocks += [Paragraph(caveat) for caveat in evaluation["caveats"]]
     return blocks
+
+
+def _failures(arms: dict) -> list[Block]:
+    """Arms with calls of the judge that failed: how often and why, the means with failures as 0, and the tasks that lack verdicts."""
+    rows = [
+        (
+            words.name(name),
+            ", ".join(f"{words.name(status)} {count}" for status, count in arm["failures"].items()),
+            _score(arm["overall_failures_zero"]),
+            _score(arm["over_tasks_failures_zero"]),
+            ", ".join(words.name(task) for task in arm["thin_tasks"]) or "–",
+        )
+        for name, arm in arms.items()
+        if arm.get("failures")
+    ]
+    caption = "Failed calls have no score. With a task judged below 90 %, a mean over tasks does not compare with other systems."
+    columns = ("System", "Failed calls", "Overall, failures as 0", "Over tasks, failures as 0", "Tasks judged below 90 %")
+    return [Table(columns, rows, caption)] if rows else []
 
 
 def _cells(arm: dict) -> list[str]:
@@ -127,9 +146,7 @@ def _samples(published: Published) -> list[Block]:
     for row in table.to_pylist():
         items.setdefault(row["item_id"], []).append(row)
     strips = [_strip(rows, judged) for rows in items.values()]
-    shown, rest = strips[:SHOWN_OPEN], strips[SHOWN_OPEN:]
-    blocks: list[Block] = [Heading("Edits of the same benchmark items"), *shown]
-    return [*blocks, Fold(f"{len(rest)} more", rest)] if rest else blocks
+    return [Heading("Edits of the same benchmark items"), *opened(strips, SHOWN_OPEN)]
 
 
 def _strip(rows: Sequence[dict], judged: dict) -> Strip:
@@ -150,17 +167,9 @@ def _strip(rows: Sequence[dict], judged: dict) -> Strip:
 
 
 def _curves(published: Published) -> list[Block]:
-    folder = published.path / "finetune" / "metrics"
-    runs = (
-        {path.stem: published.lines("finetune", f"metrics/{path.name}") for path in sorted(folder.glob("*.jsonl"))}
-        if folder.is_dir()
-        else {}
-    )
-    series = {}
-    for name, reports in runs.items():
-        points = [(report["step"], report["loss"]) for report in reports if "loss" in report and "step" in report]
-        if len(points) > 1:
-            series[name] = Series(name, [x for x, _ in points], [y for _, y in points])
+    logs = sorted((published.path / "finetune" / "metrics").glob("*.jsonl"))
+    found = {path.stem: curve(path.stem, published.lines("finetune", f"metrics/{path.name}"), "loss") for path in logs}
+    series = {name: entry for name, entry in found.items() if entry}
     base = [series.pop("base")] if "base" in series else []
     figures = []
     if base:
@@ -168,6 +177,6 @@ def _curves(published: Published) -> list[Block]:
             Figure("Base editor", lines(base, title="Training loss of the base editor", x_label="step", y_label="flow matching loss"))
         )
     if series:
-        drawn = lines(list(series.values()), title="Training loss of the arms", x_label="step", y_label="flow matching loss")
-        figures.append(Figure("Arms", drawn, "Losses on different data do not compare: flawed edits are harder to fit."))
+        drawn = lines(list(series.values()), title="Training loss of the variants", x_label="step", y_label="flow matching loss")
+        figures.append(Figure("Variants", drawn, "Losses on different training sets cannot be compared: flawed edits are harder to fit."))
     return [Fold("Training curves", [Columns(figures)])] if figures else []

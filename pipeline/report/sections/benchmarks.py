@@ -1,12 +1,11 @@
-"""Published benchmarks: the published convention beside the sound one, floors, what the training data share, the other model."""
+"""Published benchmarks of the reward model: figures by both conventions, baselines, contamination, comparison with another model."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Fold, Heading, Paragraph, Table
-from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
 
 CONVENTIONS = {"published": "as published", "sound": "sound"}
@@ -28,8 +27,8 @@ def _benchmark(name: str, figures: dict[str, Any]) -> list[Block]:
             row["figure"],
             CONVENTIONS[row["convention"]],
             words.count(row["model"]["n"]),
-            _estimate(row["model"]),
-            *(_value(row[floor]["value"]) for floor in floors),
+            words.cell(row["model"], words.precise),
+            *(words.cell(row[floor]["value"], words.precise) for floor in floors),
         )
         for row in result["rows"]
     ]
@@ -39,7 +38,7 @@ def _benchmark(name: str, figures: dict[str, Any]) -> list[Block]:
     ]
     for kind, effect in contamination["effect"].items():
         compared = [
-            (row["figure"], _value(row["all"]["value"]), _value((row["without"] or {}).get("value")))
+            (row["figure"], *(words.cell((part or {}).get("value"), words.precise) for part in (row["all"], row["without"])))
             for row in effect["rows"]
             if effect["items"]
         ]
@@ -49,24 +48,15 @@ def _benchmark(name: str, figures: dict[str, Any]) -> list[Block]:
         Heading(f"Benchmark {name}, revision {figures['revision']}"),
         Table(("Figure", "Convention", "n", "Model", *(floor.capitalize() for floor in floors)), rows, f"{counts}.", text_columns=2),
         *(Paragraph(f"{note[:1].upper()}{note[1:]}.") for note in result["notes"]),
-        Fold("Benchmark items that occur in the training data", shared),
+        Fold("Contamination: benchmark items that occur in the training data", shared),
     ]
     if "compare" in figures:
         other = figures["compare"]
         parts.append(
             Paragraph(
-                f"Beside the other model: both right {words.count(other['both'])}, only this one {words.count(other['only_first'])}, "
+                f"Against the other model: both right {words.count(other['both'])}, only this one {words.count(other['only_first'])}, "
                 f"only the other {words.count(other['only_second'])}, neither {words.count(other['neither'])}; "
                 f"McNemar's exact p = {other['p_value']:.3g}."
             )
         )
     return parts
-
-
-def _estimate(figure: Any) -> str:
-    found = Estimate.read(figure)
-    return "–" if found is None else found.words(lambda value: f"{value:.3f}")
-
-
-def _value(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"

@@ -1,18 +1,16 @@
-"""Whether the reward model's confidence can be believed: accuracy against confidence, what sigma adds, calibration, ties."""
+"""Does uncertainty predict errors? Accuracy against confidence, what sigma adds to the margin, calibration, ties."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Columns, Fact, Facts, Figure, Heading, Paragraph, Table
-from pipeline.report.charts import axes
-from pipeline.report.charts.calibration import Bin, calibration
-from pipeline.report.charts.lines import Series, lines
-from pipeline.report.estimates import Estimate
+from pipeline.report.charts import Bin, Series, calibration, lines
+from reward.evaluation.estimate import Estimate
 
 RANKINGS = {"probability": "P of the predicted order", "margin": "size of the margin alone", "sigma": "sigma alone, smallest first"}
-"""Ways to order pairs by confidence, and how the page calls them."""
+"""Ways to order pairs by confidence, and their names on the page."""
 
 
 def facts(figures: dict[str, Any], rated: dict[str, Any]) -> list[Facts]:
@@ -21,7 +19,7 @@ def facts(figures: dict[str, Any], rated: dict[str, Any]) -> list[Facts]:
     for key, label in (("most_confident_half", "Accuracy, most confident half"), ("rest", "Accuracy, other half")):
         estimate = Estimate.read(figures.get("confidence", {}).get(key))
         if estimate:
-            found.append(Fact(label, words.share(estimate.value), _bounds(estimate)))
+            found.append(Fact(label, words.share(estimate.value), words.bounds(estimate, words.share)))
     error = Estimate.read(rated.get("calibration", {}).get("ece"))
     if error:
         found.append(Fact("Calibration error (ECE)", f"{error.value:.3f}", _error_note(error)))
@@ -31,12 +29,12 @@ def facts(figures: dict[str, Any], rated: dict[str, Any]) -> list[Facts]:
 def blocks(figures: dict[str, Any], label: str, rated: dict[str, Any], rated_label: str) -> list[Block]:
     """``figures`` are against ``label``; ``rated`` are against what the model predicts: the raters' labels."""
     found: list[Block] = [*_columns([*_curve(figures, label), *_calibration(rated, rated_label)]), *_rankings(figures), *_ties(rated)]
-    return [Heading("Confidence"), *found] if found else []
+    return [Heading("Does uncertainty predict errors?"), *found] if found else []
 
 
 def _error_note(error: Estimate) -> str:
-    bounds = "" if error.low is None or error.high is None else f"{error.low:.3f} to {error.high:.3f}, "
-    return f"{bounds}against the raters' labels"
+    interval = words.bounds(error, words.precise)
+    return f"{interval}{', ' if interval else ''}against the raters' labels"
 
 
 def _columns(figures: list[Figure]) -> list[Columns]:
@@ -57,11 +55,11 @@ def _curve(figures: dict[str, Any], label: str) -> list[Figure]:
         return []
     title = f"Accuracy among the most confident pairs, against {label}"
     drawn = lines(
-        series, title=title, x_label="most confident share of the pairs", y_label="accuracy", form=axes.percent, x_form=axes.percent
+        series, title=title, x_label="most confident share of the pairs", y_label="accuracy", form=words.percent, x_form=words.percent
     )
     caption = (
-        "At the right end are all pairs. A line that falls to the right orders pairs by how likely the model is to be right; a flat one "
-        "knows nothing of it. The band is the 95 % interval of the first line."
+        "The right end of each line covers all pairs. A falling line means that more confident pairs are right more often. A flat line "
+        "means that the confidence predicts nothing. The band is the 95 % interval of the first line."
     )
     return [Figure(title, drawn, caption)]
 
@@ -76,7 +74,7 @@ def _calibration(figures: dict[str, Any], label: str) -> list[Figure]:
     if not bins:
         return []
     title = f"Calibration of P(a is better), against {label}"
-    parts = ["On the dashed line confidence equals accuracy; dots grow with the number of pairs, which is written below them."]
+    parts = ["On the dashed line, confidence equals accuracy. The size of a dot grows with its number of pairs, which is written below it."]
     error, noise, too_sure = (Estimate.read(found.get(key)) for key in ("ece", "ece_noise", "overconfidence"))
     if error:
         parts.append(f"Calibration error (ECE) {error.words('{:.3f}'.format)}, on groups that no calibration was fitted on.")
@@ -102,15 +100,15 @@ def _rankings(figures: dict[str, Any]) -> list[Block]:
     table = Table(
         ("Pairs ordered by", "Accuracy, confident half", "Accuracy, other half", "Difference in points", "95 % interval"),
         rows,
-        caption="Confidence says something where the difference is above zero.",
+        caption="Confidence predicts errors where the difference is above zero.",
     )
     added = Estimate.read(confidence.get("sigma_adds"))
     if added is None:
         return [table]
     value, interval = _points(added)
-    verdict = "sigma adds to what the margin says" if added.clear and added.value > 0 else "sigma adds nothing that can be told from chance"
+    verdict = "sigma predicts errors better than the margin alone" if added.clear and added.value > 0 else "no demonstrated gain from sigma"
     if added.clear and added.value < 0:
-        verdict = "sigma takes away from what the margin says"
+        verdict = "sigma predicts errors worse than the margin alone"
     return [
         table,
         Paragraph(f"Ordering by P instead of the margin alone changes the difference by {value} points ({interval}): {verdict}."),
@@ -122,7 +120,12 @@ def _ties(figures: dict[str, Any]) -> list[Block]:
     accuracy, never, always = (Estimate.read(found.get(key)) for key in ("accuracy", "never_tie", "always_tie"))
     likelihood, uninformed = Estimate.read(found.get("log_likelihood")), Estimate.read(found.get("log_likelihood_uninformed"))
     rows = [
-        (words.share(entry["predicted"]), words.share(observed.value), _bounds(observed) or "–", words.count(entry["count"]))
+        (
+            words.share(entry["predicted"]),
+            words.share(observed.value),
+            words.bounds(observed, words.share) or "–",
+            words.count(entry["count"]),
+        )
         for entry in found.get("ties", [])
         if (observed := Estimate.read({**entry, "value": entry.get("observed")})) and Estimate.read(entry.get("predicted"))
     ]
@@ -130,18 +133,13 @@ def _ties(figures: dict[str, Any]) -> list[Block]:
         return []
     text = (
         f"With the tie threshold of the calibration ({words.score(found['threshold'])}), the most likely of better, equal and worse is "
-        f"right for {words.share(accuracy.value)} of all pairs ({_bounds(accuracy)}). Never naming a tie is right for "
-        f"{words.share(never.value)}, always naming one for {words.share(always.value)}. The true outcome's mean log probability is "
-        f"{words.score(likelihood.value)}; knowing only the share of ties gives {words.score(uninformed.value)}."
+        f"right for {words.share(accuracy.value)} of all pairs ({words.bounds(accuracy, words.share)}). Never predicting a tie is right "
+        f"for {words.share(never.value)}, always predicting one for {words.share(always.value)}. The mean log probability of the observed "
+        f"outcome is {words.score(likelihood.value)}; knowing only the share of ties gives {words.score(uninformed.value)}."
     )
-    caption = "P(tie) against how often people called the pair equal, from the least to the most likely ties."
+    caption = "Predicted P(tie) against the share of pairs that raters called equal, from the least to the most likely ties."
     table = Table(("Predicted P(tie)", "Called equal", "95 % interval", "Pairs"), rows, caption=caption, text_columns=0)
     return [Heading("Ties"), Paragraph(text), table]
-
-
-def _bounds(estimate: Estimate) -> str:
-    """The interval of a share."""
-    return "" if estimate.low is None or estimate.high is None else f"{words.share(estimate.low)} to {words.share(estimate.high)}"
 
 
 def _points(estimate: Estimate) -> tuple[str, str]:

@@ -1,10 +1,10 @@
-"""The contamination guard: what the edits were compared with, and how many of them are known there. Part of the filter's section."""
+"""Contamination: the references that the edits were compared with, and how many edits match. Part of the filter's section."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Heading, Paragraph, Table
 from pipeline.report.published import Published
 
@@ -25,17 +25,19 @@ def blocks(published: Published) -> list[Block]:
     fate = (
         f"{words.count(found['dropped'])} edits were dropped; they count as gated."
         if found["action"] == "drop"
-        else f"{words.count(found['samples'])} edits count, and were kept."
+        else f"{words.count(found['samples'])} edits count as contaminated; they were flagged and kept."
+        if found["samples"]
+        else "No edit counts as contaminated."
     )
-    unknown = " The model does not say what it was trained on." if found["training"].startswith("not") else ""
+    unknown = " The reward model does not record what it was trained on." if found["training"].startswith("not") else ""
     paragraph = Paragraph(f"{near} {COUNTS[found['counts']]} {fate}{unknown} Each match is in the artifact contamination.")
-    columns = ("Reference", "Items", "Unreadable", "Exact image", "Near image", "Instruction alone", "Edits that count")
+    columns = ("Reference", "Items", "Unreadable", "Exact image", "Near image", "Instruction alone", "Contaminated edits")
     rows = [
         (name, *(words.count(entry[key]) for key in ("items", "unreadable", "exact image", "near image", "instruction", "samples")))
         for name, entry in found["references"].items()
     ]
     caption = "Edits by kind of match, each once per reference and kind."
-    return [Heading("Known from elsewhere"), paragraph, *([Table(columns, rows, caption)] if rows else [])]
+    return [Heading("Contamination"), paragraph, *([Table(columns, rows, caption)] if rows else [])]
 
 
 def _near(distance: int) -> str:

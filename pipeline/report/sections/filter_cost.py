@@ -1,10 +1,10 @@
-"""What scoring cost: seconds of the workers, edits per second, model and device, as the log of units and the manifest have it."""
+"""The cost of scoring: seconds of the workers, edits per second, model and device, from the log of units and the manifest."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Fact, Facts, Heading
 from pipeline.report.published import Published
 
@@ -29,7 +29,7 @@ def cost(published: Published) -> list[Block]:
         facts.append(Fact("Inspection", words.duration(inspecting), "of workers, before scoring"))
     if isinstance(step.get("seconds"), (int, float)):
         facts.append(
-            Fact("The whole step", words.duration(step["seconds"]), "wall time when it was last run: what was done before counts nothing")
+            Fact("The whole step", words.duration(step["seconds"]), "wall time of its last run; units finished earlier are not counted")
         )
     facts.append(Fact("Device", _device(step.get("machine", {})), f"model revision {revision[:8]}" if revision else ""))
     return [Heading("Cost"), Facts(facts)]

@@ -1,4 +1,4 @@
-"""Edits to look at: the ends of the scores, the most uncertain, and both sides of the cut, each as source, edited image and difference."""
+"""Galleries of edits: best, worst, most uncertain, and both sides of the cut, each as source, edited image and difference."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import ValidationError
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Callout, Fold, Gallery, Heading, Paragraph
 from pipeline.report.edited_images import edited_images
 from pipeline.report.published import Published
@@ -23,9 +23,10 @@ SHOWN_OPEN = 4
 
 
 def galleries(published: Published, edits: ScoredEdits, selections: Mapping[str, pa.Table], remark: str) -> list[Block]:
-    """Five galleries of at most ``GALLERY`` edits; ``remark`` stands over each of them."""
+    """Five galleries of at most ``GALLERY`` edits; ``remark`` is shown above each of them."""
     orders = _orders(published, edits, selections)
     images = edited_images(published, {name for ids in orders.values() for name in ids})
+    # rows of the score table, in the order of ``images``
     places = pc.index_in(pa.array([*images], pa.string()), value_set=edits.table["sample_id"].combine_chunks())
     facts = {row["sample_id"]: words.scores(row) for row in edits.table.take(places).to_pylist()}
     blocks: list[Block] = []
@@ -40,7 +41,7 @@ def galleries(published: Published, edits: ScoredEdits, selections: Mapping[str,
             blocks.append(Fold(f"{len(strips) - SHOWN_OPEN} more", [Gallery(strips[SHOWN_OPEN:])]))
         absent = len(ids) - len(strips)
         if absent:
-            blocks.append(Paragraph(f"The images of {absent} of these {len(ids)} edits are not in this run: the filter step kept no copy."))
+            blocks.append(Paragraph(f"The images of {absent} of these {len(ids)} edits are not stored in this run."))
     return blocks
 
 
@@ -53,8 +54,8 @@ def _orders(published: Published, edits: ScoredEdits, selections: Mapping[str, p
     main = selection.main(_configured(published))
     if main is not None and main.name in selections:
         just_in, just_out = selection.around_cut(edits.table, main, selections[main.name], GALLERY)
-        orders |= {f"Just in: the last that “{main.name}” keeps": just_in}
-        orders |= {f"Just out: the best that “{main.name}” leaves": just_out} if just_out else {}
+        orders |= {f"Just above the cut: the lowest-ranked edits that “{main.name}” keeps": just_in}
+        orders |= {f"Just below the cut: the best edits that “{main.name}” leaves out": just_out} if just_out else {}
     return orders
 
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Heading, Paragraph, Table
-from pipeline.report.estimates import Estimate
 from pipeline.report.scored_edits import ScoredEdits
+from reward.evaluation.estimate import Estimate
 from stages.filter.selection.difference import Z
 
 MOST_ROWS = 30
@@ -27,8 +27,8 @@ def league(edits: ScoredEdits, selections: Mapping[str, pa.Table]) -> list[Block
     sources = (
         f"clustered by source image ({words.count(clusters)} of them)" if clusters < len(edits.source) else "edits taken as independent"
     )
-    text = f"Normal 95 % intervals of the mean, {sources}. They cover chance in which edits were drawn, not a bias of the reward model."
-    return [Heading("League tables"), Paragraph(text), *tables]
+    text = f"Normal 95 % intervals of the mean, {sources}. They cover the sampling of edits, not a bias of the reward model."
+    return [Heading("Mean scores by group"), Paragraph(text), *tables]
 
 
 def clustered_mean(values: np.ndarray, clusters: np.ndarray) -> Estimate:
@@ -38,7 +38,7 @@ def clustered_mean(values: np.ndarray, clusters: np.ndarray) -> Estimate:
     """
     mean = float(values.mean())
     _, codes = np.unique(clusters, return_inverse=True)
-    sums = np.bincount(codes, weights=values - mean)
+    sums = np.bincount(codes, weights=values - mean)  # [k]: edits of one source are correlated, so clusters are the independent units
     if len(sums) < 2:
         return Estimate(mean)
     half = Z * math.sqrt(len(sums) / (len(sums) - 1) * float((sums**2).sum())) / len(values)
@@ -49,12 +49,12 @@ def _table(edits: ScoredEdits, what: str, column: np.ndarray, masks: Mapping[str
     names, codes, counts = np.unique(column.astype(str), return_inverse=True, return_counts=True)
     largest = np.argsort(-counts, kind="stable")[:MOST_ROWS].tolist()
     rows = []
-    for place in largest:
-        mask = codes == place
+    for code in largest:
+        mask = codes == code
         estimate = clustered_mean(edits.overall[mask], edits.source[mask])
         likert = [words.score(float(values[mask].mean())) for values in edits.likert.values()]
         kept = [words.share(float(chosen[mask].mean())) for chosen in masks.values()]
-        name = str(names[place]) or "(empty)"
+        name = str(names[code]) or "(empty)"
         rows.append((estimate.value, (name, words.count(int(mask.sum())), estimate.words(words.score), *likert, *kept)))
     ordered = [row for _, row in sorted(rows, key=lambda entry: (-entry[0], entry[1][0]))]
     columns = (
@@ -65,4 +65,4 @@ def _table(edits: ScoredEdits, what: str, column: np.ndarray, masks: Mapping[str
         *(f"kept by “{name}”" for name in masks),
     )
     more = f" The {MOST_ROWS} largest of {words.count(len(names))}." if len(names) > MOST_ROWS else ""
-    return Table(columns, ordered, f"By {what}, best mean first.{more}")
+    return Table(columns, ordered, f"By {what}, highest mean first.{more}")

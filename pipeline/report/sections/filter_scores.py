@@ -1,4 +1,4 @@
-"""How the scores are distributed: overall, per dimension, on the raters' scale, per stratum; and what cheap measures say of them."""
+"""Distributions of the scores: overall, per dimension, on the raters' scale, per stratum; and their relation to simple measures."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Columns, Fact, Facts, Figure, Heading, Paragraph
-from pipeline.report.charts.boxes import boxes
-from pipeline.report.charts.histogram import histogram
-from pipeline.report.charts.scatter import scatter
-from pipeline.report.estimates import Estimate
+from pipeline.report.charts import boxes, histogram, scatter
 from pipeline.report.scored_edits import ScoredEdits
+from reward.evaluation.estimate import Estimate
 from stages.filter.selection.difference import spearman
 
 DRAWN_SELECTIONS = 2
-"""More lines than that over one histogram cannot be told apart."""
+"""More lines in one histogram cannot be told apart."""
 MOST_STRATA = 12
 GOOD = 3
 """Likert score from which an edit is good (paper A.2: 3 is good, 4 very good)."""
@@ -36,7 +34,7 @@ def distributions(edits: ScoredEdits, selections: Mapping[str, pa.Table]) -> lis
         groups = {f"in “{first}”": points[chosen], "not in it": points[~chosen]}
         title = "Score and uncertainty"
         figures.append(Figure(title, scatter(groups, title=title, x_label="overall score", y_label="σ of the score")))
-    caption = Paragraph("Scores have no unit and no zero: only differences mean something. Triangles and squares on the axis mark medians.")
+    caption = Paragraph("Scores have no unit and no zero point; only differences are meaningful. The marks on the axis are medians.")
     return [Heading("Scores"), caption, Columns(figures), *_likert(edits, drawn)]
 
 
@@ -46,7 +44,7 @@ def strata(edits: ScoredEdits) -> list[Block]:
     for what, column in edits.strata.items():
         names, codes, counts = np.unique(column.astype(str), return_inverse=True, return_counts=True)
         largest = np.argsort(-counts, kind="stable")[:MOST_STRATA]
-        groups = {str(names[place]) or "(empty)": edits.overall[codes == place] for place in largest}
+        groups = {str(names[code]) or "(empty)": edits.overall[codes == code] for code in largest}
         rest = ~np.isin(codes, largest)
         if rest.any():
             groups[f"{len(names) - len(largest)} others"] = edits.overall[rest]
@@ -57,8 +55,8 @@ def strata(edits: ScoredEdits) -> list[Block]:
     return [Heading("Scores by stratum"), Columns(figures)] if figures else []
 
 
-def cheap_measures(edits: ScoredEdits) -> list[Block]:
-    """Scores against what costs nothing to measure: how far the edit is from its source, how large the image is."""
+def simple_measures(edits: ScoredEdits) -> list[Block]:
+    """Scores against simple measures: how far the edit is from its source, how large the image is."""
     measures = {"change from the source (0 to 255)": edits.table["change_from_source"].to_numpy()}
     if edits.pixels is not None:
         measures["source image in megapixels"] = edits.pixels / 1e6
@@ -74,8 +72,8 @@ def cheap_measures(edits: ScoredEdits) -> list[Block]:
         figures.append(Figure(title, scatter(points, title=title, x_label=name, y_label="overall score"), caption))
     if not figures:
         return []
-    text = "A score that follows a cheap measure closely may only measure that. A good edit of a large part of the image changes much."
-    return [Heading("Scores and cheap measures"), Paragraph(text), Columns(figures)]
+    text = "A score that correlates strongly with a simple measure may measure little else. A good edit of a large area also changes much."
+    return [Heading("Scores and simple measures"), Paragraph(text), Columns(figures)]
 
 
 def _histogram(name: str, column: np.ndarray, drawn: Mapping[str, np.ndarray]) -> Figure:
@@ -93,7 +91,7 @@ def _likert(edits: ScoredEdits, drawn: Mapping[str, np.ndarray]) -> list[Block]:
     facts += [Fact(f"Of “{name}”", words.share(float(good[mask].mean())), note) for name, mask in drawn.items()]
     figures = [_histogram(f"{words.name(name)}, Likert", column, drawn) for name, column in edits.likert.items()]
     text = (
-        "The same scores on the raters' scale, by a monotone map that was fitted to held-out ratings. Where many raw scores have one "
-        "Likert score, the map is flat. The shares below are predictions of the model, not ratings."
+        "The same scores on the raters' scale, through a monotone map fitted to held-out ratings. Where the map is flat, many raw scores "
+        "share one Likert score. The shares below are predictions of the model, not ratings."
     )
     return [Heading("Scores on the raters' scale"), Paragraph(text), Facts(facts), Columns(figures)]

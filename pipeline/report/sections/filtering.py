@@ -1,4 +1,4 @@
-"""The filter: what came in, what was set aside and why, how scores are distributed, what they cost, and edits to look at."""
+"""The filter: how many edits each stage keeps, distributions of the scores, galleries, cost."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.report import scored_edits, words
+from pipeline import words
+from pipeline.report import scored_edits
 from pipeline.report.blocks import Block, Callout, Columns, Figure, Section
-from pipeline.report.charts.bars import Bar, bars
-from pipeline.report.estimates import Estimate
+from pipeline.report.charts import Bar, bars
 from pipeline.report.published import Published
 from pipeline.report.sections import contamination, filter_cost, filter_galleries, filter_league, filter_scores
 from pipeline.report.sections import gates as gates_section
-from pipeline.report.steps import missing
+from reward.evaluation.estimate import Estimate
 from stages.engine import storage
 from stages.engine.ids import settings_hash
 
+STEPS = ("filter",)
 STEP = "filter"
 EVERYTHING = "everything scored"
 
 
 def section(published: Published) -> Section:
-    """Note, funnel, distributions, league tables, galleries, cost."""
-    blocks: list[Block] = [*missing(published, STEP), *_note(published)]
+    """Note, funnel, gates, contamination, distributions, group means, galleries, cost."""
+    blocks: list[Block] = [*published.missing(STEP), *_note(published)]
     selections = _selections(published)
     index = published.index(STEP)
     if index:
@@ -36,20 +37,20 @@ def section(published: Published) -> Section:
     if edits is not None:
         blocks += filter_scores.distributions(edits, selections)
         blocks += filter_scores.strata(edits)
-        blocks += filter_scores.cheap_measures(edits)
+        blocks += filter_scores.simple_measures(edits)
         blocks += filter_league.league(edits, selections)
         blocks += filter_galleries.galleries(published, edits, selections, note(published))
     blocks += filter_cost.cost(published)
-    return Section("filter", "Filter", "Every edit is scored once; a selection is a rule that reads scores only.", blocks)
+    return Section("filter", "Filter", "Every edit is scored once. A selection is a rule that reads scores only.", blocks)
 
 
 def note(published: Published) -> str:
-    """The configuration's remark on these scores."""
+    """The remark on these scores in the configuration."""
     return published.settings(STEP).get("filter", {}).get("note", "")
 
 
 def good_shares(published: Published) -> dict[str, float]:
-    """Share of edits good in both dimensions, of everything scored and by selection; empty where the true levels are not known."""
+    """Share of edits good in both dimensions, of everything scored and by selection; empty without ground-truth quality."""
     results = published.results(STEP)
     parts = {name: entry.get("good_share") for name, entry in results.get("selections", {}).items() if entry.get("rule") != "all"}
     named = {EVERYTHING: results.get("good_share")} | {name: parts[name] for name in selection_names(published) if name in parts}
@@ -104,9 +105,9 @@ def _good(published: Published) -> list[Block]:
     if not shares:
         return []
     rows = [
-        Bar(f"{name}" if name != EVERYTHING else "full, everything scored", share, series=4 if name == EVERYTHING else 0)
+        Bar("unfiltered" if name == EVERYTHING else published.label(name), share, series=4 if name == EVERYTHING else 0)
         for name, share in shares.items()
     ]
     title = "Good edits in each selection"
-    caption = "Share of edits that are good in both dimensions by the true levels, which the filter never sees."
+    caption = "Share of edits that are good in both dimensions by ground-truth quality, which the filter does not read."
     return [Figure(title, bars(rows, title=title, form=words.share, full=1.0), caption)]

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from pipeline.report import words
+from pipeline import words
+from pipeline.flow import STEP_NAMES
+from pipeline.report import flow_chart
 from pipeline.report.blocks import Figure, Section
-from pipeline.report.charts import flow
 from pipeline.report.published import Published
 from pipeline.report.sections.filtering import selection_names
 from pipeline.report.sections.headline import pair_accuracy
 
+STEPS = STEP_NAMES
+
 
 def section(published: Published) -> Section:
     """One figure."""
-    chart = flow.Flow(_upper(published), _lower(published))
-    figure = Figure(flow.TITLE, flow.wide(chart), "Counts are rows of the published artifacts.", narrow=flow.tall(chart))
+    chart = flow_chart.Flow(_upper(published), _lower(published))
+    figure = Figure(flow_chart.TITLE, flow_chart.wide(chart), "Counts are rows of the published artifacts.", narrow=flow_chart.tall(chart))
     return Section(
-        "flow", "Flow", "From candidate edits and ratings to a reward model; with it, from raw edits to a better editor.", [figure]
+        "flow", "Flow", "Candidate edits and ratings train a reward model. It selects raw edits, which train a better editor.", [figure]
     )
 
 
-def _upper(published: Published) -> list[flow.Node]:
+def _upper(published: Published) -> list[flow_chart.Node]:
     rated = published.results("generate").get("annotated_per_source")
     return [
         _node(published, "generate", "Sources", _rows(published, "generate", "sources"), _quarantined(published, "generate")),
@@ -34,16 +37,16 @@ def _upper(published: Published) -> list[flow.Node]:
     ]
 
 
-def _reward_model(published: Published) -> flow.Node:
+def _reward_model(published: Published) -> flow_chart.Node:
     accuracy = pair_accuracy(published)
     trained, used = published.done("train-reward"), published.results("filter").get("scorer_revision")
     if used and not trained:
-        return flow.Node("Reward model", "given", f"revision {used[:8]}")
+        return flow_chart.Node("Reward model", "given", f"revision {used[:8]}")
     note = f"accuracy {words.share(accuracy.value)}" if accuracy else ""
     return _node(published, "train-reward", "Reward model", "trained" if trained else "", note)
 
 
-def _lower(published: Published) -> list[flow.Node]:
+def _lower(published: Published) -> list[flow_chart.Node]:
     index = published.index("filter")
     selections = selection_names(published)
     arms = published.results("finetune").get("arms", [])
@@ -55,13 +58,15 @@ def _lower(published: Published) -> list[flow.Node]:
         _node(published, "filter", "Raw edits", delivered, _quarantined(published, "filter")),
         _node(published, "filter", "Scored edits", _rows(published, "filter", "scores")),
         _node(published, "filter", "Selections", str(len(selections)) if selections else "", listed),
-        _node(published, "finetune", "Editors", str(len(arms)) if arms else "", f"base and {len(arms) - 1} arms" if len(arms) > 1 else ""),
+        _node(
+            published, "finetune", "Editors", str(len(arms)) if arms else "", f"base and {len(arms) - 1} variants" if len(arms) > 1 else ""
+        ),
         _node(published, "evaluate-editor", "Verdicts", words.count(judged) if judged else "", f"{systems} systems" if systems else ""),
     ]
 
 
-def _node(published: Published, step: str, name: str, amount: str, note: str = "") -> flow.Node:
-    return flow.Node(name, amount, note, "not done" if published.planned(step) else "not part of this run")
+def _node(published: Published, step: str, name: str, amount: str, note: str = "") -> flow_chart.Node:
+    return flow_chart.Node(name, amount, note, "not done" if published.planned(step) else "not part of this run")
 
 
 def _rows(published: Published, step: str, artifact: str) -> str:
@@ -70,7 +75,7 @@ def _rows(published: Published, step: str, artifact: str) -> str:
 
 
 def _ratings(published: Published) -> str:
-    """Ratings that count."""
+    """Ratings that no later revision has replaced."""
     rows = published.rows("annotate", "ratings")
     return "" if rows is None else words.count(rows - published.results("annotate").get("superseded", 0))
 

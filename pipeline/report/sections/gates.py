@@ -1,11 +1,10 @@
-"""The gates before scoring: what each measured, from which value on it catches an edit, and how many it caught. Part of the filter's
-section."""
+"""The gates before scoring: measured values, thresholds and numbers of edits caught. Part of the filter's section."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Heading, Paragraph, Table
 from pipeline.report.published import Published
 

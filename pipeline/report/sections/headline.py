@@ -1,29 +1,31 @@
-"""What the run is and what came out, in one sentence and a table of steps."""
+"""The result of the run in a few sentences, key numbers, and a table of steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.report import words
+from pipeline import words
+from pipeline.flow import STEP_NAMES
 from pipeline.report.blocks import Block, Callout, Fact, Facts, Heading, Paragraph, Section, Table
-from pipeline.report.estimates import Estimate
-from pipeline.report.published import STEPS, Published
+from pipeline.report.published import Published
 from pipeline.report.sections.filtering import EVERYTHING, good_shares
 from pipeline.report.sections.reward import REFERENCES, reference_figures
 from pipeline.report.synthetic import synthetic_parts
+from reward.evaluation.estimate import Estimate
 
+STEPS = STEP_NAMES
 MAIN_ARM = "selected"
-"""The arm that the one-sentence result is about, where the run has it; else the first that is neither base nor reference."""
+"""The training set that the result is about, where the run has it; else the first that is neither base nor reference."""
 
 
 def sentence(published: Published) -> str:
-    """The result in one or a few sentences with numbers; says what is missing while nothing is measured."""
+    """The result in a few sentences with numbers, or which steps are done while nothing is measured."""
     parts = []
     accuracy, found = pair_accuracy(published), reference_figures(published)
     if accuracy and found:
-        of = REFERENCES[found[0]]
-        parts.append(f"On held-out groups the reward model orders {accuracy.words(words.share)} of the pairs of edits as {of} do.")
+        reference = REFERENCES[found[0]]
+        parts.append(f"On held-out groups the reward model agrees with {reference} on {accuracy.words(words.share)} of the pairs of edits.")
     shares = good_shares(published)
     everything, kept = shares.get(EVERYTHING), shares.get(MAIN_ARM)
     if everything is not None and kept is not None:
@@ -33,32 +35,37 @@ def sentence(published: Published) -> str:
     if effect:
         arm, reference, score, reference_score, difference = effect
         parts.append(
-            f"The editor fine-tuned on “{arm}” scores {words.score(score)} of 10, on “{reference}” {words.score(reference_score)}: "
-            f"a difference of {difference.words(words.difference)}{'' if difference.clear else ', which may be chance'}."
+            f"The editor fine-tuned on “{published.label(arm)}” scores {words.score(score)} of 10, the one fine-tuned on "
+            f"“{published.label(reference)}” {words.score(reference_score)}: a difference of {difference.words(words.difference)}"
+            f"{'' if difference.clear else ', which may be chance'}."
         )
     if parts:
         return " ".join(parts)
     scored = published.rows("filter", "scores")
     if scored:
         return f"{words.count(scored)} edits were scored and filtered."
-    done = [step for step in STEPS if published.done(step)]
+    done = [step for step in STEP_NAMES if published.done(step)]
     return f"Nothing is measured yet; done so far: {words.listing(done) or 'no step'}."
 
 
 def section(published: Published) -> Section:
-    """Key numbers, what is synthetic, and the steps with their counts."""
+    """Key numbers, synthetic parts, and the steps with their counts."""
     blocks: list[Block] = []
     facts = _facts(published)
     if facts:
         blocks.append(Facts(facts))
     synthetic = synthetic_parts(published)
     if synthetic:
-        text = f"{words.listing([part.what for part in synthetic]).capitalize()}. The end of the page says what that means for the numbers."
+        text = (
+            f"{words.listing([part.what for part in synthetic]).capitalize()}. The section Provenance says what this means for the numbers."
+        )
         blocks.append(Callout("Parts of this run are synthetic", text))
     blocks += [Heading("Steps"), _steps(published)]
-    if any(published.done(step) for step in STEPS):
+    if any(published.done(step) for step in STEP_NAMES):
         blocks.append(
-            Paragraph("Rows in = rows out + quarantined (+ duplicates, of ratings that came twice). Quarantine below gives the reasons.")
+            Paragraph(
+                "Rows in = rows out + quarantined (+ duplicates, for ratings delivered twice). The section Quarantine lists the reasons."
+            )
         )
     return Section("result", "Result", "", blocks)
 
@@ -70,7 +77,7 @@ def pair_accuracy(published: Published) -> Estimate | None:
 
 
 def main_difference(published: Published) -> tuple[str, str, float, float, Estimate] | None:
-    """(arm, reference arm, both overall scores, paired difference) of the arm that the run is about."""
+    """(training set, reference, both overall scores, paired difference) of the training set that the run is about."""
     evaluation = published.json("evaluate-editor", "evaluation.json")
     differences = evaluation.get("differences", {})
     arm = MAIN_ARM if MAIN_ARM in differences else next((name for name in differences if name != "base"), None)
@@ -90,7 +97,7 @@ def _facts(published: Published) -> list[Fact]:
     shares = good_shares(published)
     if EVERYTHING in shares and MAIN_ARM in shares:
         value = f"{100 * shares[EVERYTHING]:.0f} → {100 * shares[MAIN_ARM]:.0f} %"
-        facts.append(Fact("Good edits, before and after filtering", value, "good in both dimensions by the true levels"))
+        facts.append(Fact("Good edits, before and after filtering", value, "good in both dimensions by ground-truth quality"))
     effect = main_difference(published)
     if effect:
         arm, reference, score, reference_score, difference = effect
@@ -98,7 +105,7 @@ def _facts(published: Published) -> list[Fact]:
             Fact(
                 "Editor, benchmark overall of 10",
                 f"{words.score(reference_score)} → {words.score(score)}",
-                f"trained on “{reference}” and on “{arm}”",
+                f"trained on “{published.label(reference)}” and on “{published.label(arm)}”",
             )
         )
         facts.append(Fact("Paired difference", words.difference(difference.value), _interval(difference, words.difference)))
@@ -109,13 +116,14 @@ def _facts(published: Published) -> list[Fact]:
 
 
 def _interval(estimate: Estimate, form: Callable[[float], str]) -> str:
-    return "" if estimate.low is None or estimate.high is None else f"95 % interval {form(estimate.low)} to {form(estimate.high)}"
+    found = words.bounds(estimate, form)
+    return f"95 % interval {found}" if found else ""
 
 
 def _steps(published: Published) -> Table:
     facts = published.manifest.get("steps", {})
     rows = []
-    for step in STEPS:
+    for step in STEP_NAMES:
         index = published.index(step)
         seconds = facts.get(step, {}).get("seconds")
         if index is None:

@@ -1,29 +1,27 @@
-"""What the preference pairs are made of: win rates of editors, ties, pairs by split, scores by editor and by kind of edit."""
+"""Statistics of the preference pairs: win rates of editors, ties, pairs by split, scores by editor and by kind of edit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Table
-from pipeline.report.charts.intervals import intervals
-from pipeline.report.charts.stacked import stacked
-from pipeline.report.estimates import Estimate
+from pipeline.report.charts import intervals, stacked
+from reward.evaluation.estimate import Estimate
 from stages.annotate.agreement.alpha import OVERALL
 
 RULES = {
-    "opposed": "An overall tie whose dimensions disagree is there twice, with opposite labels (tie-disentangled); other ties stay ties.",
-    "all": "Every overall tie is there twice, with opposite labels: tie-disentangled where its dimensions disagree, tie-doubled where they "
-    "do not.",
-    "soft": "An overall tie whose dimensions disagree is one pair with the target 0.5 (tie-soft); other ties stay ties.",
-    "off": "Ties stay ties, whatever their dimensions say.",
+    "opposed": "An overall tie whose dimensions disagree becomes two pairs with opposite labels (tie-disentangled). Other ties stay ties.",
+    "all": "Every overall tie becomes two pairs with opposite labels: tie-disentangled where its dimensions disagree, else tie-doubled.",
+    "soft": "An overall tie whose dimensions disagree becomes one pair with the target 0.5 (tie-soft). Other ties stay ties.",
+    "off": "All ties stay ties.",
 }
-"""What the setting ``preferences.ties`` does, in words."""
+"""What each value of ``preferences.ties`` does."""
 
 
 def blocks(statistics: Mapping[str, Any]) -> list[Block]:
-    """Blocks of what ``statistics.json`` holds; none of nothing."""
+    """Blocks of what ``statistics.json`` contains."""
     league = [*_league(statistics), *_ties(statistics)]
     made: list[Block] = [Columns(league)] if league else []
     return made + _pairs(statistics) + _distributions(statistics) + _means(statistics)
@@ -35,7 +33,7 @@ def _league(statistics: Mapping[str, Any]) -> list[Block]:
     if not rows:
         return []
     rows.sort(key=lambda row: -row[1].value)
-    title = "Editor league"
+    title = "Win rates of the editors"
     drawn = intervals(rows, title=title, x_label="share of pairs won, overall", reference=("even", 0.5))
     return [Figure(title, drawn, "How often an editor's candidate is rated above another editor's; a tie counts half.")]
 
@@ -93,14 +91,9 @@ def _means(statistics: Mapping[str, Any]) -> list[Block]:
         rows = []
         for name, entry in entries.items():
             cells = [words.score(entry[d]["mean"]) if d in entry else "–" for d in dimensions]
-            won = [_won(rates.get(name, {}).get(d)) for d in (*dimensions, OVERALL)] if key == "by_editor" else []
+            won = [words.cell(rates.get(name, {}).get(d), words.share) for d in (*dimensions, OVERALL)] if key == "by_editor" else []
             rows.append((name, words.count(max(entry[d]["ratings"] for d in entry)), *cells, *won))
         if rows:
             won_columns = [f"{words.name(d)}, pairs won" for d in (*dimensions, OVERALL)] if key == "by_editor" else []
             tables.append(Table((label, "Ratings", *(f"{words.name(d)}, mean" for d in dimensions), *won_columns), rows))
     return [Fold("Mean scores by editor and by task", tables)] if tables else []
-
-
-def _won(value: Any) -> str:
-    estimate = Estimate.read(value)
-    return estimate.words(words.share) if estimate else str(value.get("note") or "–") if isinstance(value, Mapping) else "–"

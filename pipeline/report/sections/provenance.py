@@ -1,31 +1,33 @@
-"""What it ran on, how long it took, with which seeds, versions and settings; and what is synthetic."""
+"""Which parts are synthetic, durations, machine, versions, seeds and settings."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from pipeline.report import words
+from pipeline import words
+from pipeline.flow import STEP_NAMES
 from pipeline.report.blocks import Block, Callout, Code, Figure, Fold, Heading, Paragraph, Section, Table
-from pipeline.report.charts.bars import Bar, bars
-from pipeline.report.published import STEPS, Published
+from pipeline.report.charts import Bar, bars
+from pipeline.report.published import Published
 from pipeline.report.synthetic import synthetic_parts
 
+STEPS = STEP_NAMES
 OWN_FACTS = ("seconds", "started", "command")
-"""What the manifest notes of a step that differs from step to step."""
+"""Facts in the manifest that differ from step to step."""
 
 
 def section(published: Published) -> Section:
     """Synthetic parts, timing, machine and versions, commands, settings."""
     blocks: list[Block] = [*_synthetic(published), *_timing(published)]
     blocks += _commands(published) + _machines(published)
-    seeds = sorted({(step, path, value) for step in STEPS for path, value in _seeds(published.settings(step))})
+    seeds = sorted({(step, path, value) for step in STEP_NAMES for path, value in _seeds(published.settings(step))})
     if seeds:
         blocks.append(Fold("Seeds", [Table(("Step", "Setting", "Seed"), seeds, text_columns=2)]))
     if published.configuration:
         blocks.append(Fold("Configuration", [Code(published.configuration)]))
     blocks.append(_fingerprints(published))
-    return Section("provenance", "Provenance", "What is needed to judge these numbers and to make them again.", blocks)
+    return Section("provenance", "Provenance", "What is needed to judge and to reproduce these numbers.", blocks)
 
 
 def _synthetic(published: Published) -> list[Block]:
@@ -39,25 +41,27 @@ def _synthetic(published: Published) -> list[Block]:
 
 def _timing(published: Published) -> list[Block]:
     noted = published.manifest.get("steps", {})
-    seconds = {step: noted[step]["seconds"] for step in STEPS if isinstance(noted.get(step, {}).get("seconds"), (int, float))}
+    seconds = {step: noted[step]["seconds"] for step in STEP_NAMES if isinstance(noted.get(step, {}).get("seconds"), (int, float))}
     if not seconds:
         return []
     rows = [Bar(step, value) for step, value in seconds.items()]
-    caption = f"{words.duration(sum(seconds.values()))} in all, as noted when each step was last run; a step found done takes no time."
+    caption = (
+        f"{words.duration(sum(seconds.values()))} in all, as recorded when each step last ran. A step that was up to date takes no time."
+    )
     return [Figure("Time per step", bars(rows, title="Time per step", form=words.duration), caption)]
 
 
 def _commands(published: Published) -> list[Block]:
     noted = published.manifest.get("steps", {})
-    rows = [(step, noted[step].get("command", "–"), noted[step].get("started", "–")) for step in STEPS if step in noted]
-    return [Heading("Commands"), Table(("Step", "Command that did it", "Begun"), rows, text_columns=3)] if rows else []
+    rows = [(step, noted[step].get("command", "–"), noted[step].get("started", "–")) for step in STEP_NAMES if step in noted]
+    return [Heading("Commands"), Table(("Step", "Command", "Started"), rows, text_columns=3)] if rows else []
 
 
 def _machines(published: Published) -> list[Block]:
     """Machine and versions, once for all steps that share them."""
     noted = published.manifest.get("steps", {})
     shared: dict[str, list[str]] = {}
-    for step in STEPS:
+    for step in STEP_NAMES:
         facts = {key: value for key, value in noted.get(step, {}).items() if key not in OWN_FACTS}
         if facts:
             shared.setdefault(json.dumps(facts), []).append(step)
@@ -98,8 +102,8 @@ def _seeds(settings: Any, path: str = "") -> list[tuple[str, str]]:
 
 
 def _fingerprints(published: Published) -> Block:
-    rows = [(step, index.fingerprint, index.key) for step in STEPS if (index := published.index(step))]
+    rows = [(step, index.fingerprint, index.key) for step in STEP_NAMES if (index := published.index(step))]
     if not rows:
         return Paragraph("No step is done yet.")
-    caption = "Equal fingerprints mean equal content, byte for byte; equal keys mean equal settings and inputs."
+    caption = "Equal fingerprints mean equal content, byte for byte. Equal keys mean equal settings and inputs."
     return Fold("Fingerprints of the steps", [Table(("Step", "Content", "Settings and inputs"), rows, caption=caption, text_columns=3)])

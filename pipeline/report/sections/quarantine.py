@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from pipeline.report import words
+from pipeline import words
+from pipeline.flow import STEP_NAMES
 from pipeline.report.blocks import Block, Fold, Paragraph, Section, Table
-from pipeline.report.published import STEPS, Published
+from pipeline.report.published import Published
 
+STEPS = STEP_NAMES
 EXAMPLES = 5
 
 
 def section(published: Published) -> Section:
     """A table of reasons, and the first rows of each."""
-    found = [(step, reason, count) for step in STEPS for reason, count in _reasons(published, step).items()]
+    found = [(step, reason, count) for step in STEP_NAMES for reason, count in _reasons(published, step).items()]
     if not found:
         return Section("quarantine", "Quarantine", "", [Paragraph("No row was quarantined.")])
     rows = [(step, reason, words.count(count)) for step, reason, count in found]
     blocks: list[Block] = [Table(("Step", "Reason", "Rows"), rows, text_columns=2)]
-    blocks += [_examples(published, step) for step in STEPS if _reasons(published, step)]
+    blocks += [_examples(published, step) for step in STEP_NAMES if _reasons(published, step)]
     return Section(
-        "quarantine", "Quarantine", "Rows that were set aside, never dropped silently. They take part in no number on this page.", blocks
+        "quarantine",
+        "Quarantine",
+        "Rows that could not be processed. They are kept with a reason and are not part of any number on this page.",
+        blocks,
     )
 
 

@@ -1,4 +1,4 @@
-"""What the raters said, how far they agree, and what pairs came of it."""
+"""The ratings: scores given, inter-rater agreement, severity of raters; and the preference pairs made of them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,32 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Table
-from pipeline.report.charts.columns import columns
-from pipeline.report.estimates import Estimate
+from pipeline.report.charts import columns
 from pipeline.report.published import Published
 from pipeline.report.sections import pair_statistics
-from pipeline.report.steps import missing
 from stages.annotate.agreement.alpha import OVERALL
-from stages.annotate.agreement.statistics import severity
-from stages.annotate.quality import step as annotation_qc
 from stages.annotate.ratings.ledger import scores_only
+from stages.engine.steps import ANNOTATION_QC
+from stages.preferences.statistics import severity
 
+STEPS = ("annotate", "preferences")
 FEW_RATERS = 10
 STATISTICS = {
     "alpha_ordinal": "Krippendorff's α, ordinal",
     "alpha_interval": "Krippendorff's α, interval",
     "alpha_nominal": "Krippendorff's α, nominal",
     "quadratic_weighted_kappa": "Cohen's κ, quadratic weights",
+    "ac2_ordinal": "Gwet's AC2, ordinal weights",
+    "ac2_quadratic": "Gwet's AC2, quadratic weights",
+    "ac1": "Gwet's AC1",
+    "icc_1_1": "ICC(1,1)",
+    "icc_1_k": "ICC(1,k)",
+    "icc_2_1": "ICC(2,1)",
+    "icc_2_k": "ICC(2,k)",
+    "icc_3_1": "ICC(3,1)",
+    "icc_3_k": "ICC(3,k)",
     "exact": "same score",
     "within_one_level": "at most one level apart",
     "direction": "same order of a pair, both strict",
@@ -34,8 +42,8 @@ STATISTICS = {
 
 
 def section(published: Published) -> Section:
-    """Agreement, distributions, severity, ties, editor league."""
-    blocks: list[Block] = [*missing(published, "annotate")]
+    """Agreement, distributions, severity, ties, win rates of the editors."""
+    blocks: list[Block] = [*published.missing("annotate")]
     annotated = published.results("annotate")
     blocks += _agreement(annotated.get("agreement", {})) + _by_task(annotated.get("agreement_by_task", {}))
     blocks += _decision(published)
@@ -45,27 +53,28 @@ def section(published: Published) -> Section:
         given, strictness = _distribution(ratings), _severity(ratings)
         few = len(strictness.rows) <= FEW_RATERS
         blocks += [Columns([given, strictness])] if few else [given, Fold(f"Severity of the {len(strictness.rows)} raters", [strictness])]
-    blocks += missing(published, "preferences")
+    blocks += published.missing("preferences")
     blocks += pair_statistics.blocks(published.json("preferences", "statistics.json"))
     return Section(
         "ratings",
         "Ratings",
-        "What the raters said, how far they agree, and the pairs that came of it. Intervals are 95 %, resampled by group.",
+        "Scores given, inter-rater agreement, and the preference pairs made of them. Intervals are 95 %, resampled by group.",
         blocks,
     )
 
 
 def _decision(published: Published) -> list[Block]:
-    """What quality control decided, where it was run."""
-    index = published.index(annotation_qc.STEP)
+    """What rating quality control decided, where it was run."""
+    index = published.index(ANNOTATION_QC)
     if index is None:
         return []
     removed = ", ".join(index.results["removed"])
     text = (
         f"Quality control accepted {words.count(index.counts['out'])} of {words.count(index.counts['in'])} ratings"
-        f"{f' (annotators removed: {removed})' if removed else ''}; its targets are {'met' if index.results['met'] else 'not met'}. "
-        f"Its page is {annotation_qc.STEP}/quality.html in the run directory. "
-        "Agreement, scores given and severity here are of all ratings, pairs and what follows them of the accepted ones."
+        f"{f' (annotators removed: {removed})' if removed else ''}. Its targets are {'met' if index.results['met'] else 'not met'}. "
+        f"See {ANNOTATION_QC}/quality.html in the run directory. "
+        "Agreement, scores given and severity below are of all ratings. Preference pairs, and everything made from them, use the accepted "
+        "ratings only."
     )
     return [Paragraph(text)]
 
@@ -77,22 +86,14 @@ def _agreement(agreement: Mapping[str, Any]) -> list[Block]:
     rows = []
     for key, label in STATISTICS.items():
         if any(key in agreement[dimension] for dimension in dimensions):
-            rows.append((label, *(_cell(agreement[dimension].get(key)) for dimension in dimensions)))
+            rows.append((label, *(words.cell(agreement[dimension].get(key), words.precise) for dimension in dimensions)))
     counted = [
         f"{words.name(name)}: {words.count(entry['items_rated_twice'])} candidates in {words.count(entry['groups_rated_twice'])} groups"
         for name, entry in agreement.items()
         if "items_rated_twice" in entry and "groups_rated_twice" in entry
     ]
-    caption = f"Agreement between raters. Rated more than once: {'; '.join(counted)}." if counted else "Agreement between raters."
+    caption = f"Inter-rater agreement. Rated more than once: {'; '.join(counted)}." if counted else "Inter-rater agreement."
     return [Table(("", *map(words.name, dimensions)), rows, caption=caption)]
-
-
-def _cell(value: Any) -> str:
-    """An estimate with its interval; where there is none, the producer's reason."""
-    estimate = Estimate.read(value)
-    if estimate:
-        return estimate.words(lambda number: f"{number:.3f}".replace("-", "−"))
-    return str(value.get("note") or "–") if isinstance(value, dict) else str(value or "–")
 
 
 def _distribution(ratings: pa.Table) -> Figure:
@@ -122,7 +123,10 @@ def _severity(ratings: pa.Table) -> Table:
 def _by_task(agreement: Mapping[str, Any]) -> list[Block]:
     key = "alpha_ordinal"
     dimensions = sorted({name for entry in agreement.values() for name, values in entry.items() if key in values})
-    rows = [(words.name(task), *(_cell(entry.get(name, {}).get(key)) for name in dimensions)) for task, entry in agreement.items()]
+    rows = [
+        (words.name(task), *(words.cell(entry.get(name, {}).get(key), words.precise) for name in dimensions))
+        for task, entry in agreement.items()
+    ]
     if not rows:
         return []
     return [Fold(f"Agreement by task ({STATISTICS[key]})", [Table(("Task", *map(words.name, dimensions)), rows)])]

@@ -1,34 +1,32 @@
-"""The reward model: how it trained, how often it is right on held-out groups, and whether its confidence can be believed."""
+"""The reward model: training curves, held-out accuracy, confidence, published benchmarks."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pipeline.report import words
+from pipeline import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Table
-from pipeline.report.charts import axes
-from pipeline.report.charts.intervals import intervals
-from pipeline.report.charts.lines import MOST_POINTS, Series, lines
-from pipeline.report.estimates import Estimate
+from pipeline.report.charts import MOST_POINTS, curve, intervals, lines
 from pipeline.report.published import Published
 from pipeline.report.sections import benchmarks, confidence
-from pipeline.report.steps import missing
+from reward.evaluation.estimate import Estimate
 
+STEPS = ("train-reward", "evaluate-reward")
 CHANCE = ("chance", 0.5)
 VALIDATION = "validation/accuracy"
 """Keys of held-out accuracies in the metrics; a dimension follows after a slash."""
 MODEL = "reward model"
-REFERENCES = {"truth": "the true levels", "ratings": "the raters' labels"}
-"""What labels come from, and how the page calls that; the first that a run has leads."""
+REFERENCES = {"truth": "ground-truth quality", "ratings": "the raters' labels"}
+"""Sources of labels and their names on the page; the first that a run has comes first."""
 
 
 def section(published: Published) -> Section:
     """Training curves, then the held-out evaluation."""
-    blocks: list[Block] = [*missing(published, "train-reward")]
+    blocks: list[Block] = [*published.missing("train-reward")]
     curves = _curves(published.lines("train-reward", "metrics.jsonl"))
     if curves:
         blocks.append(Columns(curves))
-    blocks += missing(published, "evaluate-reward")
+    blocks += published.missing("evaluate-reward")
     evaluation = published.json("evaluate-reward", "evaluation.json")
     found = reference_figures(published)
     if found:
@@ -49,7 +47,7 @@ def section(published: Published) -> Section:
 
 
 def reference_figures(published: Published) -> tuple[str, dict[str, Any]] | None:
-    """(what the model is compared with, all figures): the truth where the world knows it, else the raters' labels."""
+    """(name of the labels, all figures): ground-truth quality where the data set has it, else the raters' labels."""
     against = published.json("evaluate-reward", "evaluation.json").get("against", {})
     for name in REFERENCES:
         if name in against:
@@ -59,31 +57,25 @@ def reference_figures(published: Published) -> tuple[str, dict[str, Any]] | None
 
 def _curves(reports: list[dict[str, Any]]) -> list[Figure]:
     figures = []
-    for phase, title in (("pretraining", "Stand-in pretraining, loss"), ("training", "Ranking, loss")):
+    for phase, title in (("pretraining", "Warm-up (toy data only), loss"), ("training", "Ranking, loss")):
         own = [report for report in reports if report.get("phase", "training") == phase]
-        loss = _series("loss", own, "loss")
+        loss = curve("loss", own, "loss")
         if loss:
-            figures.append(Figure(title, lines([loss], title=title, x_label="step", y_label="loss"), _stretches(len(loss.x))))
+            figures.append(Figure(title, lines([loss], title=title, x_label="step", y_label="loss"), _thinning(len(loss.x))))
     accuracies = [report for report in reports if report.get("phase", "training") == "training"]
     keys = {key for report in accuracies for key in report if key.startswith(VALIDATION)}
     labels = {key.removeprefix(VALIDATION).strip("/") or "overall": key for key in sorted(keys)}
-    found = [_series(words.name(label), accuracies, labels[label]) for label in words.ordered(labels, first=("overall",), last=())]
+    found = [curve(words.name(label), accuracies, labels[label]) for label in words.ordered(labels, first=("overall",), last=())]
     series = [entry for entry in found if entry]
     if series:
         drawn = lines(
-            series, title="Held-out accuracy while training", x_label="step", y_label="pair accuracy", form=axes.percent, reference=CHANCE
+            series, title="Held-out accuracy while training", x_label="step", y_label="pair accuracy", form=words.percent, reference=CHANCE
         )
         figures.append(Figure("Ranking, held-out pair accuracy", drawn))
     return figures
 
 
-def _series(name: str, reports: list[dict[str, Any]], key: str) -> Series | None:
-    points = {report["step"]: report[key] for report in reports if isinstance(report.get(key), (int, float)) and "step" in report}
-    ordered = sorted(points.items())
-    return Series(name, [step for step, _ in ordered], [value for _, value in ordered]) if len(ordered) > 1 else None
-
-
-def _stretches(points: int) -> str:
+def _thinning(points: int) -> str:
     size = -(-points // MOST_POINTS)
     return f"Each point is the mean of {size} reports." if size > 1 else ""
 
@@ -113,7 +105,7 @@ def _accuracy(evaluation: dict[str, Any], published: Published) -> list[Block]:
 
 
 def _rater_against_rater(published: Published) -> list[tuple[str, Estimate]]:
-    """How often one rater predicts another on the overall score: the bar for a model that is compared with one rater's labels."""
+    """How often one rater predicts another on the overall score: the bar for a model that is compared with raters' labels."""
     found = Estimate.read(published.results("annotate").get("agreement", {}).get("overall", {}).get("rater_predicts_rater"))
     return [("another rater", found)] if found else []
 
@@ -123,9 +115,11 @@ def _estimates(entries: dict[str, Any]) -> list[tuple[str, Estimate]]:
 
 
 def _cells(estimate: Estimate) -> tuple[str, str, str]:
-    bounded = estimate.low is not None and estimate.high is not None
-    interval = f"{words.share(estimate.low)} to {words.share(estimate.high)}" if bounded else "–"
-    return words.share(estimate.value), interval, words.count(estimate.n) if estimate.n is not None else "–"
+    return (
+        words.share(estimate.value),
+        words.bounds(estimate, words.share) or "–",
+        words.count(estimate.n) if estimate.n is not None else "–",
+    )
 
 
 def _heads(evaluation: dict[str, Any]) -> list[Table]:
@@ -133,17 +127,15 @@ def _heads(evaluation: dict[str, Any]) -> list[Table]:
     if not heads:
         return []
     dimensions = list(dict.fromkeys(dimension for row in heads.values() for dimension in row))
-    rows = [(f"{words.name(head)} head", *(_share(row.get(dimension)) for dimension in dimensions)) for head, row in heads.items()]
+    rows = [
+        (f"{words.name(head)} head", *(words.cell(row.get(dimension), words.share) for dimension in dimensions))
+        for head, row in heads.items()
+    ]
     caption = (
-        "Which head knows which dimension. Read down a column: the head of that dimension should be clearly the best; where both do "
-        "equally well, they learnt the same thing, and neither score must be read as its dimension."
+        "Accuracy of each head on the labels of each dimension. In each column the head of that dimension should be clearly the best. "
+        "Heads that do equally well have learnt the same thing, and their scores must not be read as separate dimensions."
     )
     return [Table(("", *(f"on {words.name(dimension)}" for dimension in dimensions)), rows, caption=caption)]
-
-
-def _share(value: Any) -> str:
-    estimate = Estimate.read(value)
-    return estimate.words(words.share) if estimate else "–"
 
 
 def _tasks(figures: dict[str, Any]) -> list[Block]:

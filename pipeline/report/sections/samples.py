@@ -1,4 +1,4 @@
-"""Sample sheets: a source, its instruction, and all candidates with what people and the reward model say of them."""
+"""Sample sheets: a source, its instruction, and all candidates with their ratings and reward scores."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from pipeline.report import words
-from pipeline.report.blocks import Block, Fold, Picture, Section, Strip
+from pipeline import words
+from pipeline.report.blocks import Block, Picture, Section, Strip, opened
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
-from pipeline.report.steps import missing
 
+STEPS = ("generate",)
 SHEETS = 8
 SHOWN_OPEN = 3
 
@@ -20,13 +20,10 @@ Ratings = Mapping[str, Mapping[str, Sequence[float]]]
 
 def section(published: Published) -> Section:
     """The first sheet of each task; the groups are the first by id, not chosen by their scores."""
-    blocks: list[Block] = [*missing(published, "generate")]
+    blocks: list[Block] = [*published.missing("generate")]
     chosen = _chosen(published)
     if chosen:
-        sheets = _sheets(published, chosen)
-        blocks += sheets[:SHOWN_OPEN]
-        if sheets[SHOWN_OPEN:]:
-            blocks.append(Fold(f"{len(sheets) - SHOWN_OPEN} more", sheets[SHOWN_OPEN:]))
+        blocks += opened(_sheets(published, chosen), SHOWN_OPEN)
     lead = (
         "One group per task, the first by id: source and instruction, then every candidate with its editor. "
         "Rated candidates come first, best first, with their mean score per dimension (IF instruction following, VQ visual quality); "

@@ -1,15 +1,15 @@
-"""Which unrated groups are worth a rater's time: expected information, where the model errs, and what is rated too little.
+"""Active selection of unrated groups by expected information, model error and coverage.
 
-In: a model's scores of the unrated groups, its scores and the raters' of rated ones. Out: groups in the order in which to rate them, each
-with the numbers that put it there. A group's worth is the product of three:
+In: a model's scores of the unrated groups; its scores and the raters' scores of rated groups. Out: groups in the order in which to rate
+them, with the numbers behind it. A group's worth is the product of
 
-- information: over its pairs, the mutual information of the label and the score difference (BALD; Houlsby et al. 2011), the scores
-  being the model's Gaussians: entropy of P(a better) minus the expected entropy once the difference is known, in nats;
-- disagreement: how often the model orders strict pairs of rated groups of the same kind of edit otherwise than the raters, relative to
+- information: over its pairs, the mutual information of the label and the score difference (BALD; Houlsby et al. 2011) under the model's
+  Gaussian scores: entropy of P(a better) minus the expected entropy given the difference, in nats;
+- disagreement: how often the model orders strict pairs of rated groups of the same kind of edit differently from the raters, relative to
   all kinds, shrunk towards 1 where few pairs are rated;
-- coverage: how many groups of the kind would be rated if kinds were rated evenly, over how many are, counting those chosen before.
+- coverage: number of groups of the kind if all kinds were rated evenly, over their actual number, including groups chosen before.
 
-The best is taken, coverage is counted anew, and so on: greedy, ties by id, the same everywhere.
+Selection is greedy: the best group is taken, and coverage is updated. Ties are broken by id.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from scipy.special import entr, expit
 from reward.model.comparison import NODES, WEIGHTS
 
 SHRINKAGE = 50
-"""Pairs that every kind of edit is credited with at the average rate."""
+"""Pairs at the average error rate that are added to every kind of edit."""
 DIGITS = 6
-"""Figures are rounded before they are compared, so that the last digits of a sum decide nothing."""
+"""Numbers are rounded before they are compared, so that rounding errors do not decide."""
 
 
 @dataclass(frozen=True)
-class Group:
-    """mean, sigma: the model's overall scores [candidate]; rated: the raters' overall scores [candidate], None where nobody rated."""
+class ScoredGroup:
+    """mean, sigma: the model's overall scores [candidate]; rated: the raters' overall scores [candidate], None for an unrated group."""
 
     group_id: str
     task: str
@@ -41,8 +41,8 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A chosen group and why."""
+class ChosenGroup:
+    """A chosen group with its factors."""
 
     group_id: str
     task: str
@@ -52,7 +52,7 @@ class Choice:
 
     @property
     def worth(self) -> float:
-        """What the groups are ordered by."""
+        """Product of the three factors, by which groups are ordered."""
         return self.information * self.disagreement * self.coverage
 
 
@@ -66,8 +66,8 @@ def information(mean: np.ndarray, sigma: np.ndarray) -> float:
     return round(float(np.maximum(entr(expected) + entr(1 - expected) - known, 0).sum()), DIGITS)
 
 
-def disagreement(rated: Sequence[Group]) -> dict[str, float]:
-    """Per kind of edit the share of strict pairs that the model orders otherwise than the raters, over that of all kinds; shrunk to 1."""
+def disagreement(rated: Sequence[ScoredGroup]) -> dict[str, float]:
+    """Per kind of edit, the share of strict pairs on which model and raters differ, over that of all kinds, shrunk to 1."""
     wrong: Counter[str] = Counter()
     pairs: Counter[str] = Counter()
     for group in rated:
@@ -83,23 +83,23 @@ def disagreement(rated: Sequence[Group]) -> dict[str, float]:
     return {task: round((wrong[task] + SHRINKAGE * rate) / (pairs[task] + SHRINKAGE) / rate, DIGITS) for task in sorted(pairs)}
 
 
-def choose(pool: Sequence[Group], rated: Sequence[Group], done: Mapping[str, int], count: int) -> list[Choice]:
-    """The ``count`` groups of the pool that are worth most, best first. done: how many groups of each kind are rated already."""
+def choose(pool: Sequence[ScoredGroup], rated: Sequence[ScoredGroup], done: Mapping[str, int], count: int) -> list[ChosenGroup]:
+    """The ``count`` groups of the pool with the highest worth, best first. done: number of rated groups by kind of edit."""
     amount = {group.group_id: information(group.mean, group.sigma) for group in pool}
     factor = disagreement(rated)
-    queues: dict[str, list[Group]] = {}
+    queues: dict[str, list[ScoredGroup]] = {}
     for group in sorted(pool, key=lambda group: (-amount[group.group_id], group.group_id)):
         queues.setdefault(group.task, []).append(group)
-    there = Counter(done) + Counter(group.task for group in pool)
-    taken = Counter({task: done.get(task, 0) for task in there})
-    chosen: list[Choice] = []
+    total = Counter(done) + Counter(group.task for group in pool)
+    taken = Counter({task: done.get(task, 0) for task in total})
+    chosen: list[ChosenGroup] = []
     while len(chosen) < count and any(queues.values()):
-        best: Choice | None = None
+        best: ChosenGroup | None = None
         for task in sorted(name for name, queue in queues.items() if queue):
-            expected = there[task] / there.total() * taken.total()
+            expected = total[task] / total.total() * taken.total()
             coverage = round((expected + 1) / (taken[task] + 1), DIGITS)
             group = queues[task][0]  # within a kind only the information differs
-            choice = Choice(group.group_id, task, amount[group.group_id], factor.get(task, 1.0), coverage)
+            choice = ChosenGroup(group.group_id, task, amount[group.group_id], factor.get(task, 1.0), coverage)
             if best is None or (choice.worth, best.group_id) > (best.worth, choice.group_id):
                 best = choice
         assert best is not None

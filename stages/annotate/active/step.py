@@ -1,11 +1,11 @@
-"""Which groups to have rated next: a list for `pipeline annotate export --groups`.
+"""Step next-annotations: choose the groups to rate next, as a list for `pipeline annotate export --groups`.
 
 In: the candidates of a run, its ledger, and a reward model (the one trained in the run, or another). Out: ``next-annotations/groups.csv``,
-one row per chosen group with the numbers behind the choice (:mod:`stages.annotate.active.information`), best first, and the scores it
-rests on.
-Only groups of the training split are chosen: held-out groups must stay a sample of what there is, or accuracy on them would mean something
-else. The disagreement of model and raters is taken from rated held-out groups, which the model has not learnt from, or where there are
-none, from all rated groups. The strategy ``random`` draws by a seeded hash and needs no model. Unit of resume: a part of the candidates.
+a row per chosen group with the numbers behind the choice (:mod:`stages.annotate.active.information`), best first; and the model's scores.
+
+Only groups of the training split are chosen, so that the held-out groups stay a representative sample. The disagreement of model and raters
+is measured on rated held-out groups, which the model has not been trained on; if there are none, on all rated groups. The strategy
+``random`` draws by a seeded hash and needs no model. Unit of resume: a part of the candidates.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from typing import Any, Literal
 import numpy as np
 
 from reward.config import TOKEN_BUDGET
-from stages.annotate.active.information import Choice, Group, choose
-from stages.annotate.ratings import ledger, manifest
+from stages.annotate.active.information import ChosenGroup, ScoredGroup, choose
+from stages.annotate.packet.write import csv_table
+from stages.annotate.ratings import ledger
 from stages.annotate.ratings.accepted import accepted_ratings
-from stages.annotate.ratings.csv_table import csv_table
 from stages.annotate.ratings.groups import CompleteGroup, complete_groups
+from stages.annotate.ratings.rating_task import generated_task
 from stages.context import Context
 from stages.engine import contracts, steps, storage
 from stages.engine.ids import settings_hash, uniform
@@ -32,7 +33,7 @@ from stages.engine.rundir import Index, StepFolder
 from stages.engine.units import Done, Unit, UnitOutput, Work
 from stages.scoring.rows import load_model, score_rows, scorer_revision
 
-STEP = "next-annotations"
+STEP = steps.NEXT_ANNOTATIONS
 LIST = "groups.csv"
 COLUMNS = ("rank", "group_id", "task", "information", "disagreement", "coverage", "worth", "reason")
 
@@ -42,23 +43,24 @@ Strategy = Literal["information", "random"]
 def run(context: Context, *, count: int, strategy: Strategy, model: str | Path | None = None) -> Index:
     """Write the list, replacing an earlier one; returns the step's index, whose ``results`` count groups by kind of edit.
 
-    Raises ``ValueError`` when generate is not done, when there is no model to ask, and when every group of the training split is rated.
+    Raises ``ValueError`` when generate is not done, when there is no model, and when every group of the training split is rated.
     """
     if count < 1:
         raise ValueError(f"--count {count}: give the number of groups to choose, at least 1")
     if strategy == "random" and model is not None:
-        raise ValueError(f"--model {model}: --strategy random asks no model; leave it out")
-    source_folder, rated = context.run.step(steps.GENERATE), context.run.step(ledger.STEP)
+        raise ValueError(f"--model {model}: --strategy random uses no model; leave it out")
+    source_folder, rated = context.run.step(steps.GENERATE), context.run.step(steps.ANNOTATE)
     inputs = {steps.GENERATE: source_folder.require().fingerprint}
-    work = manifest.from_generate(source_folder, context.flow.annotate, seed=context.flow.seed)
+    rating_task = generated_task(source_folder, context.flow.annotate, seed=context.flow.seed)
     complete: dict[str, CompleteGroup] = {}
     if rated.index() is not None:
         accepted, decision = accepted_ratings(context.run)
-        complete = {group.source_id: group for group in complete_groups(ledger.scores_only(accepted), work)[0]}
-        inputs |= {ledger.STEP: rated.require().fingerprint} | decision
+        complete = {group.source_id: group for group in complete_groups(ledger.scores_only(accepted), rating_task)[0]}
+        inputs |= {steps.ANNOTATE: rated.require().fingerprint} | decision
     columns = source_folder.read("sources", ["source_id", "split", "task"]).columns
-    split, task = ({name: row[place] for name, *row in zip(*(c.to_pylist() for c in columns), strict=True)} for place in (0, 1))
-    pool = [group for group in work.sampled if split[group] == "train" and group not in complete]
+    ids, splits, tasks = (column.to_pylist() for column in columns)
+    split, task = dict(zip(ids, splits, strict=True)), dict(zip(ids, tasks, strict=True))
+    pool = [group for group in rating_task.sampled if split[group] == "train" and group not in complete]
     if not pool:
         raise ValueError("every group of the training split is rated; generate more sources to have more to rate")
     folder = context.run.step(STEP)
@@ -73,9 +75,9 @@ def run(context: Context, *, count: int, strategy: Strategy, model: str | Path |
     draft, _ = folder.begin(settings=settings, inputs=inputs, force=True)
     reference = [group for group in complete if split[group] == "validation"] or list(complete)
     done = _score(
-        context, folder, source_folder, directory, inputs["model"], {name: len(work.sampled[name]) for name in [*pool, *reference]}
+        context, folder, source_folder, directory, inputs["model"], {name: len(rating_task.sampled[name]) for name in [*pool, *reference]}
     )
-    scored = _scored(folder, done, work.sampled, task, complete)
+    scored = _scored(folder, done, rating_task.sampled, task, complete)
     chosen = choose(
         [scored[group] for group in pool if group in scored],
         [scored[group] for group in reference if group in scored],
@@ -128,8 +130,8 @@ def _make_work(model: Path) -> Work:
 
 def _scored(
     folder: StepFolder, done: Done, sampled: Mapping[str, tuple[str, ...]], task: Mapping[str, str], complete: Mapping[str, CompleteGroup]
-) -> dict[str, Group]:
-    """Groups all of whose candidates have a score; the others are in the quarantine with their candidate."""
+) -> dict[str, ScoredGroup]:
+    """Groups whose candidates all have a score; the candidates without one are in the quarantine."""
     table = folder.read_table("scores", done.artifacts().get("scores", []), ["sample_id", "overall_mean", "overall_sigma"])
     score = {row["sample_id"]: row for row in table.to_pylist()}
     groups = {}
@@ -138,16 +140,16 @@ def _scored(
         if all(candidate in score for candidate in ids):
             mean, sigma = (np.array([score[c][column] for c in ids]) for column in ("overall_mean", "overall_sigma"))
             rated = complete[name].scores.sum(1) if name in complete else None
-            groups[name] = Group(name, task[name], mean, sigma, rated)
+            groups[name] = ScoredGroup(name, task[name], mean, sigma, rated)
     return groups
 
 
-def _row(choice: Choice) -> dict[str, Any]:
+def _row(choice: ChosenGroup) -> dict[str, Any]:
     figures = {name: f"{getattr(choice, name):.4f}" for name in ("information", "disagreement", "coverage", "worth")}
     kind = choice.task.replace("-", " ") or "its kind"
     parts = [f"{choice.information:.2f} nats over its pairs"]
     if abs(choice.disagreement - 1) >= 0.05:
-        parts.append(f"the model errs {choice.disagreement:.2f} times as often as usual in {kind}")
+        parts.append(f"the model errs {choice.disagreement:.2f} times as often as on average in {kind}")
     if abs(choice.coverage - 1) >= 0.05:
         parts.append(f"{kind} is rated {'less' if choice.coverage > 1 else 'more'} than its share")
     return {"group_id": choice.group_id, "task": choice.task, **figures, "reason": "; ".join(parts)}

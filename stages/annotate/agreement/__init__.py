@@ -1,1 +1,1 @@
-"""Inter-rater agreement with intervals clustered by group."""
+"""Inter-rater agreement with intervals from a bootstrap over groups; imports only numpy and pyarrow."""

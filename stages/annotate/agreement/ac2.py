@@ -1,8 +1,8 @@
-"""Gwet's AC1 and AC2: agreement beyond chance that stays readable where one level is rare.
+"""Gwet's AC1 and AC2: agreement beyond chance that is also meaningful when one level dominates.
 
-In: a panel of ratings, any number of raters per item, missing ones allowed. Out: AC1 (no weights) and AC2 with ordinal and with quadratic
-weights, each with its interval over groups. Where raters nearly always give the same level, alpha and kappa are low although raters
-agree; AC2 is not, so the two are read side by side.
+In: a panel of ratings with any number of raters per item. Out: AC1 (no weights) and AC2 with ordinal and with quadratic weights, each with
+its interval over groups. When raters nearly always give the same level, alpha and kappa are low although the raters agree, and AC2 is
+high; so read both.
 
 Source: K. L. Gwet, Computing inter-rater reliability and its variance in the presence of high agreement, British Journal of Mathematical
 and Statistical Psychology 61, 2008; weights: Handbook of Inter-Rater Reliability, 4th edition, 2014, chapter 4.
@@ -51,7 +51,7 @@ def agreement_weights(levels: Sequence[float], kind: Weights) -> np.ndarray:
 def group_tables(panel: Panel, levels: Sequence[float], weights: np.ndarray) -> tuple[np.ndarray, int]:
     """Per group: items rated at least twice, their summed agreement, and shares of the levels summed over all items.
 
-    [groups, 2 + levels], and the number of items rated at least twice. Items with one rating count in the shares only, as Gwet has it.
+    [groups, 2 + levels], and the number of items rated at least twice. Items with one rating count in the shares only (Gwet 2014).
     """
     counts, group_of = item_counts(panel, levels)
     raters = counts.sum(axis=1)

@@ -1,11 +1,11 @@
-"""How far raters agree, per dimension, with intervals that resample whole groups.
+"""Inter-rater agreement per dimension, with intervals from a bootstrap over groups.
 
-In: the ledger's ratings and the levels of the scale. Out: Krippendorff's alpha (nominal, ordinal, interval), exact agreement, agreement
+In: a ``ratings`` table and the levels of the scale. Out: Krippendorff's alpha (nominal, ordinal, interval), exact agreement, agreement
 within one level, quadratic weighted kappa, and agreement on the direction of pairs. Ratings are compared within an item, dimension and
 round.
 
-Alpha and kappa are undefined when nothing varies (neither 1 nor 0), so then there is no number. Read alpha together with the shares of the
-levels: where one level is rare, alpha is low although raters nearly always agree.
+Alpha and kappa are undefined without variation, so they have no value then. Read alpha together with the shares of the levels: if raters
+nearly always give the same level, alpha is low although they agree.
 
 Sources: K. Krippendorff, Computing Krippendorff's alpha-reliability, 2011; J. Cohen, Weighted kappa, Psychological Bulletin 70, 1968.
 """
@@ -88,11 +88,11 @@ def agreement(panel: Panel, levels: Sequence[float], *, seed: int) -> dict[str, 
 
 
 def directions(panel: Panel, *, seed: int) -> dict[str, Any]:
-    """Agreement of two raters on which of two candidates of a group is better.
+    """Agreement of two raters on the better of two candidates of a group.
 
-    ``direction``: share of the pairs that both order strictly which they order alike. ``rater_predicts_rater``: share of the pairs that one
-    rater orders strictly which the other orders alike, a tie of the other counting one half, as if it were broken by chance: a reward
-    model, which never ties, is compared with this. ``rater_predicts_rater_ties_wrong``: the same, a tie of the other counting nothing.
+    ``direction``: of the pairs that both order strictly, the share that they order alike. ``rater_predicts_rater``: of the pairs that one
+    rater orders strictly, the share that the other orders alike; a tie of the other counts one half, as if broken at random. The accuracy
+    of a reward model, which never ties, is compared with it. ``rater_predicts_rater_ties_wrong``: the same, but a tie counts zero.
     """
     tables = direction_tables(panel)  # [groups, 3, 2]
     sums = resampled_sums(tables, seed=seed)
@@ -151,13 +151,14 @@ def rater_tables(panel: Panel, levels: Sequence[float]) -> tuple[np.ndarray, np.
     raters = counts.sum(axis=1)
     kept = raters >= 2
     counts, raters = counts[kept], raters[kept]
+    # Ordered pairs of different raters of an item: all pairs of its ratings minus each rating with itself, [items, levels, levels].
     pairs = counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(len(levels))
     groups, group = np.unique(group_of[kept], return_inverse=True)
     return add_up(pairs / (raters - 1)[:, None, None], group, len(groups)), add_up(pairs, group, len(groups)), int(kept.sum())
 
 
 def item_counts(panel: Panel, levels: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """How many raters gave an item each level, [items, levels], and the group of every item, [items]."""
+    """Number of raters per item and level [items, levels], and the group of every item [items]."""
     items, item = np.unique(panel.item, return_inverse=True)
     counts = np.zeros((len(items), len(levels)))
     np.add.at(counts, (item, np.searchsorted(np.asarray(levels), panel.value)), 1)
@@ -168,6 +169,7 @@ def item_counts(panel: Panel, levels: Sequence[float]) -> tuple[np.ndarray, np.n
 
 def direction_tables(panel: Panel) -> np.ndarray:
     """Per group with two raters: (hits, trials) of the three statistics of :func:`directions`: [groups, 3, 2]."""
+    # One block of rows per group; within it a table of scores [raters, items], NaN where a rater has not rated an item.
     order = np.argsort(panel.group, kind="stable")
     borders = np.flatnonzero(np.diff(panel.group[order])) + 1
     tables = []
@@ -191,8 +193,8 @@ def _compare(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     a, b = a[both], b[both]
     strict = (a != 0) & (b != 0)
     alike = int((a[strict] == b[strict]).sum())
-    undecided = int(((a == 0) ^ (b == 0)).sum())  # one orders the pair, the other ties it
-    labels = 2 * int(strict.sum()) + undecided  # each of the two predicts what the other orders
+    undecided = int(((a == 0) ^ (b == 0)).sum())  # one orders the pair, the other ties
+    labels = 2 * int(strict.sum()) + undecided  # each of the two predicts the pairs that the other orders
     return np.array([[alike, strict.sum()], [2 * alike + 0.5 * undecided, labels], [2 * alike, labels]], dtype=np.float64)
 
 
@@ -211,7 +213,7 @@ def _rows(panel: Panel, rows: np.ndarray) -> Panel:
 
 
 def _codes(column: pa.ChunkedArray) -> np.ndarray:
-    """Numbers of the values in sorted order, so that results do not depend on the order of the rows."""
+    """Codes of the values in sorted order, so that results do not depend on the order of the rows."""
     encoded = column.combine_chunks().dictionary_encode()
     rank = np.empty(len(encoded.dictionary), dtype=np.int64)
     rank[np.argsort(encoded.dictionary.to_pylist())] = np.arange(len(rank))

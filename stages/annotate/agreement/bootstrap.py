@@ -1,7 +1,7 @@
-"""Intervals for statistics of rated groups: whole groups are resampled, because the ratings within one are not independent.
+"""Bootstrap intervals over groups. Whole groups are resampled, because the ratings within a group are not independent.
 
-In: one table of sums per group. Every statistic here is a function of such a table added up over groups, so a resample is a weighted sum
-and costs no second look at the ratings. Out: the statistic with its 95 % percentile interval, the same for the same seed.
+In: one table of sums per group. Every statistic is a function of the sum of these tables over groups, so a resample is a weighted sum of
+tables and does not read the ratings again. Out: the statistic with its 95 % percentile interval, deterministic for a seed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 RESAMPLES = 1000
 DIGITS = 6
-"""Figures are rounded, so that the summation order of a linear algebra library does not show in published bytes."""
+"""Values are rounded, so that published bytes do not depend on the summation order of a linear algebra library."""
 
-_DRAWS = 1 << 20  # groups drawn in one go; part of what a seed means
+_DRAWS = 1 << 20  # groups drawn in one pass; changing it changes the draws of a seed
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 """From summed tables [b, ...] to values [b, ...]; NaN where the statistic is not defined."""
@@ -50,6 +50,7 @@ def resampled_sums(tables: np.ndarray, *, seed: int, resamples: int = RESAMPLES)
     block = max(1, _DRAWS // max(1, groups))
     for first in range(0, resamples if groups else 0, block):
         rows = sums[first : first + block]
+        # Group indices [rows, groups], with an offset per row so that one bincount counts every group in every row; counts @ tables sums.
         drawn = rng.integers(0, groups, size=(len(rows), groups)) + groups * np.arange(len(rows))[:, None]
         rows[:] = np.bincount(drawn.ravel(), minlength=rows.shape[0] * groups).reshape(-1, groups) @ flat
     return sums.reshape(resamples, *tables.shape[1:])

@@ -1,9 +1,8 @@
 """Intraclass correlations of raters, in the six forms of Shrout and Fleiss.
 
-In: a panel of ratings. Out, each with its interval over groups: ``icc_1_1`` and ``icc_1_k``, one-way, which take any raters and any number
-per item (at least two); ``icc_2_1``, ``icc_2_k`` (two-way, raters random: absolute agreement) and ``icc_3_1``, ``icc_3_k`` (two-way, raters
-fixed: consistency), which need raters who all rated the same items, so they rest on the items that every rater of the panel rated. The
-first number names the form, the second says whether one rating is meant or the mean of k.
+In: a panel of ratings. Out, each with its interval over groups: ``icc_1_1`` and ``icc_1_k`` (one-way: any raters, at least two per item);
+``icc_2_1``, ``icc_2_k`` (two-way, raters random: absolute agreement) and ``icc_3_1``, ``icc_3_k`` (two-way, raters fixed: consistency),
+which use only the items that every rater of the panel rated. The first number is the form; the second tells one rating from the mean of k.
 
 Sources: P. E. Shrout, J. L. Fleiss, Intraclass correlations: uses in assessing rater reliability, Psychological Bulletin 86, 1979; the
 number of ratings per item of an unbalanced one-way design: G. W. Snedecor, W. G. Cochran, Statistical Methods, 1980, section 13.4.
@@ -24,7 +23,7 @@ NOT_CROSSED = "no two items were rated by all raters"
 
 
 def correlations(panel: Panel, *, seed: int) -> dict[str, Any]:
-    """All six forms of one dimension as ``{value, low, high, n}``, n being the items they rest on."""
+    """All six forms of one dimension as ``{value, low, high, n}``, n being the number of items used."""
     one, items = one_way_tables(panel)
     two, crossed = two_way_tables(panel)
     result = {}
@@ -56,11 +55,11 @@ def one_way_tables(panel: Panel) -> tuple[np.ndarray, int]:
 def one_way(tables: np.ndarray) -> np.ndarray:
     """ICC(1,1) and ICC(1,k) of summed tables [b, 6] from :func:`one_way_tables`: [b, 2]."""
     items, ratings, ratings_squared, total, squares, of_items = tables.T
-    between = ratio(_settled(of_items - ratio(total**2, ratings), squares), items - 1)
-    within = ratio(_settled(squares - of_items, squares), ratings - items)
+    between = ratio(_zero_if_rounding(of_items - ratio(total**2, ratings), squares), items - 1)
+    within = ratio(_zero_if_rounding(squares - of_items, squares), ratings - items)
     k = ratio(ratings - ratio(ratings_squared, ratings), items - 1)
     parts = between + (k - 1) * within, between
-    return np.stack([ratio(between - within, _settled(part, squares)) for part in parts], axis=1)
+    return np.stack([ratio(between - within, _zero_if_rounding(part, squares)) for part in parts], axis=1)
 
 
 def two_way_tables(panel: Panel) -> tuple[np.ndarray, int]:
@@ -87,20 +86,20 @@ def two_way(tables: np.ndarray) -> np.ndarray:
     items, squares, of_items, of_raters = tables[:, 0], tables[:, 1], tables[:, 2], tables[:, 3:]
     k = of_raters.shape[1]
     mean = ratio(of_raters.sum(axis=1) ** 2, items * k)
-    of_judges = _settled(ratio((of_raters**2).sum(axis=1), items) - mean, squares)
-    between = ratio(_settled(of_items - mean, squares), items - 1)
+    of_judges = _zero_if_rounding(ratio((of_raters**2).sum(axis=1), items) - mean, squares)
+    between = ratio(_zero_if_rounding(of_items - mean, squares), items - 1)
     judges = ratio(of_judges, np.full(len(tables), k - 1.0))
-    error = ratio(_settled(squares - of_items - of_judges, squares), (items - 1) * (k - 1))
+    error = ratio(_zero_if_rounding(squares - of_items - of_judges, squares), (items - 1) * (k - 1))
     judge = ratio(judges - error, items)
     parts = between + (k - 1) * error + k * judge, between + judge, between + (k - 1) * error, between
-    return np.stack([ratio(between - error, _settled(part, squares)) for part in parts], axis=1)
+    return np.stack([ratio(between - error, _zero_if_rounding(part, squares)) for part in parts], axis=1)
 
 
-def _settled(part: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """A sum of squares that is zero but for rounding is zero: a coefficient divided by it is not defined."""
+def _zero_if_rounding(part: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    """Zero for a sum of squares that differs from it only by rounding, so that a division by it is undefined."""
     return np.where(np.abs(part) <= 1e-9 * squares, 0.0, part)
 
 
 def _centred(value: np.ndarray) -> np.ndarray:
-    """Scores minus their mean: sums of squares lose no digits, and no coefficient changes."""
+    """Scores minus their mean: no coefficient changes, and sums of squares keep their digits."""
     return value - (value.mean() if len(value) else 0.0)

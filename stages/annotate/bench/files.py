@@ -1,7 +1,7 @@
 """Write tuples in the layout of TIGER-Lab/EditReward-Bench, which :mod:`reward.benchmarks.tiger_editreward_bench` reads.
 
-In: tuples, the generate step. Out: ``2pair/``, ``3pair/``, ``4pair/``, each with one Parquet file of one row per comparison of two edits,
-and the sha256 of every file. Images are copied as encoded bytes, those of one size of tuples at a time.
+In: tuples, the generate step. Out: ``2pair/``, ``3pair/``, ``4pair/``, each with one Parquet file with a row per comparison of two edits,
+and the sha256 of every file. Images are copied as encoded bytes; memory contains those of one tuple size at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stages.engine.rundir import StepFolder
 
 LETTERS = "ABCD"
 ROWS = 16
-"""Rows of a row group, and of images that are encoded at the same time."""
+"""Rows of a row group; so many rows with images are in memory together."""
 
 
 def write(folder: Path, tuples: Sequence[Tuple], generate: StepFolder, dimensions: Sequence[str]) -> dict[str, str]:
@@ -91,8 +91,4 @@ def _rows(tuples: Sequence[Tuple], generate: StepFolder, dimensions: Sequence[st
 
 
 def _by_id(generate: StepFolder, artifact: str, key: str, wanted: Collection[str], columns: Sequence[str]) -> Mapping[str, Any]:
-    found = {}
-    for part in generate.require().artifacts.get(artifact, []):
-        for batch in pq.ParquetFile(generate.path / part.path).iter_batches(batch_size=ROWS, columns=[key, *columns]):
-            found |= {row[key]: row for row in batch.to_pylist() if row[key] in wanted}
-    return found
+    return {row[key]: row for row in generate.rows(artifact, [key, *columns], ROWS) if row[key] in wanted}

@@ -1,12 +1,11 @@
-"""Build a benchmark of experts: an EditReward-Bench of 2-, 3- and 4-way comparisons from ratings of three experts or more (paper 2.3, A.3).
+"""Step build-bench: an EditReward-Bench of 2-, 3- and 4-way comparisons from ratings of three or more experts (paper 2.3, A.3).
 
-In: accepted ratings of one round, the generate step. Out: a step folder ``build-bench`` with the benchmark in the layout of the published
-one (``EditReward-Bench/``), ``tuples.csv`` (what each tuple is, how hard, how far the experts agree on it), ``adjudicate.csv`` (cells
-without a majority, to be filled in by a further expert and ingested) and ``summary.json``. Unit of resume: the step.
+In: accepted ratings of one round, the generate step. Out: a step folder ``build-bench`` with the benchmark in the published layout
+(``EditReward-Bench/``), ``tuples.csv`` (candidates, hardness and expert agreement of each tuple), ``adjudicate.csv`` (cells without a
+majority, for a further expert to fill in) and ``summary.json``. Unit of resume: the step.
 
-Only held-out sources become items unless the configuration says otherwise, so that the benchmark shares no source image with training.
-Of candidates of a group that are the same image, the one with the first id can be compared, or one comparison would stand there twice,
-perhaps with contradicting labels.
+By default only held-out sources become items, so the benchmark shares no source image with training. Of identical images in a group only
+the candidate with the first id is compared; otherwise a comparison could appear twice with contradicting labels.
 """
 
 from __future__ import annotations
@@ -18,23 +17,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stages.annotate.bench import files as bench_files
 from stages.annotate.bench import tuples as bench_tuples
 from stages.annotate.bench.tuples import ExpertGroup, Tuple
 from stages.annotate.config import BenchConfig
 from stages.annotate.consensus import consensus
-from stages.annotate.quality import adjudication
-from stages.annotate.ratings.accepted import accepted_ratings, manifest_of
-from stages.annotate.ratings.csv_table import csv_table
-from stages.annotate.ratings.groups import rated_whole
-from stages.annotate.ratings.manifest import Manifest
+from stages.annotate.packet.write import csv_table
+from stages.annotate.quality.queues import adjudication_csv
+from stages.annotate.ratings.accepted import accepted_ratings, rating_task_of
+from stages.annotate.ratings.groups import complete_scores
+from stages.annotate.ratings.rating_task import RatingTask
 from stages.context import Context
-from stages.engine import storage
+from stages.engine import steps, storage
 from stages.engine.rundir import Index, StepFolder
 
-STEP = "build-bench"
+STEP = steps.BUILD_BENCH
 LAYOUT = "EditReward-Bench"
 TUPLES = ("id", "size", "task", "source_id", "candidates", "hardness", "expert_agreement", "tie")
 
@@ -44,81 +42,77 @@ def run(context: Context) -> Index:
     config, seed = context.flow.annotate.benchmark, context.flow.seed
     wanted = {2: config.pairs, 3: config.triples, 4: config.quadruples}
     if not any(wanted.values()):
-        raise ValueError("annotate.benchmark wants no tuples; give a number of pairs, triples or quadruples")
+        raise ValueError("annotate.benchmark asks for no tuples; give a number of pairs, triples or quadruples")
     generate = context.run.step("generate")
     ratings, decision = accepted_ratings(context.run)
     annotate = context.run.step("annotate").require()
     if "generate" not in annotate.inputs:
-        raise ValueError(
-            f"the ratings in {context.run.step('annotate').path} are of images that this run does not have; nothing can be shown"
-        )
+        raise ValueError(f"the ratings in {context.run.step('annotate').path} are of imported items, whose images this run does not have")
     inputs = {"generate": generate.require().fingerprint, "annotate": annotate.fingerprint} | decision
     settings = {"benchmark": config.model_dump(mode="json"), "seed": seed}
     folder = context.run.step(STEP)
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
         return done
-    work = manifest_of(context)
+    task = rating_task_of(context)
     sources = {row["source_id"]: row for row in generate.read("sources", ["source_id", "split", "task"]).to_pylist()}
-    judged = [group for group in work.sampled if config.split == "all" or sources[group]["split"] == config.split]
+    wanted_groups = [group for group in task.sampled if config.split == "all" or sources[group]["split"] == config.split]
     used = consensus.of_experts(ratings, config.round)
-    found = consensus.majority(used, work, judged=judged)
-    if len(found.left_out) == len(judged):
+    found = consensus.majority(used, task, groups=wanted_groups)
+    if len(found.left_out) == len(wanted_groups):
         raise ValueError(
-            f"no {config.split} group was rated whole by {consensus.LEAST_RATERS} experts in round {config.round}; have them rate, or name "
+            f"no {config.split} group was rated whole by {consensus.LEAST_RATERS} experts in round {config.round}; let them rate, or set "
             "another annotate.benchmark.round or annotate.benchmark.split"
         )
-    settled = _settled(found.labels, work.dimensions)
+    settled = _settled(found.labels, task.dimensions)
     left_out = Counter(row.reason for row in found.left_out)
-    if unsettled := len(judged) - len(found.left_out) - len(settled):
+    if unsettled := len(wanted_groups) - len(found.left_out) - len(settled):
         left_out["no-settled-candidate"] = unsettled
     copies = _copies(generate, {candidate: group for group, candidates in settled.items() for candidate in candidates})
     settled = {group: {name: of[name] for name in of if name not in copies} for group, of in settled.items()}
-    groups = _groups(settled, used, work, {name: source["task"] for name, source in sources.items()})
+    groups = _groups(settled, used, task, {name: source["task"] for name, source in sources.items()})
     tuples = bench_tuples.choose(groups, wanted, tie_share=config.tie_share, seed=seed)
     if not tuples:
         raise ValueError(
             f"the experts order no two edits of a group clearly, and {len(found.disputed):,} cells have no majority; have a further expert "
-            "settle these: `pipeline annotate consensus --method majority` writes the list"
+            "decide these: `pipeline annotate consensus --method majority` writes the list"
         )
     figures = _figures(tuples, wanted, found, groups, left_out) | {"candidates_that_are_copies": len(copies)}
     bench = folder.path / LAYOUT
-    files = {f"{LAYOUT}/{name}": sha for name, sha in bench_files.write(bench, tuples, generate, work.dimensions).items()}
+    files = {f"{LAYOUT}/{name}": sha for name, sha in bench_files.write(bench, tuples, generate, task.dimensions).items()}
     for stale in bench.rglob("*.parquet"):
         if f"{LAYOUT}/{stale.relative_to(bench).as_posix()}" not in files:
             stale.unlink()
     files[f"{LAYOUT}/README.md"] = storage.publish_bytes(bench / "README.md", _card(figures, config).encode())
     texts = {
         "tuples.csv": csv_table(_tuple_rows(tuples), TUPLES),
-        "adjudicate.csv": adjudication.queue(found.disputed, work),
+        "adjudicate.csv": adjudication_csv(found.disputed, task),
     }
     files |= {name: storage.publish_bytes(folder.path / name, text) for name, text in texts.items()}
     files["summary.json"] = storage.publish_json(folder.path / "summary.json", figures)
     return folder.publish(
         draft,
         files=files,
-        counts={"in": len(judged), "out": len(tuples)},
+        counts={"in": len(wanted_groups), "out": len(tuples)},
         results={name: figures[name] for name in ("tuples", "missing", "cells_to_adjudicate")},
     )
 
 
 def _copies(generate: StepFolder, group_of: Mapping[str, str]) -> set[str]:
-    """Candidates whose image another candidate of their group with an earlier id has as well."""
+    """Candidates with the same image as another candidate of their group with an earlier id."""
     first: dict[tuple[str, str], str] = {}
-    for part in generate.require().artifacts.get("candidates", []):
-        for batch in pq.ParquetFile(generate.path / part.path).iter_batches(batch_size=16, columns=["candidate_id", "image"]):
-            for row in batch.to_pylist():
-                if row["candidate_id"] in group_of:
-                    key = (group_of[row["candidate_id"]], hashlib.sha256(row["image"]["bytes"]).hexdigest())
-                    first[key] = min(first.get(key, row["candidate_id"]), row["candidate_id"])
+    for row in generate.rows("candidates", ["candidate_id", "image"]):
+        if row["candidate_id"] in group_of:
+            key = (group_of[row["candidate_id"]], hashlib.sha256(row["image"]["bytes"]).hexdigest())
+            first[key] = min(first.get(key, row["candidate_id"]), row["candidate_id"])
     return set(group_of) - set(first.values())
 
 
 def _settled(labels: Sequence[consensus.Label], dimensions: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
-    """By group and candidate the labels [dimension] of the candidates that are labelled in every dimension."""
+    """Labels [dimension] by group and candidate, for candidates that are labelled in every dimension."""
     cells: defaultdict[str, defaultdict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for label in labels:
-        cells[label.group_id][label.candidate_id][label.dimension] = label.score
+        cells[label.source_id][label.candidate_id][label.dimension] = label.score
     whole = {
         group: {name: np.array([score[d] for d in dimensions]) for name, score in sorted(of.items()) if len(score) == len(dimensions)}
         for group, of in sorted(cells.items())
@@ -127,14 +121,15 @@ def _settled(labels: Sequence[consensus.Label], dimensions: Sequence[str]) -> di
 
 
 def _groups(
-    settled: Mapping[str, Mapping[str, np.ndarray]], ratings: pa.Table, work: Manifest, tasks: Mapping[str, str]
+    settled: Mapping[str, Mapping[str, np.ndarray]], ratings: pa.Table, task: RatingTask, kinds: Mapping[str, str]
 ) -> list[ExpertGroup]:
-    said = rated_whole(ratings, work)
+    scores = complete_scores(ratings, task)
     groups = []
     for name, labels in settled.items():
-        place = {candidate: i for i, candidate in enumerate(sorted(work.sampled[name]))}
-        experts = np.stack([said[name][expert] for expert in sorted(said[name])])[:, [place[candidate] for candidate in labels]]
-        groups.append(ExpertGroup(name, tasks[name], tuple(labels), experts, np.stack(list(labels.values()))))
+        # Scores are [candidate, dimension] for the sampled candidates sorted by id; keep the rows of the labelled ones.
+        row = {candidate: i for i, candidate in enumerate(sorted(task.sampled[name]))}
+        experts = np.stack([scores[name][expert] for expert in sorted(scores[name])])[:, [row[candidate] for candidate in labels]]
+        groups.append(ExpertGroup(name, kinds[name], tuple(labels), experts, np.stack(list(labels.values()))))
     return groups
 
 
@@ -180,13 +175,13 @@ def _figures(
         "expert_agreement": round(float(np.mean([entry.agreement for entry in tuples])), 6),
         "groups_of_experts": len(groups),
         "groups_left_out": dict(sorted(left_out.items())),
-        "labels": dict(sorted(Counter(label.source for label in found.labels).items())),
+        "labels": dict(sorted(Counter(label.label_source for label in found.labels).items())),
         "cells_to_adjudicate": len(found.disputed),
     }
 
 
 def _card(figures: Mapping[str, Any], config: BenchConfig) -> str:
-    """The README of the folder; the Hub reads its head."""
+    """The README of the folder, with the Hub's metadata at the top."""
     counts = ", ".join(f"{count} of {size}" for size, count in figures["tuples"].items())
     return (
         "---\n"

@@ -1,10 +1,9 @@
-"""Tuples of an EditReward-Bench: which 2, 3 or 4 edits of a source are compared (paper 2.3 and A.3).
+"""Tuples of an EditReward-Bench: the 2, 3 or 4 edits of a source that are compared (paper 2.3 and A.3).
 
-In: groups with the experts' scores and their consensus. Out: tuples. Edit A is better than B when its consensus overall (the sum of the
-dimensions) is higher and most experts order the two so; they tie when the consensus is equal; else the pair is unclear and in no tuple.
-Tuples of 3 and 4 are strict orders. Among the tuples of a group the hardest is taken: the smallest mean difference of the experts' mean
-overall scores. Groups are taken hardest first, the edit type with the fewest tuples first, each group for one tuple only, the
-largest tuples first because fewest groups have them.
+In: groups with the experts' scores and their consensus. Out: tuples. Edit A is better than B when its overall consensus (the sum of the
+dimensions) is higher and most experts order the two so. Equal consensus is a tie. Any other pair is unclear and in no tuple. Tuples of 3
+and 4 are strict orders. Each group gives at most one tuple, its hardest: the one with the smallest mean difference of the experts' mean
+overall scores. Larger tuples are chosen first because fewer groups have them; then the edit type with the fewest tuples, then the hardest.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class ExpertGroup:
         return self.experts.sum(axis=2).mean(axis=0)
 
     def relation(self, a: int, b: int) -> int | None:
-        """1 where a is better, -1 where b is, 0 for a tie, None where consensus and most experts do not say the same."""
+        """1 if a is better, -1 if b is, 0 for a tie, None if most experts do not order the pair as the consensus does."""
         gap = self.consensus[a].sum() - self.consensus[b].sum()
         if abs(gap) < DIFFERENCE:
             return 0
@@ -48,8 +47,11 @@ class ExpertGroup:
 
 @dataclass(frozen=True)
 class Tuple:
-    """Candidates that are compared, in the order A, B, C, D, which a seeded hash gives. places: in the group. agreement: share of experts
-    who say of a pair what its label says, over pairs."""
+    """Compared candidates in the order A, B, C, D, which a seeded hash gives.
+
+    places: indices in the group. hardness: mean difference of the overall scores (smaller is harder). agreement: mean over pairs of the
+    share of experts who order the pair as its label does.
+    """
 
     group: ExpertGroup
     places: tuple[int, ...]
@@ -64,7 +66,7 @@ class Tuple:
 
 
 def choose(groups: Sequence[ExpertGroup], wanted: Mapping[int, int], *, tie_share: float, seed: int) -> list[Tuple]:
-    """Tuples by size, at most ``wanted`` of each; of those of size 2, at most a share of ``tie_share`` are ties."""
+    """At most ``wanted`` tuples of each size; at most a share ``tie_share`` of the pairs are ties."""
     free = {group.source_id: group for group in groups}
     chosen: list[Tuple] = []
     for size in sorted(wanted, reverse=True):
@@ -80,7 +82,7 @@ def choose(groups: Sequence[ExpertGroup], wanted: Mapping[int, int], *, tie_shar
 
 
 def hardest(group: ExpertGroup, size: int, *, tie: bool, seed: int) -> Tuple | None:
-    """The hardest tuple of a group whose pairs are all strict, or all ties; None where there is none."""
+    """The hardest tuple of a group whose pairs are all strict, or all ties; None if there is none."""
     relations = {pair: group.relation(*pair) for pair in combinations(range(len(group.candidates)), 2)}
     fit = {pair for pair, relation in relations.items() if relation is not None and (relation == 0) == tie}
     overall = group.mean_overall
@@ -99,7 +101,7 @@ def hardest(group: ExpertGroup, size: int, *, tie: bool, seed: int) -> Tuple | N
 
 
 def balanced(tuples: Sequence[Tuple], count: int, per_task: Counter[str], *, seed: int) -> list[Tuple]:
-    """Up to ``count`` tuples, always of the task with the fewest so far (``per_task``, which grows), the hardest of it."""
+    """Up to ``count`` tuples: each time the hardest of the task with the fewest so far. ``per_task`` counts them and is updated."""
     waiting: defaultdict[str, list[Tuple]] = defaultdict(list)
     order = sorted(tuples, key=lambda t: (t.hardness, uniform("tuple", seed, t.group.source_id), t.group.source_id), reverse=True)
     for found in order:

@@ -1,1 +1,1 @@
-"""Step consensus: one score per candidate and dimension."""
+"""Step consensus: one score per candidate and dimension from several raters."""

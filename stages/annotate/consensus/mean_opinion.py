@@ -1,11 +1,11 @@
-"""Mean opinion scores on 0..100 from scores of raters who use the scale differently (EditHF, section on data, equation 1).
+"""Mean opinion scores on 0..100, for raters who use the scale differently (EditHF, section on data, equation 1).
 
 A score becomes z = (score - the rater's mean) / (the rater's standard deviation) over the rater's scores in that dimension, and
 100 (z + 3) / 6; the mean over the raters of a candidate is its mean opinion score. In: ratings without outlying raters (quality control
-removes them). Out: one label per candidate and dimension, and raters who gave one score only, for whom z is not defined.
+removes them). Out: one label per candidate and dimension; raters who gave only one score are quarantined, because z is not defined.
 
-Sensible for a fine scale rated by many; on it, who rated better candidates looks stricter than they are unless the candidates were dealt
-out at random. On the 4-point scale with one rater per group use the mean.
+Use it for a fine scale with many raters and candidates assigned at random: otherwise the candidates of a rater who got better ones
+receive too low scores. On the 4-point scale with one rater per group use the mean.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from stages.annotate.agreement.alpha import OVERALL, panels
 from stages.annotate.consensus.consensus import Consensus, Label
 from stages.annotate.ratings.groups import MEAN_DIGITS
-from stages.annotate.ratings.rounds import ADJUDICATION
+from stages.annotate.ratings.rating_task import ADJUDICATION
 from stages.engine.contracts import Quarantined
 
 FEW = 100
-"""Ratings of a rater in a dimension below which mean and deviation are rough."""
+"""With fewer ratings in a dimension, a rater's mean and deviation are inaccurate."""
 
 
 def mean_opinion(ratings: pa.Table) -> tuple[Consensus, list[str]]:
@@ -48,8 +48,8 @@ def mean_opinion(ratings: pa.Table) -> tuple[Consensus, list[str]]:
             if own.sum() < FEW:
                 few.add(annotators[code])
         labels += _labels(name, rows, z)
-    labels.sort(key=lambda label: (label.group_id, label.candidate_id, label.dimension))
-    warnings = [f"{len(few)} raters gave fewer than {FEW} scores in a dimension, e.g. {min(few)}: their z-scores are rough"] if few else []
+    labels.sort(key=lambda label: (label.source_id, label.candidate_id, label.dimension))
+    warnings = [f"{len(few)} raters gave fewer than {FEW} scores in a dimension, e.g. {min(few)}: inaccurate z-scores"] if few else []
     return Consensus(labels, [], left_out), warnings
 
 

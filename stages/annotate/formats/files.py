@@ -1,7 +1,7 @@
-"""What a file of ratings holds, before it is known what its columns mean: a table of texts, or JSON records.
+"""Rating files as tables of texts or as JSON records, before anything is known about their columns.
 
-In: a file's bytes. Out: :class:`Table` or :class:`Records`. A file that cannot be read as a whole is refused with ``ValueError``: not
-UTF-8, no rows, truncated JSON, damaged Parquet. A single line that is no row becomes a broken row.
+In: a file. Out: :class:`Table` or :class:`Records`. ``ValueError`` refuses a file that cannot be read as a whole: not UTF-8, no rows,
+truncated JSON, damaged Parquet. A single unreadable line becomes an invalid row.
 """
 
 from __future__ import annotations
@@ -12,29 +12,33 @@ import io
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cached_property
+from pathlib import Path, PurePath
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.annotate.ratings.delivery import Broken
+from stages.annotate.ratings.delivery import InvalidRow
 from stages.engine import storage
 
 Row = tuple[int, Sequence[str]]
 """Number of the line, record or row in the file, and its cells."""
+
+DELIMITED, JSON_LINES, PARQUET = (".csv", ".tsv"), (".jsonl", ".ndjson"), (".parquet", ".pq")
+"""Endings of file names."""
 
 csv.field_size_limit(1 << 20)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts under a header; an absent cell is an empty text. ``counts_in``: what the row numbers count."""
+    """Rows of texts under a header; an absent cell is an empty text. ``counts_in``: unit of the row numbers."""
 
     header: Sequence[str]
     rows: Sequence[Row]
     counts_in: str
-    broken: Sequence[Broken] = ()
+    invalid: Sequence[InvalidRow] = ()
 
 
 @dataclass(frozen=True)
@@ -43,45 +47,95 @@ class Records:
 
     records: Sequence[tuple[int, dict[str, Any]]]
     counts_in: str
-    broken: Sequence[Broken] = field(default_factory=list)
+    invalid: Sequence[InvalidRow] = field(default_factory=list)
 
     def table(self) -> Table:
-        """Column names in the order of their first appearance, and a row per record."""
+        """A row per record, the columns in the order of their first appearance."""
         header = list(dict.fromkeys(key for _, record in self.records for key in record))
-        return Table(header, [(number, [plain(r.get(key)) for key in header]) for number, r in self.records], self.counts_in, self.broken)
+        return Table(header, [(number, [plain(r.get(key)) for key in header]) for number, r in self.records], self.counts_in, self.invalid)
 
 
-def content(path: str | Path) -> bytes:
-    """All bytes of a file, local or remote."""
-    try:
-        return storage.read_bytes(path)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read ({error.strerror or error}); give a file of ratings") from None
+class RatingFile:
+    """A file, local or remote; each view of its content is made when it is first used. Raises ``ValueError`` for what cannot be read."""
 
+    def __init__(self, path: str | Path) -> None:
+        self.path, self.name = path, PurePath(str(path)).name
+        self.suffix = PurePath(self.name).suffix.lower()
+        try:
+            self.data = storage.read_bytes(path)
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read ({error.strerror or error}); give a file of ratings") from None
 
-def sha256(data: bytes) -> str:
-    """Hash of a file's bytes."""
-    return hashlib.sha256(data).hexdigest()
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the content."""
+        return hashlib.sha256(self.data).hexdigest()
 
+    @cached_property
+    def text(self) -> str:
+        """The content as UTF-8 text, which is not empty."""
+        try:
+            decoded = self.data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            place = f"byte {error.start} is 0x{self.data[error.start]:02x}"
+            raise ValueError(f"{self.name} is not UTF-8 text ({place}); save it again as UTF-8") from None
+        if not decoded.strip():
+            raise ValueError(f"{self.name} is empty; give a file with column names and ratings")
+        return decoded
 
-def text(data: bytes, name: str) -> str:
-    """The bytes as UTF-8 text that is not empty."""
-    try:
-        decoded = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{name} is not UTF-8 text (byte {error.start} is 0x{data[error.start]:02x}); save it again as UTF-8") from None
-    if not decoded.strip():
-        raise ValueError(f"{name} is empty; give a file with column names and ratings")
-    return decoded
+    @cached_property
+    def records(self) -> Records:
+        """The JSON objects of the file."""
+        if self.suffix in JSON_LINES:
+            return _json_lines(self.text, self.name)
+        if self.suffix == ".json":
+            return _json_list(self.text, self.name)
+        raise ValueError(f"{self.name} is not JSON, as this format is; export it as JSON")
+
+    @property
+    def first_record(self) -> dict[str, Any]:
+        """The first JSON object; empty for a file that is not JSON or has none."""
+        return self.records.records[0][1] if self.suffix in (*JSON_LINES, ".json") and self.records.records else {}
+
+    @cached_property
+    def header(self) -> Sequence[str]:
+        """Names of the columns; none where the kind of file is unknown."""
+        if self.suffix in PARQUET:
+            return self._parquet.schema_arrow.names
+        return self._table.header if self.suffix in (*DELIMITED, *JSON_LINES, ".json") else []
+
+    def table(self, needed: Collection[str], only: Sequence[str] | None = None) -> Table:
+        """The rows. A Parquet column that is not text is refused if it is ``needed``, else read as empty; ``only`` these are read."""
+        if self.suffix in PARQUET:
+            return _parquet_table(self._parquet, self.name, needed, only)
+        return self._table
+
+    @cached_property
+    def _table(self) -> Table:
+        if self.suffix in DELIMITED:
+            return delimited(self.text, self.name)
+        if self.suffix in (*JSON_LINES, ".json"):
+            return self.records.table()
+        raise ValueError(
+            f"{self.name}: ratings are read from .csv, .tsv, .jsonl, .ndjson, .json, .parquet or .pq files "
+            f"and from the rating page's database, not from {self.suffix!r}"
+        )
+
+    @cached_property
+    def _parquet(self) -> pq.ParquetFile:
+        try:
+            return pq.ParquetFile(io.BytesIO(self.data))
+        except (pa.ArrowException, OSError) as error:
+            raise _damaged(self.name, error) from None
 
 
 def delimited(text: str, name: str) -> Table:
-    """CSV; the delimiter is the one of comma, semicolon and tab that occurs most often in the line of column names."""
+    """Rows of CSV text. The delimiter is the one of comma, semicolon and tab that is most frequent in the line of column names."""
     first = text.lstrip("\r\n").splitlines()[0]
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count), strict=True)
     header: list[str] | None = None
     rows: list[Row] = []
-    broken: list[Broken] = []
+    invalid: list[InvalidRow] = []
     start = 1
     try:
         for cells in lines:
@@ -94,84 +148,71 @@ def delimited(text: str, name: str) -> Table:
                 rows.append((number, cells))
             else:
                 message = f"the row has {len(cells)} fields, there are {len(header)} column names; quote fields that contain the delimiter"
-                broken.append(Broken(number, "field-count", message))
+                invalid.append(InvalidRow(number, "field-count", message))
     except csv.Error as error:
         raise ValueError(f"{name} line {start} is not CSV ({error}); quote fields that contain quotes or line ends") from None
     if header is None:
         raise ValueError(f"{name} has no column names; give a file whose first line names its columns")
-    return Table(header, rows, "line", broken)
+    return Table(header, rows, "line", invalid)
 
 
-def json_lines(text: str, name: str) -> Records:
+def _json_lines(text: str, name: str) -> Records:
     """One JSON object per line."""
     records: list[tuple[int, dict[str, Any]]] = []
-    broken: list[Broken] = []
+    invalid: list[InvalidRow] = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
         except ValueError as error:
-            broken.append(Broken(number, "not-json", f"the line is not JSON ({error})"))
+            invalid.append(InvalidRow(number, "not-json", f"the line is not JSON ({error})"))
             continue
         if isinstance(record, dict):
             records.append((number, record))
         else:
-            broken.append(Broken(number, "not-json", f"the line is JSON but not an object: {line.strip()[:60]!r}"))
+            invalid.append(InvalidRow(number, "not-json", f"the line is JSON but not an object: {line.strip()[:60]!r}"))
     if not records:
-        number, _, message = broken[0]
+        number, _, message = invalid[0]
         raise ValueError(f"{name} line {number}: {message}, nor is any other; write one JSON object per rating and line")
-    return Records(records, "line", broken)
+    return Records(records, "line", invalid)
 
 
-def json_list(text: str, name: str) -> Records:
+def _json_list(text: str, name: str) -> Records:
     """A JSON list of objects."""
     try:
         records = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{name} line {error.lineno} column {error.colno} is not JSON ({error.msg}); is the file complete?") from None
     if not isinstance(records, list):
-        raise ValueError(f"{name} holds a JSON {type(records).__name__}; expected a list of objects, one per rating")
+        raise ValueError(f"{name} contains a JSON {type(records).__name__}; expected a list of objects, one per rating")
     numbered = list(enumerate(records, start=1))
-    broken = [
-        Broken(number, "not-json", f"the record is not an object: {json.dumps(record)[:60]}")
+    invalid = [
+        InvalidRow(number, "not-json", f"the record is not an object: {json.dumps(record)[:60]}")
         for number, record in numbered
         if not isinstance(record, dict)
     ]
-    return Records([(number, record) for number, record in numbered if isinstance(record, dict)], "record", broken)
+    return Records([(number, record) for number, record in numbered if isinstance(record, dict)], "record", invalid)
 
 
-def parquet_columns(data: bytes, name: str) -> list[str]:
-    """Names of a Parquet file's columns."""
-    return list(_parquet(data, name).schema_arrow.names)
-
-
-def parquet(data: bytes, name: str, *, needed: Collection[str], only: Sequence[str] | None = None) -> Table:
-    """Columns of a Parquet file as texts (all, or ``only`` some). A column that is no text is refused if it is ``needed``, else empty."""
+def _parquet_table(file: pq.ParquetFile, name: str, needed: Collection[str], only: Sequence[str] | None) -> Table:
     try:
-        table = _parquet(data, name).read(columns=only)
+        table = file.read(columns=only)
     except (pa.ArrowException, OSError) as error:
         raise _damaged(name, error) from None
     columns = []
-    for names, column in zip(table.schema, table.columns, strict=True):
+    for column, values in zip(table.schema, table.columns, strict=True):
         try:
-            columns.append(["" if value is None else value for value in column.cast(pa.string()).to_pylist()])
+            columns.append(["" if value is None else value for value in values.cast(pa.string()).to_pylist()])
         except (pa.ArrowException, UnicodeDecodeError):
-            if names.name.strip().lower() in needed:
-                raise ValueError(f"{name}: column {names.name} has type {names.type}; expected text, a number or a time") from None
+            if column.name.strip().lower() in needed:
+                raise ValueError(f"{name}: column {column.name} has type {column.type}; expected text, a number or a time") from None
             columns.append([""] * table.num_rows)
     return Table(table.schema.names, list(enumerate(zip(*columns, strict=True), start=1)), "row")
 
 
-def _parquet(data: bytes, name: str) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(io.BytesIO(data))
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(name, error) from None
-
-
 def _damaged(name: str, error: Exception) -> ValueError:
-    return ValueError(f"{name} is not a sound Parquet file ({str(error).splitlines()[0]}); write it again")
+    return ValueError(f"{name} is not a valid Parquet file ({str(error).splitlines()[0]}); write it again")
 
 
 def plain(value: Any) -> str:

@@ -1,8 +1,8 @@
-"""Which rating a question of an annotation tool asks for, from its name and the data of its task.
+"""Candidate and dimension of a question in an annotation tool, from its name and the data of its task.
 
-Either a task is one candidate and a question is a dimension: data ``group_id`` and ``candidate_id``, question ``instruction_following``.
-Or a task is a group and a question is a dimension of its n-th candidate: data ``group_id`` and ``cid0``, ``cid1``, ..., question ``if0``
-or ``instruction_following_0``.
+Layout 1: a task is a candidate and a question is a dimension (data ``group_id`` and ``candidate_id``, question ``instruction_following``).
+Layout 2: a task is a group and a question is a dimension of its n-th candidate (data ``group_id`` and ``cid0``, ``cid1``, ..., question
+``if0`` or ``instruction_following_0``).
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ _NUMBERED = re.compile(r"(?P<dimension>.*?)_?(?P<place>\d+)")
 
 
 def asked(question: str, data: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Candidate and dimension of a question, or None when the task has no candidate of that number.
-
-    The dimension is a text of the file; whether it exists is for the validator to say.
-    """
+    """Candidate and dimension, or None when the task has no candidate of that number. The dimension is not validated here."""
     if data.get("candidate_id"):
         return plain(data["candidate_id"]), _dimension(question)
     match = _NUMBERED.fullmatch(question)

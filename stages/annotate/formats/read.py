@@ -1,77 +1,48 @@
-"""Readers of rating files: what format a file has, and the parser for it.
+"""The table of rating formats: a file of ratings in, a :class:`~stages.annotate.ratings.delivery.Delivery` out.
 
-In: a file. Out: a :class:`Delivery` of texts. A file that cannot be read as a whole is refused with ``ValueError`` before anything is
-written; a single row that is no rating becomes a broken row.
-
-| format            | file                                                            | parser in `formats/` |
-| ----------------- | --------------------------------------------------------------- | -------------------- |
-| `long`, `wide`    | CSV, TSV, JSON Lines, JSON list, Parquet with our columns       | `long_wide`          |
-| `page`            | SQLite database of our rating page                              | `page_database`      |
-| `label-studio`    | Label Studio's JSON export                                      | `label_studio`       |
-| `argilla`         | Argilla's records as JSON or JSON Lines                         | `argilla`            |
-| `editreward-data` | TIGER-Lab/EditReward-Data's rows as Parquet, JSON or JSON Lines | `editreward_data`    |
-| `imagenhub`       | ImagenHub's rater tables; never found by itself                 | `imagenhub`          |
-
-`auto` tells them apart by the file's first bytes, its ending and its columns.
+A format is a module of this folder with two functions: ``recognises(file) -> bool`` for ``auto``, and ``parse(file) -> Delivery``, which
+raises ``ValueError`` for a file that cannot be read as a whole. A row that holds no rating becomes an invalid row. This module imports
+nothing heavy, because the command line takes its choices from the table.
 """
 
 from __future__ import annotations
 
-from pathlib import Path, PurePath
-from typing import Any, Literal, get_args
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from stages.annotate.formats import argilla, editreward_data, files, imagenhub, label_studio, long_wide, page_database
-from stages.annotate.formats.files import Records, Table
-from stages.annotate.ratings.delivery import Delivery
-
-Format = Literal["auto", "long", "wide", "page", "label-studio", "argilla", "editreward-data", "imagenhub"]
-
-_OF_RECORDS: dict[str, Any] = {label_studio.FORMAT: label_studio, argilla.FORMAT: argilla}
-"""Formats that only JSON can hold."""
+if TYPE_CHECKING:
+    from stages.annotate.ratings.delivery import Delivery
 
 
-def read(path: str | Path, format: Format = "auto") -> Delivery:
+class Format(NamedTuple):
+    """A module of this folder, and the description of the format on the command line."""
+
+    module: str
+    description: str
+
+
+FORMATS = {
+    "page": Format("page_database", "the rating page's database"),
+    "label-studio": Format("label_studio", "Label Studio's JSON export"),
+    "argilla": Format("argilla", "Argilla's records as JSON or JSON Lines"),
+    "editreward-data": Format("editreward_data", "rows of TIGER-Lab/EditReward-Data as Parquet or JSON"),
+    "imagenhub": Format("imagenhub", "ImagenHub's rater tables, never recognised by auto"),
+    "wide": Format("wide", "a table with a row per candidate"),
+    "long": Format("long", "a table with a row per rating"),
+}
+"""Formats by name. ``auto`` takes the first one that recognises the file."""
+
+AUTO = "auto"
+
+
+def read(path: str | Path, format: str = AUTO) -> Delivery:
     """Parse a file. Raises ``ValueError`` naming the file, the place and what to do."""
-    if format not in get_args(Format):
-        raise ValueError(f"there is no format {format!r} of ratings; use one of {', '.join(get_args(Format))}")
-    name = PurePath(str(path)).name
-    data = files.content(path)
-    if format == page_database.FORMAT or (format == "auto" and page_database.recognises(data)):
-        return page_database.parse(path, name)
-    sha256 = files.sha256(data)
-    if format == imagenhub.DATASET:
-        return imagenhub.parse(name, files.text(data, name), sha256)
-    suffix = PurePath(name).suffix.lower()
-    if suffix in (".csv", ".tsv"):
-        return _table(files.delimited(files.text(data, name), name), name, sha256, format)
-    if suffix in (".jsonl", ".ndjson"):
-        return _records(files.json_lines(files.text(data, name), name), name, sha256, format)
-    if suffix == ".json":
-        return _records(files.json_list(files.text(data, name), name), name, sha256, format)
-    if suffix in (".parquet", ".pq"):
-        theirs = editreward_data.recognises(files.parquet_columns(data, name))
-        wanted = [column for column in files.parquet_columns(data, name) if column in editreward_data.COLUMNS] if theirs else None
-        needed = editreward_data.COLUMNS if theirs else long_wide.NEEDED
-        return _table(files.parquet(data, name, needed=needed, only=wanted), name, sha256, format)
-    raise ValueError(
-        f"{name}: ratings are read from .csv, .tsv, .jsonl, .ndjson, .json, .parquet or .pq files "
-        f"and from our page's database, not from {suffix!r}"
-    )
+    from stages.annotate.formats.files import RatingFile
 
-
-def _records(found: Records, name: str, sha256: str, format: Format) -> Delivery:
-    """JSON records: of an annotation tool, or rows of a table."""
-    first = found.records[0][1] if found.records else {}
-    for kind, module in _OF_RECORDS.items():
-        if format == kind or (format == "auto" and module.recognises(first)):
-            return module.parse(found, name, sha256)
-    return _table(found.table(), name, sha256, format)
-
-
-def _table(table: Table, name: str, sha256: str, format: Format) -> Delivery:
-    if format in _OF_RECORDS:
-        raise ValueError(f"{name} is not JSON, as the format {format} is; export it as JSON")
-    if format == editreward_data.FORMAT or (format == "auto" and editreward_data.recognises(table.header)):
-        return editreward_data.parse(table, name, sha256)
-    assert format in ("auto", "long", "wide")
-    return long_wide.parse(table, name, sha256, format)
+    if format not in (AUTO, *FORMATS):
+        raise ValueError(f"there is no rating format {format!r}; use one of {', '.join((AUTO, *FORMATS))}")
+    file = RatingFile(path)
+    names = FORMATS if format == AUTO else [format]
+    modules = (import_module(f"stages.annotate.formats.{FORMATS[name].module}") for name in names)
+    return next(module for module in modules if format != AUTO or module.recognises(file)).parse(file)

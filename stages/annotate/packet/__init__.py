@@ -1,1 +1,1 @@
-"""What annotators get: the plan of who rates what, and the packet."""
+"""The packet for annotators, and the plan that assigns roles to groups."""

@@ -1,7 +1,7 @@
-"""A list of groups to hand out: what `annotate export --groups FILE` reads.
+"""The list of groups that `annotate export --groups FILE` reads.
 
-In: a CSV file with a column ``group_id`` (more columns do not matter), or a text file with one group id per line. Out: the ids in the order
-of the file, each once.
+In: a CSV file with a column ``group_id`` and any others, or a text file with one group id per line. Out: the ids in the order of the file,
+each once.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from stages.annotate.ratings.manifest import Manifest
+from stages.annotate.ratings.rating_task import RatingTask
 from stages.engine import storage
 
 COLUMN = "group_id"
 
 
-def read(path: str | Path, manifest: Manifest) -> list[str]:
-    """Group ids of the file. Raises ``ValueError`` naming the line of a group that the project does not have, or for an empty list."""
+def read(path: str | Path, task: RatingTask) -> list[str]:
+    """Group ids of the file. Raises ``ValueError`` naming the line of an unknown group, or for an empty list."""
     try:
         lines = storage.read_bytes(path).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
@@ -26,7 +26,7 @@ def read(path: str | Path, manifest: Manifest) -> list[str]:
     groups: dict[str, None] = {}
     for number, row in enumerate(csv.reader(lines[begin:]), begin + 1):
         name = row[column].strip() if len(row) > column else ""
-        if name and name not in manifest.sampled:
+        if name and name not in task.sampled:
             raise ValueError(f"--groups {path} line {number}: there is no group {name!r} with sampled candidates in this run")
         if name:
             groups[name] = None

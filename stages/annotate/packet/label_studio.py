@@ -1,12 +1,11 @@
-"""The packet as Label Studio reads it: one task per group, and the labeling configuration.
+"""The packet for Label Studio: one task per group, and the labeling configuration.
 
-In: the groups of the packet, blind as they are there. Out: the texts of ``tasks.json`` and ``labeling-config.xml``. A task carries
-``group_id``, ``instruction``, ``source`` and, for place i from 0, ``cid<i>`` (the candidate) and ``c<i>`` (its picture), with
-``project`` and ``rubric_version`` for the way back. In an annotation the control ``<dimension>_<i>`` belongs to the object ``edit_<i>``,
-and its one choice is the score as text.
+In: the blind groups of the packet. Out: the texts of ``tasks.json`` and ``labeling-config.xml``. A task has ``group_id``, ``instruction``,
+``source`` and, for index i from 0, ``cid<i>`` (the candidate) and ``c<i>`` (its image); ``project`` and ``rubric_version`` are for ingest.
+In an annotation, the control ``<dimension>_<i>`` belongs to the object ``edit_<i>``, and its one choice is the score as text.
 
-Pictures are HyperText objects, because Label Studio shows those in a grid larger than its Image objects and without drawing tools. Their
-address is relative to LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT, which must be the packet's folder (docs/annotation.md says how).
+Images are HyperText objects, because Label Studio shows these larger than its Image objects and without drawing tools. Their address is
+relative to LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT, which must be the packet's folder (docs/annotation.md).
 """
 
 from __future__ import annotations
@@ -16,36 +15,36 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from stages.annotate.ratings.manifest import Manifest
+from stages.annotate.ratings.rating_task import RatingTask
 
 WORDS = {1: "Very poor", 2: "Relatively poor", 3: "Relatively good", 4: "Very good"}
 """Names of the levels (paper A.2)."""
 
 
-def tasks(groups: Sequence[Mapping[str, Any]], manifest: Manifest) -> str:
+def tasks(groups: Sequence[Mapping[str, Any]], task: RatingTask) -> str:
     """JSON list of tasks. groups: as in ``groups.jsonl``."""
     most = max((len(group["candidates"]) for group in groups), default=0)
     made = []
     for group in groups:
         data: dict[str, Any] = {
             "group_id": group["group_id"],
-            "project": manifest.project,
-            "rubric_version": manifest.rubric_version,
+            "project": task.project,
+            "rubric_version": task.rubric_version,
             "instruction": group["instruction"],
-            "source": _picture(group["source_image"]),
+            "source": _image(group["source_image"]),
         }
         for place in range(most):
             there = place < len(group["candidates"])
             data[f"cid{place}"] = group["candidates"][place]["candidate_id"] if there else ""
-            data[f"c{place}"] = _picture(group["candidates"][place]["image"]) if there else "<p>no edit here: leave it out</p>"
+            data[f"c{place}"] = _image(group["candidates"][place]["image"]) if there else "<p>no edit here: leave it out</p>"
         made.append({"data": data})
     return json.dumps(made, ensure_ascii=False, indent=1) + "\n"
 
 
-def labeling_config(groups: Sequence[Mapping[str, Any]], manifest: Manifest) -> str:
-    """XML with one Choices control per place and dimension; it is required where every group has a candidate in that place."""
+def labeling_config(groups: Sequence[Mapping[str, Any]], task: RatingTask) -> str:
+    """XML with one Choices control per index and dimension, required where every group has a candidate at that index."""
     counts = [len(group["candidates"]) for group in groups]
-    levels = [round(level) for level in manifest.scale.levels]
+    levels = [round(level) for level in task.scale.levels]
     lines = ["<View>", '  <Text name="instruction" value="$instruction"/>', '  <View style="display:flex;flex-wrap:wrap;gap:12px">']
     lines += [
         '    <View style="width:31%">',
@@ -57,7 +56,7 @@ def labeling_config(groups: Sequence[Mapping[str, Any]], manifest: Manifest) -> 
         required = "true" if place < min(counts) else "false"
         lines += ['    <View style="width:31%">', f'      <Header value="Edit {place + 1}"/>']
         lines += [f'      <HyperText name="edit_{place}" value="$c{place}"/>']
-        for dimension in manifest.dimensions:
+        for dimension in task.dimensions:
             lines += [f'      <Header size="5" value={quoteattr(dimension.replace("_", " ").capitalize())}/>']
             name = f'name="{dimension}_{place}" toName="edit_{place}"'
             lines += [f'      <Choices {name} choice="single" showInline="true" required="{required}">']
@@ -67,6 +66,6 @@ def labeling_config(groups: Sequence[Mapping[str, Any]], manifest: Manifest) -> 
     return "\n".join([*lines, "  </View>", '  <TextArea name="comment" toName="instruction" placeholder="Comment"/>', "</View>"]) + "\n"
 
 
-def _picture(name: str) -> str:
-    """HTML of an image of the packet; names are made by us of hexadecimal digits."""
+def _image(name: str) -> str:
+    """HTML of an image of the packet. The name needs no escaping: it is a hash with an extension."""
     return f'<img src="/data/local-files/?d={name}" style="width:100%">'

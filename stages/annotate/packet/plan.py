@@ -1,10 +1,10 @@
-"""The plan of the rating work: which groups several people rate, which calibrate, and which are gold.
+"""The rating plan: the overlap, the calibration groups and the gold groups.
 
-In: the manifest, the settings in ``annotate.plan``, and a file of experts' ratings where gold is wanted. Out: a :class:`Plan`, written as
-``annotate/plan.json`` beside the packet. It names the gold groups and their scores, so it stays with the lead; the packet has none of it.
+In: the rating task, the settings in ``annotate.plan``, and a file of expert ratings if gold is wanted. Out: a :class:`RatingPlan`, written
+as ``annotate/plan.json`` beside the packet. It contains the gold scores, so only the lead may read it; the packet contains none of it.
 
-Everything is drawn from hashes of the group ids before anybody has rated, so a larger export never changes the role of a group. What makes
-a cell gold says :mod:`stages.annotate.ratings.gold`; a cell that is none is not counted for or against anyone.
+Roles are drawn from hashes of the group ids before anybody has rated, so a larger export never changes the role of a group.
+:mod:`stages.annotate.ratings.gold` defines gold cells. Other cells of a gold group are not compared.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from typing import Any
 import numpy as np
 
 from stages.annotate.config import AnnotateConfig, PlanConfig
+from stages.annotate.formats import read as formats
 from stages.annotate.ratings.gold import Gold, gold_cells, nearest_level
-from stages.annotate.ratings.manifest import Manifest
-from stages.annotate.ratings.rounds import ADJUDICATION, RANKING
+from stages.annotate.ratings.rating_task import ADJUDICATION, RANKING, RatingTask
 from stages.engine import contracts, storage
 from stages.engine.ids import uniform
 
 FORMS = 2
-"""Exam forms: who fails the first may try the second."""
+"""Number of exam forms. Who fails the first may try the second."""
 
 
 @dataclass(frozen=True)
 class GoldCell:
-    """scores: what the experts gave, one each, lowest first; reasons: their words."""
+    """scores: of the experts, one each, lowest first; reasons: their comments."""
 
     scores: tuple[float, ...]
     reasons: tuple[str, ...] = ()
 
     @property
     def accepted(self) -> list[float]:
-        """The scores that count as right."""
+        """The scores that count as correct."""
         return sorted(set(self.scores))
 
 
@@ -48,9 +48,9 @@ GoldCells = Mapping[str, Mapping[str, GoldCell]]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """wanted: how many people rate each group of the normal work, in the order it is handed out in. rated: of groups that are rated again,
-    who had rated them when the plan was drawn; their ``wanted`` counts further people. The rest are lists of groups."""
+class RatingPlan:
+    """wanted: number of raters per production group, in the order of assignment. rated: previous raters of groups that are re-annotated;
+    their ``wanted`` counts further people. calibration, training, exams, hidden: groups in these roles."""
 
     project: str
     seed: int
@@ -65,45 +65,45 @@ class Plan:
 
     @property
     def groups(self) -> list[str]:
-        """All groups, whatever their role."""
+        """All groups in all roles."""
         return [*self.wanted, *self.calibration, *self.training, *(group for form in self.exams for group in form), *self.hidden]
 
     def gold_of(self, groups: Iterable[str]) -> Gold:
-        """Gold of some of the gold groups."""
+        """Gold cells of these gold groups."""
         return flat({group: self.gold[group] for group in groups})
 
 
 def draw(
-    manifest: Manifest,
+    task: RatingTask,
     groups: Sequence[str],
     config: PlanConfig,
     gold: Mapping[str, GoldCells],
     *,
     seed: int,
     rated: Mapping[str, Collection[str]] | None = None,
-) -> Plan:
-    """Give every group its role. ``groups`` are those of the packet in their order; the groups of ``gold`` are among them. ``rated``: who
-    has rated the groups that are to be rated again; each of them wants one further person.
+) -> RatingPlan:
+    """Give every group its role.
 
-    Raises ``ValueError`` where the gold groups do not suffice for the training and the exams.
+    groups: those of the packet in their order, the gold groups among them. rated: raters of groups that have been rated; each of these
+    groups gets one further rater. Raises ``ValueError`` when there are too few gold groups for the training and the exams.
     """
     golden = sorted(gold, key=lambda group: (uniform("gold", seed, group), group))
     needed = config.training_groups + FORMS * config.exam_groups
     if gold and len(golden) < needed:
         raise ValueError(
-            f"annotate.plan.gold: {config.gold} has {len(golden)} gold groups, but training_groups and {FORMS} forms of exam_groups ask "
-            f"for {needed}; add ratings of experts or lower these numbers"
+            f"annotate.plan.gold: {config.gold} has {len(golden)} gold groups, but training_groups and {FORMS} forms of exam_groups need "
+            f"{needed}; add expert ratings or lower these numbers"
         )
     ends = [config.training_groups + form * config.exam_groups for form in range(FORMS + 1)]
     exams = [golden[begin:end] for begin, end in pairwise(ends)] if gold else []
     for number, form in enumerate(exams, 1):
-        _require_variation(number, form, gold, manifest, config)
+        _require_variation(number, form, gold, task, config)
     rated = {group: tuple(sorted(rated[group])) for group in groups if group not in gold and group in rated} if rated else {}
     first = [group for group in groups if group not in gold and group not in rated]
     calibration, fresh = first[: config.calibration], set(first[config.calibration :])
     people = {group: config.overlap_raters if uniform("overlap", seed, group) < config.overlap else 1 for group in fresh}
-    return Plan(
-        project=manifest.project,
+    return RatingPlan(
+        project=task.project,
         seed=seed,
         wanted={group: people.get(group, 1) for group in groups if group in fresh or group in rated},
         rated=rated,
@@ -116,17 +116,16 @@ def draw(
     )
 
 
-def read_gold(config: AnnotateConfig, manifest: Manifest) -> dict[str, GoldCells]:
-    """Gold cells of every group that experts rated, from the file in the settings; empty without one. Raises ``ValueError`` for a file
-    with a rating that ingest would not accept."""
+def read_gold(config: AnnotateConfig, task: RatingTask) -> dict[str, GoldCells]:
+    """Gold cells by group from the file ``annotate.plan.gold``; empty without one. Raises ``ValueError`` for a rating that ingest would not
+    accept."""
     path, least = config.plan.gold, config.quality.gold_raters
     if path is None:
         return {}
-    from stages.annotate.formats import read as readers
     from stages.annotate.ratings.validate import validate
 
-    delivery = readers.read(path)
-    checked = validate(delivery, manifest, {}, batch="gold", now=datetime.now(UTC))
+    delivery = formats.read(path)
+    checked = validate(delivery, task, {}, batch="gold", now=datetime.now(UTC))
     if checked.quarantine:
         first = checked.quarantine[0]
         raise ValueError(f"annotate.plan.gold: {first.position}: {first.message}")
@@ -136,26 +135,26 @@ def read_gold(config: AnnotateConfig, manifest: Manifest) -> dict[str, GoldCells
         if row["comment"] and row["round"] not in (ADJUDICATION, RANKING):
             reasons[row["candidate_id"], row["dimension"]].add(row["comment"])
     gold: defaultdict[str, defaultdict[str, dict[str, GoldCell]]] = defaultdict(lambda: defaultdict(dict))
-    cells = gold_cells(table, set(table["annotator"].to_pylist()), least, manifest.scale.levels)
-    for (candidate, dimension), scores in sorted(cells.items(), key=lambda cell: (manifest.group_of[cell[0][0]], *cell[0])):
-        gold[manifest.group_of[candidate]][candidate][dimension] = GoldCell(scores, tuple(sorted(reasons[candidate, dimension])))
+    cells = gold_cells(table, set(table["annotator"].to_pylist()), least, task.scale.levels)
+    for (candidate, dimension), scores in sorted(cells.items(), key=lambda cell: (task.group_of[cell[0][0]], *cell[0])):
+        gold[task.group_of[candidate]][candidate][dimension] = GoldCell(scores, tuple(sorted(reasons[candidate, dimension])))
     if not gold:
-        raise ValueError(f"annotate.plan.gold: no cell of {path} was rated alike by {least} experts; see annotate.quality.gold_raters")
+        raise ValueError(f"annotate.plan.gold: no cell of {path} has {least} experts within one level (annotate.quality.gold_raters)")
     return {group: {candidate: dict(cells) for candidate, cells in candidates.items()} for group, candidates in gold.items()}
 
 
 def flat(gold: Mapping[str, GoldCells]) -> Gold:
-    """The same cells by candidate and dimension."""
+    """Gold cells of all groups by candidate and dimension."""
     return {(candidate, d): cell.scores for cells in gold.values() for candidate, of in cells.items() for d, cell in of.items()}
 
 
-def write(path: Path, plan: Plan) -> None:
-    """Publish ``plan.json``, readable by its owner alone: it holds the gold scores."""
+def write(path: Path, plan: RatingPlan) -> None:
+    """Publish ``plan.json``, which only its owner can read, because it contains the gold scores."""
     storage.publish_json(path, asdict(plan) | {"wanted": list(plan.wanted.items())})
     path.chmod(0o600)
 
 
-def read(path: Path) -> Plan:
+def read(path: Path) -> RatingPlan:
     """Inverse of :func:`write`. Raises ``ValueError`` for a plan of another version."""
     value = storage.read_json(path)
     try:
@@ -163,7 +162,7 @@ def read(path: Path) -> Plan:
             group: {candidate: {d: _read_cell(cell) for d, cell in cells.items()} for candidate, cells in candidates.items()}
             for group, candidates in value["gold"].items()
         }
-        return Plan(**value | {"wanted": dict(value["wanted"]), "gold": gold})
+        return RatingPlan(**value | {"wanted": dict(value["wanted"]), "gold": gold})
     except (KeyError, TypeError):
         raise ValueError(f"{path} was written by another version; run `pipeline annotate export` again") from None
 
@@ -172,12 +171,12 @@ def _read_cell(value: Mapping[str, Any]) -> GoldCell:
     return GoldCell(tuple(value["scores"]), tuple(value["reasons"]))
 
 
-def _require_variation(number: int, form: Sequence[str], gold: Mapping[str, GoldCells], manifest: Manifest, config: PlanConfig) -> None:
-    """An exam whose right answers are all the same can be passed blindly, and agreement with it is not defined."""
-    for dimension in manifest.dimensions:
+def _require_variation(number: int, form: Sequence[str], gold: Mapping[str, GoldCells], task: RatingTask, config: PlanConfig) -> None:
+    """Refuse an exam whose gold scores are all the same: it can be passed blindly, and kappa is not defined."""
+    for dimension in task.dimensions:
         cells = [of[dimension] for group in form for of in gold[group].values() if dimension in of]
-        if len({nearest_level(float(np.mean(cell.scores)), manifest.scale.levels) for cell in cells}) < 2:
+        if len({nearest_level(float(np.mean(cell.scores)), task.scale.levels) for cell in cells}) < 2:
             raise ValueError(
-                f"annotate.plan.gold: in exam form {number} every gold score of {dimension} is the same, so it examines nothing; "
+                f"annotate.plan.gold: in exam form {number} every gold score of {dimension} is the same, so it tests nothing; "
                 f"raise exam_groups (now {config.exam_groups}) or add gold groups"
             )

@@ -1,25 +1,24 @@
-"""The packet that annotators get: groups, images, a table to fill in, the rubric.
+"""The packet for annotators: groups, images, a table to fill in, the rubric.
 
-In: the manifest and the generate step's images. Out: a folder ``export/``, published as a whole, with the same bytes every time, in every
-layout at once: ``groups.jsonl`` for the rating page and programs, ``ratings-template.csv`` to fill in, ``label-studio/``. It is blind:
-images are named by their content, groups and candidates are in a seeded order, and neither editors nor seeds appear anywhere. Images are
-copied as they are and a few at a time, so that memory does not grow with their number.
+In: the rating task and the generate step's images. Out: a folder ``export/``, published as a whole and byte for byte reproducible, with all
+layouts: ``groups.jsonl`` for the rating page and programs, ``ratings-template.csv`` to fill in, ``label-studio/``. It is blind: image names
+are content hashes, groups and candidates are in a seeded order, and it contains no editor and no seed. Images are copied without decoding,
+a few at a time, so memory does not grow with their number.
 """
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from stages.annotate.packet import label_studio
-from stages.annotate.ratings.csv_table import csv_table
 from stages.annotate.ratings.delivery import REQUIRED
-from stages.annotate.ratings.manifest import Manifest, Scale
+from stages.annotate.ratings.rating_task import RatingTask, Scale
 from stages.engine import images, storage
 from stages.engine.ids import ID_DIGITS
 from stages.engine.rundir import StepFolder
@@ -30,73 +29,81 @@ TEMPLATE = (*REQUIRED, "rated_at", "round", "seconds", "comment", "rubric_versio
 _RUBRICS = Path(__file__).with_name("rubrics")
 _RUBRIC_SCALE = Scale(1, 4)
 
-
 LAYOUTS = ("page", "csv", "jsonl", "label-studio")
 
 
-def write(target: Path, generate: StepFolder, manifest: Manifest, chosen: Sequence[str]) -> Path:
-    """Write the packet of the chosen groups, in their order, and return its folder; another packet there is replaced."""
-    rubric = _rubric(manifest)
+def csv_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
+    """Rows as CSV in UTF-8 with these columns. An absent cell is empty; a cell of another column is an error."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def write(target: Path, generate: StepFolder, task: RatingTask, chosen: Sequence[str]) -> Path:
+    """Write the packet of the chosen groups in their order, replacing another packet; returns its folder."""
+    rubric = _rubric(task)
     content = {
         "layouts": list(LAYOUTS),
-        "project": manifest.project,
-        "made_from": dict(manifest.inputs),
-        "dimensions": list(manifest.dimensions),
-        "scale": {"min": manifest.scale.minimum, "max": manifest.scale.maximum, "step": manifest.scale.step},
-        "rubric_version": manifest.rubric_version,
+        "project": task.project,
+        "made_from": dict(task.inputs),
+        "dimensions": list(task.dimensions),
+        "scale": {"min": task.scale.minimum, "max": task.scale.maximum, "step": task.scale.step},
+        "rubric_version": task.rubric_version,
         "rubric_sha256": hashlib.sha256(rubric.encode()).hexdigest(),
-        "groups": {group: list(manifest.sampled[group]) for group in chosen},
+        "groups": {group: list(task.sampled[group]) for group in chosen},
     }
-    if _is_there(target, content):
+    if _is_complete(target, content):
         return target
     partial = storage.partial_folder(target)
     (partial / "images").mkdir()
     sources = _copy_images(generate, "sources", "source_id", set(chosen), partial)
-    candidates = _copy_images(generate, "candidates", "candidate_id", {c for group in chosen for c in manifest.sampled[group]}, partial)
+    candidates = _copy_images(generate, "candidates", "candidate_id", {c for group in chosen for c in task.sampled[group]}, partial)
     groups = [
         {
             "group_id": group,
             "instruction": instruction,
             "source_image": sources[group][0],
-            "candidates": [{"candidate_id": c, "image": candidates[c][0]} for c in manifest.sampled[group]],
+            "candidates": [{"candidate_id": c, "image": candidates[c][0]} for c in task.sampled[group]],
         }
         for group, instruction in zip(chosen, _instructions(generate, chosen), strict=True)
     ]
     (partial / "groups.jsonl").write_text("".join(json.dumps(group, ensure_ascii=False) + "\n" for group in groups), encoding="utf-8")
-    (partial / "ratings-template.csv").write_bytes(csv_table(_blank_rows(chosen, manifest), TEMPLATE))
+    (partial / "ratings-template.csv").write_bytes(csv_table(_blank_rows(chosen, task), TEMPLATE))
     (partial / "RUBRIC.md").write_text(rubric, encoding="utf-8")
     (partial / "label-studio").mkdir()
-    (partial / "label-studio" / "tasks.json").write_text(label_studio.tasks(groups, manifest), encoding="utf-8")
-    (partial / "label-studio" / "labeling-config.xml").write_text(label_studio.labeling_config(groups, manifest), encoding="utf-8")
+    (partial / "label-studio" / "tasks.json").write_text(label_studio.tasks(groups, task), encoding="utf-8")
+    (partial / "label-studio" / "labeling-config.xml").write_text(label_studio.labeling_config(groups, task), encoding="utf-8")
     storage.publish_json(partial / "manifest.json", content | {"images": dict([*sources.values(), *candidates.values()])})
     storage.replace_folder(partial, target)
     return target
 
 
-def _is_there(target: Path, content: Mapping[str, Any]) -> bool:
-    """Whether the folder is the packet of this content and nobody has removed an image; it was published as a whole, with its manifest."""
+def _is_complete(target: Path, content: Mapping[str, Any]) -> bool:
+    """Whether the folder is the packet of this content with all its images."""
     path = target / "manifest.json"
     there = storage.read_json(path) if path.exists() else {}
     return all(there.get(name) == value for name, value in content.items()) and all((target / name).exists() for name in there["images"])
 
 
-def _blank_rows(groups: Sequence[str], manifest: Manifest) -> list[dict[str, Any]]:
-    same = {"rubric_version": manifest.rubric_version, "project": manifest.project}
+def _blank_rows(groups: Sequence[str], task: RatingTask) -> list[dict[str, Any]]:
+    same = {"rubric_version": task.rubric_version, "project": task.project}
     return [
         {"group_id": group, "candidate_id": candidate, "dimension": dimension, **same}
         for group in groups
-        for candidate in manifest.sampled[group]
-        for dimension in manifest.dimensions
+        for candidate in task.sampled[group]
+        for dimension in task.dimensions
     ]
 
 
-def _rubric(manifest: Manifest) -> str:
-    path = _RUBRICS / f"{manifest.rubric_version}.md"
+def _rubric(task: RatingTask) -> str:
+    path = _RUBRICS / f"{task.rubric_version}.md"
     if not path.is_file():
         have = ", ".join(sorted(p.stem for p in _RUBRICS.glob("*.md")))
-        raise ValueError(f"annotate.rubric_version: there is no rubric {manifest.rubric_version!r} to export (there is {have})")
-    if manifest.scale != _RUBRIC_SCALE:
-        raise ValueError(f"annotate.scale_min, scale_max: rubric {path.stem} describes the levels {_RUBRIC_SCALE}, not {manifest.scale}")
+        raise ValueError(f"annotate.rubric_version: there is no rubric {task.rubric_version!r} to export (there is {have})")
+    if task.scale != _RUBRIC_SCALE:
+        raise ValueError(f"annotate.scale_min, scale_max: rubric {path.stem} describes the levels {_RUBRIC_SCALE}, not {task.scale}")
     return path.read_text(encoding="utf-8")
 
 
@@ -107,20 +114,18 @@ def _instructions(generate: StepFolder, groups: Sequence[str]) -> list[str]:
 
 
 def _copy_images(generate: StepFolder, artifact: str, key: str, wanted: Collection[str], folder: Path) -> dict[str, tuple[str, str]]:
-    """Copy the images of the wanted rows; returns for each its file name, made of its content, and its sha256."""
+    """Copy the images of the wanted rows; returns their file names (made of the content hash) and sha256 by id."""
     copied = {}
-    for part in generate.require().artifacts.get(artifact, []):
-        for batch in pq.ParquetFile(generate.path / part.path).iter_batches(batch_size=16, columns=[key, "image"]):
-            for row in batch.to_pylist():
-                if row[key] not in wanted:
-                    continue
-                data = row["image"]["bytes"]
-                extension = images.extension(data)
-                if extension is None:
-                    raise ValueError(f"the image of {artifact} row {row[key]} is neither PNG, JPEG nor WebP; raters could not be shown it")
-                sha256 = hashlib.sha256(data).hexdigest()
-                name = f"images/{sha256[:ID_DIGITS]}.{extension}"
-                (folder / name).write_bytes(data)
-                copied[row[key]] = (name, sha256)
+    for row in generate.rows(artifact, [key, "image"]):
+        if row[key] not in wanted:
+            continue
+        data = row["image"]["bytes"]
+        extension = images.extension(data)
+        if extension is None:
+            raise ValueError(f"the image of {artifact} row {row[key]} is neither PNG, JPEG nor WebP; raters cannot be shown it")
+        sha256 = hashlib.sha256(data).hexdigest()
+        name = f"images/{sha256[:ID_DIGITS]}.{extension}"
+        (folder / name).write_bytes(data)
+        copied[row[key]] = (name, sha256)
     assert copied.keys() == set(wanted), f"{artifact} without an image"
     return copied

@@ -1,9 +1,9 @@
-"""The HTTP interface of the rating page, for annotators; the lead's part is in ``lead_routes``.
+"""The HTTP interface of the rating page for annotators; ``lead_routes`` is the lead's part.
 
-A personal link ``/a/<token>`` sets a cookie and leads to the page; the page then says in the header ``X-Annotator`` for whom it was
-opened. If another link was opened in the same browser meanwhile, the two differ and the request is refused, so no score goes to another
-person; and no other site can send that header. What annotators are sent names no editor, no file, nobody else's scores, and does not say
-which groups are hidden gold. Errors are ``{"message": ...}`` with one sentence.
+A personal link ``/a/<token>`` sets a cookie and leads to the page. The page sends the pseudonym for which it was opened in the header
+``X-Annotator``. If another link was opened in the same browser since, cookie and header differ and the request is refused, so no score is
+stored for the wrong person; other sites cannot send that header. Responses to annotators contain no editor, no file name, no scores of
+others and no sign of hidden gold. Errors are ``{"message": ...}`` with one sentence.
 """
 
 from __future__ import annotations
@@ -20,23 +20,22 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
 from stages.annotate.config import AnnotateConfig
 from stages.annotate.packet.label_studio import WORDS
-from stages.annotate.page import exam, handing_out, rubric, submissions
+from stages.annotate.page import assignment, exam, rubric, submissions
 from stages.annotate.page.database import COUNTED, FLAGS, Database
-from stages.annotate.page.limits import RateLimit
+from stages.annotate.page.packet import Packet
 from stages.annotate.page.roster import Person, Roster
-from stages.annotate.page.session import Page, _refuse_guessing, annotator, holder, page_of
+from stages.annotate.page.session import Page, RateLimit, annotator, holder, page_of, refuse_guessing
 from stages.annotate.page.submissions import Draft, Refused, Submission
-from stages.annotate.page.work import Work
 
 SCRIPTS = ("page.js", "view.js", "keys.js", "messages.js", "keeping.js", "zoom.js", "clock.js", "dom.js", "lead.js")
 STATIC = dict.fromkeys(SCRIPTS, "text/javascript") | dict.fromkeys(("page.css", "lead.css"), "text/css")
 LARGEST_BODY = 200_000
 FAILED_LINKS_PER_MINUTE = 30
 AHEAD = 2
-"""Groups that are handed out at once: the one to rate, and the next one so that its pictures are there in time."""
+"""Groups that are assigned at a time: the one to rate, and the next one so that its images are loaded in time."""
 
-VERDICTS = {"exam-2": "next-form", "failed": "failed", "calibration": "passed", "production": "passed"}
-"""What an exam has led to, by the stage after it."""
+EXAM_RESULTS = {"exam-2": "next-form", "failed": "failed", "calibration": "passed", "production": "passed"}
+"""Result of an exam by the stage after it."""
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; img-src 'self'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -48,7 +47,7 @@ HEADERS = {
 }
 
 
-def make(work: Work, database: Database, roster: Roster, config: AnnotateConfig) -> FastAPI:
+def make(packet: Packet, database: Database, roster: Roster, config: AnnotateConfig) -> FastAPI:
     """The application."""
     from stages.annotate.page import lead_routes
 
@@ -56,7 +55,7 @@ def make(work: Work, database: Database, roster: Roster, config: AnnotateConfig)
     files = {name: (folder / name).read_bytes() for name in [*STATIC, "page.html", "lead.html"]}
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.state.page = Page(
-        work, database, roster, config, RateLimit(config.serve.requests_per_minute), RateLimit(FAILED_LINKS_PER_MINUTE), files
+        packet, database, roster, config, RateLimit(config.serve.requests_per_minute), RateLimit(FAILED_LINKS_PER_MINUTE), files
     )
     app.include_router(routes)
     app.include_router(lead_routes.routes)
@@ -67,24 +66,24 @@ def make(work: Work, database: Database, roster: Roster, config: AnnotateConfig)
 
 
 def shown_group(page: Page, person: str, group_id: str) -> dict[str, Any]:
-    """A group as its annotator sees it: pictures in this person's order, what was said before, the draft."""
-    group = page.work.groups[group_id]
+    """A group as its annotator sees it: images in this person's order, the earlier submission, the draft."""
+    group = page.packet.groups[group_id]
     with page.database.read() as connection:
-        assigned = connection.execute("SELECT round FROM assignments WHERE annotator = ? AND group_id = ?", (person, group_id)).fetchone()
-        said, draft = submissions.said(connection, person, group_id), submissions.draft(connection, person, group_id)
+        stage = submissions.round_of(connection, person, group_id)
+        earlier, draft = submissions.latest(connection, person, group_id), submissions.draft(connection, person, group_id)
     return {
         "group_id": group_id,
-        "mode": mode(assigned["round"]),
+        "mode": mode(stage),
         "instruction": group.instruction,
         "source": f"/image/{group.source}",
-        "candidates": [{"id": c, "image": f"/image/{group.candidates[c]}"} for c in page.work.order(group_id, person)],
-        "said": said,
+        "candidates": [{"id": c, "image": f"/image/{group.candidates[c]}"} for c in page.packet.order(group_id, person)],
+        "said": earlier,
         "draft": draft,
     }
 
 
 def mode(stage: str) -> str:
-    """What the page calls a stage: it must not tell calibration or hidden gold from other work."""
+    """Name of a stage on the page, which must not reveal calibration or hidden gold."""
     return "rating" if stage in COUNTED else stage.split("-")[0]
 
 
@@ -93,12 +92,12 @@ routes = APIRouter()
 
 @routes.get("/a/{token}")
 def open_link(token: str, request: Request) -> Response:
-    """A personal link. The page follows as a request from here: a Strict cookie is not sent along a redirect that began elsewhere."""
+    """A personal link. The answer is a page that loads the next one: a redirect from another site would not send a Strict cookie."""
     page = page_of(request)
     person = page.roster.of_token(token)
     if person is None:
-        _refuse_guessing(request, counted=True)
-        raise Refused(401, "this link is not valid, or no longer; ask for a new one")
+        refuse_guessing(request, counted=True)
+        raise Refused(401, "this link is not valid, or no longer valid; ask for a new one")
     target = "/lead" if person.role == "lead" else "/"
     response = HTMLResponse(f'<!doctype html><meta http-equiv="refresh" content="0; url={target}"><title>Opening</title>')
     secure = request.url.scheme == "https"
@@ -108,7 +107,7 @@ def open_link(token: str, request: Request) -> Response:
 
 @routes.get("/")
 def rating_page(request: Request) -> Response:
-    """The page itself, which holds nothing of the work."""
+    """The page without any groups."""
     return HTMLResponse(page_of(request).files["page.html"])
 
 
@@ -122,8 +121,8 @@ def static(name: str, request: Request) -> Response:
 
 @routes.get("/image/{name:path}")
 def image(name: str, request: Request, person: Annotated[Person, Depends(holder)]) -> Response:
-    """An image of the packet, by its exact name; whatever else is asked for is not there."""
-    path = page_of(request).work.images.get(name)
+    """An image of the packet by its exact name; 404 for any other name."""
+    path = page_of(request).packet.images.get(name)
     if path is None or not Path(path).is_file():
         raise Refused(404, "there is no such image")
     return FileResponse(path, headers={"cache-control": "private, max-age=86400, immutable"})
@@ -131,62 +130,60 @@ def image(name: str, request: Request, person: Annotated[Person, Depends(holder)
 
 @routes.get("/api/session")
 def session(request: Request, person: Annotated[Person, Depends(holder)]) -> dict[str, Any]:
-    """What the page needs once."""
-    work = page_of(request).work
+    """Data that the page loads once."""
+    packet = page_of(request).packet
     return {
         "annotator": person.pseudonym,
         "role": person.role,
-        "project": work.project,
-        "dimensions": [{"name": name, "words": name.replace("_", " ").capitalize()} for name in work.dimensions],
-        "levels": [{"score": level, "words": WORDS[level]} for level in work.levels],
+        "project": packet.project,
+        "dimensions": [{"name": name, "words": name.replace("_", " ").capitalize()} for name in packet.dimensions],
+        "levels": [{"score": level, "words": WORDS[level]} for level in packet.levels],
         "flags": [{"name": flag, "words": flag.replace("-", " ").capitalize()} for flag in FLAGS],
-        "rubric": rubric.blocks(work.rubric),
+        "rubric": rubric.blocks(packet.rubric),
     }
 
 
 @routes.get("/api/work")
 def next_groups(request: Request, person: Annotated[Person, Depends(annotator)]) -> dict[str, Any]:
-    """The group to rate now, the one after it, and how far the person is."""
+    """The group to rate now, the next group, and the person's progress."""
     page = page_of(request)
-    handed = handing_out.hand_out(page.database, page.work, page.config, person.pseudonym, count=AHEAD)
+    assigned = assignment.assign(page.database, page.packet, page.config, person.pseudonym, count=AHEAD)
     with page.database.read() as connection:
-        filled, places = handing_out.left(connection)
-    groups = [shown_group(page, person.pseudonym, group) for group in handed.groups]
+        filled, places = assignment.progress(connection)
+    groups = [shown_group(page, person.pseudonym, group) for group in assigned.groups]
     return {
-        "stage": mode(handed.stage),
+        "stage": mode(assigned.stage),
         "groups": groups,
-        "done": handed.done,
-        "total": handed.total,
+        "done": assigned.done,
+        "total": assigned.total,
         "project": {"done": filled, "total": places},
     }
 
 
 @routes.get("/api/previous")
 def previous(request: Request, person: Annotated[Person, Depends(annotator)], before: str = "") -> dict[str, Any]:
-    """The group that this person rated before the group ``before``, or last."""
+    """The group that this person rated before the group ``before``, else the latest one."""
     page = page_of(request)
     with page.database.read() as connection:
-        mine = [group for group in handing_out.own_groups(connection, person.pseudonym) if group in page.work.groups]
+        mine = [group for group in assignment.own_groups(connection, person.pseudonym) if group in page.packet.groups]
     place = mine.index(before) + 1 if before in mine else 0
     if place >= len(mine):
-        raise Refused(404, "there is no earlier group of yours")
+        raise Refused(404, "you have no earlier group")
     return shown_group(page, person.pseudonym, mine[place])
 
 
 @routes.get("/api/group/{group_id}")
 def one_group(group_id: str, request: Request, person: Annotated[Person, Depends(annotator)]) -> dict[str, Any]:
-    """A group of this person as it is now."""
+    """The current state of a group of this person."""
     page = page_of(request)
-    with page.database.read() as connection:
-        row = connection.execute("SELECT 1 FROM assignments WHERE annotator = ? AND group_id = ?", (person.pseudonym, group_id)).fetchone()
-    if row is None or group_id not in page.work.groups:
-        raise Refused(403, "this group was not given to you")
+    if group_id not in page.packet.groups:
+        raise Refused(403, submissions.NOT_ASSIGNED)
     return shown_group(page, person.pseudonym, group_id)
 
 
 @routes.put("/api/draft/{group_id}")
 def save_draft(group_id: str, sent: Draft, request: Request, person: Annotated[Person, Depends(annotator)]) -> dict[str, Any]:
-    """Keep what is rated so far."""
+    """Store a draft."""
     page = page_of(request)
     ends = time.time() + 60 * page.config.serve.lease_minutes
     return {"version": submissions.save_draft(page.database, person.pseudonym, group_id, sent, lease_ends=ends)}
@@ -194,22 +191,20 @@ def save_draft(group_id: str, sent: Draft, request: Request, person: Annotated[P
 
 @routes.post("/api/submit")
 def submit(sent: Submission, request: Request, person: Annotated[Person, Depends(annotator)]) -> dict[str, Any]:
-    """Store a group. The answer to a training group is what the experts gave; that to the last group of an exam is the verdict."""
+    """Store a group. The answer has feedback after a training group, and the result after the last group of an exam."""
     page = page_of(request)
-    work, who = page.work, person.pseudonym
-    revision = submissions.store(page.database, work, page.config, who, sent)
+    packet, who = page.packet, person.pseudonym
+    revision = submissions.store(page.database, packet, page.config, who, sent)
     answer: dict[str, Any] = {"revision": revision}
     with page.database.read() as connection:
-        stage = connection.execute("SELECT round FROM assignments WHERE annotator = ? AND group_id = ?", (who, sent.group_id)).fetchone()[
-            "round"
-        ]
+        stage = submissions.round_of(connection, who, sent.group_id)
         if stage == "training":
             scores = {(sent.group_id, score.candidate_id, score.dimension): score.score for score in sent.scores}
-            answer["feedback"] = exam.feedback(scores, work.plan.gold.get(sent.group_id, {}), sent.group_id, work.dimensions)
+            answer["feedback"] = exam.feedback(scores, packet.plan.gold.get(sent.group_id, {}), sent.group_id, packet.dimensions)
         elif stage.startswith("exam"):
-            after = handing_out.stage_of(connection, work, page.config, who)
-            if after != stage and after in VERDICTS:
-                answer["exam"] = VERDICTS[after]
+            after = assignment.stage_of(connection, packet, page.config, who)
+            if after != stage and after in EXAM_RESULTS:
+                answer["exam"] = EXAM_RESULTS[after]
     return answer
 
 
@@ -227,7 +222,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 class _Guard:
-    """Headers for every answer, and a limit on the size of every body."""
+    """Security headers for every response, and a size limit for every body."""
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
         self._app = app
@@ -236,9 +231,9 @@ class _Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        announced = dict(scope["headers"]).get(b"content-length", b"0")
-        if not announced.isdigit() or int(announced) > LARGEST_BODY:
-            message = {"message": f"a request has at most {LARGEST_BODY} bytes"}
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > LARGEST_BODY:
+            message = {"message": f"a request may have at most {LARGEST_BODY} bytes"}
             await JSONResponse(message, status_code=413, headers=HEADERS)(scope, receive, send)
             return
         size = 0
@@ -248,7 +243,7 @@ class _Guard:
             message = await receive()
             size += len(message.get("body", b""))
             if size > LARGEST_BODY:
-                raise ValueError("a body in pieces that is too large")
+                raise ValueError("a chunked body that is too large")
             return message
 
         async def with_headers(message: Any) -> None:

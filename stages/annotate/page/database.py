@@ -1,24 +1,24 @@
-"""The database of the rating page: SQLite in WAL mode, written by one server process, readable by anybody at any time.
+"""The database of the rating page: SQLite in WAL mode, written by one server process, readable at any time.
 
 Tables (times are ISO 8601 in UTC, scores are whole numbers of the scale, people appear by their pseudonym only):
 
-``submissions``: what somebody said about a group, never changed. A changed mind is a further row with the next ``revision``.
-    submission_id (made by the page, so that one sent twice is stored once), annotator, group_id, revision (from 1), round (``training``,
+``submissions``: one submission of a person for a group, never changed. A later submission is a further row with the next ``revision``.
+    submission_id (made by the page: a repeated request is stored once), annotator, group_id, revision (from 1), round (``training``,
     ``exam-1``, ``exam-2``, ``calibration``, ``production``, ``reannotation``), flag (null, or why the group cannot be rated:
     ``source-broken``, ``instruction-impossible``, ``unsafe``, ``image-missing``; it then has no scores), comment, seconds (active, of the
     whole group), wall_seconds, changes (how often a score was replaced before it was sent), submitted_at, rubric_version, scale_min,
-    scale_max, project, content (hash of what was said)
-``scores``: the scores of a submission: submission_id, candidate_id, dimension, score, position (place on the page, from 1)
+    scale_max, project, content (hash of the submission)
+``scores``: the scores of a submission: submission_id, candidate_id, dimension, score, position (on the page, from 1)
 ``assignments``: annotator, group_id, round, opened_at, lease_ends (seconds since 1970), done (0 or 1)
 ``drafts``: annotator, group_id, version, body (JSON text), saved_at
-``groups``: group_id, place (order of handing out), wanted (people on this page), round
-``elsewhere``: group_id, annotator: who has rated a group that is rated again, and must not get it
+``groups``: group_id, place (order of assignment), wanted (people on this page), round
+``elsewhere``: group_id, annotator: earlier raters of a group that is re-annotated; they must not get it again
 ``decisions``: decision_id, made_at, author, subject (a pseudonym or a group), action, reason
-``meta``: key, value; ``project`` names the work that the database belongs to
+``meta``: key, value; ``project`` names the rating task that the database belongs to
 
-Views, which are what to read:
+Views, the interface for readers:
 
-``ratings``: one row per score that counts, the latest revision of every annotator and group; training and exams are not in it. Columns:
+``ratings``: one row per score that counts: the latest revision of every annotator and group, without training and exams. Columns:
     submission_id, annotator, group_id, candidate_id, dimension, score, round, revision, position, submitted_at, seconds (of the submission,
     divided by its scores), comment, rubric_version, scale_min, scale_max, project
 ``unrateable``: the same for groups whose latest revision says that they cannot be rated: submission_id, annotator, group_id, round,
@@ -34,13 +34,13 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stages.annotate.ratings.rounds import CALIBRATION, PRODUCTION, REANNOTATION
+from stages.annotate.ratings.rating_task import CALIBRATION, PRODUCTION, REANNOTATION
 
 FLAGS = ("source-broken", "instruction-impossible", "unsafe", "image-missing")
 """Reasons why a group cannot be rated."""
 
 COUNTED = (CALIBRATION, PRODUCTION, REANNOTATION)
-"""Rounds whose scores are ratings; the others train and examine."""
+"""Rounds whose scores are ratings; the other rounds are training and exams."""
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -80,12 +80,12 @@ CREATE VIEW IF NOT EXISTS unrateable AS
 
 
 class Database:
-    """The one connection of the server; threads take turns."""
+    """The connection of the server; a lock serializes its threads."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self._turn = threading.RLock()
+        self._lock = threading.RLock()
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._connection.row_factory = sqlite3.Row
@@ -101,12 +101,12 @@ class Database:
     @contextmanager
     def read(self) -> Generator[sqlite3.Connection]:
         """The connection, for reading."""
-        with self._turn:
+        with self._lock:
             yield self._connection
 
     @contextmanager
-    def beside(self) -> Generator[sqlite3.Connection]:
-        """A connection of its own for long reading, which keeps nobody waiting."""
+    def separate(self) -> Generator[sqlite3.Connection]:
+        """A separate read-only connection for long queries, which block nobody."""
         with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.row_factory = sqlite3.Row
             yield connection
@@ -114,26 +114,27 @@ class Database:
     @contextmanager
     def write(self) -> Generator[sqlite3.Connection]:
         """A transaction: all of the block or nothing."""
-        with self._turn, self._connection:  # leaving a connection's block commits, or rolls back after an exception
+        with self._lock, self._connection:  # leaving a connection's block commits, or rolls back after an exception
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
 
     def belongs_to(self, project: str) -> None:
-        """Note the project in a new database; raises ``ValueError`` for a database of other candidates."""
+        """Store the project in a new database; raises ``ValueError`` for a database of another project."""
         with self.write() as connection:
             connection.execute("INSERT OR IGNORE INTO meta VALUES ('project', ?)", (project,))
             (there,) = connection.execute("SELECT value FROM meta WHERE key = 'project'").fetchone()
         if there != project:
             raise ValueError(
-                f"{self.path} holds ratings of project {there}, the packet is of {project}; move the database away or use another --run"
+                f"{self.path} contains ratings of project {there}, the packet is of project {project}; "
+                "move the database away or use another --run"
             )
 
     def close(self) -> None:
-        """Close the connection; what was confirmed is in the file."""
-        with self._turn:
+        """Close the connection."""
+        with self._lock:
             self._connection.close()
 
 
 def now() -> str:
-    """The time, as the tables hold it."""
+    """The current time in the format of the tables."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

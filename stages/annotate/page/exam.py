@@ -1,7 +1,7 @@
-"""What gold says about somebody's scores on the page: the verdict of an exam and the feedback of training.
+"""Comparison of a person's scores with gold: results of exams and feedback of training.
 
-In: scores by (group, candidate, dimension) and the gold of the plan. Out: plain values per dimension. The figures are those of
-:mod:`stages.annotate.ratings.gold`, which quality control has too.
+In: scores by (group, candidate, dimension) and the gold of the plan. Out: values per dimension, computed by
+:mod:`stages.annotate.ratings.gold` as in quality control.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from typing import Any
 
 import pyarrow as pa
 
+from stages.annotate.config import ExamRules
 from stages.annotate.packet.plan import GoldCells
-from stages.annotate.quality.config import ExamRules
-from stages.annotate.ratings.gold import Gold, OnGold, on_gold
+from stages.annotate.ratings.gold import Gold, GoldAccuracy, gold_accuracy
 
 Scores = Mapping[tuple[str, str, str], int]
 """Score by group, candidate and dimension."""
 
 
-def compare(scores: Scores, gold: Gold, dimensions: Sequence[str], levels: Sequence[int]) -> dict[str, OnGold | None]:
-    """Results per dimension on the gold cells that were scored; None without any."""
+def compare(scores: Scores, gold: Gold, dimensions: Sequence[str], levels: Sequence[int]) -> dict[str, GoldAccuracy | None]:
+    """Accuracy per dimension on the scored gold cells; None if there are none."""
     rows = [
         {"source_id": group, "candidate_id": candidate, "dimension": dimension, "annotator": "", "round": "exam", "score": float(score)}
         for (group, candidate, dimension), score in scores.items()
     ]
-    found = on_gold(pa.Table.from_pylist(rows), gold, (), [float(level) for level in levels]) if rows else {}
+    found = gold_accuracy(pa.Table.from_pylist(rows), gold, (), [float(level) for level in levels]) if rows else {}
     return {dimension: found.get(("", dimension)) for dimension in dimensions}
 
 
-def passed(figures: Mapping[str, OnGold | None], rules: ExamRules) -> bool:
-    """Whether every dimension meets the thresholds; without variation there is no kappa, and no pass."""
-    return all(result is not None and result.passes(rules) for result in figures.values())
+def passed(results: Mapping[str, GoldAccuracy | None], rules: ExamRules) -> bool:
+    """Whether every dimension meets the thresholds. Without variation kappa is undefined and the exam is not passed."""
+    return all(result is not None and result.passes(rules) for result in results.values())
 
 
 def feedback(scores: Scores, gold: GoldCells, group: str, dimensions: Sequence[str]) -> list[dict[str, Any]]:
-    """Per gold cell of a training group: what was given, what the experts gave, whether one of them agrees, and their words."""
+    """Per gold cell of a training group: the given score, the experts' scores, whether one of them agrees, their comments."""
     return [
         {
             "candidate_id": candidate,

@@ -1,7 +1,7 @@
-"""The figures of the lead's page: progress, agreement, confusion, and the groups that want a decision (people: :mod:`.people`).
+"""Statistics of the lead's page: progress, agreement, confusion, and the groups that need a decision (people: :mod:`.people`).
 
-In: the database and the work. Out: plain values. A group whose people differ by more levels on average over its cells and their pairs than
-``annotate.quality.reannotate.difference`` is in the queue of disagreements, by the measure of :mod:`stages.annotate.quality.reannotation`.
+In: the database and the packet. Out: plain values. A group is in the queue of disagreements if its raters differ by more than
+``annotate.quality.reannotate.difference`` levels on average, by the measure of :mod:`stages.annotate.quality.queues`.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ import numpy as np
 
 from stages.annotate.agreement import alpha as agreement
 from stages.annotate.config import AnnotateConfig
-from stages.annotate.page import handing_out, people, rated
+from stages.annotate.page import assignment, people, rated
+from stages.annotate.page.packet import Packet
 from stages.annotate.page.rated import Rated
 from stages.annotate.page.roster import Person
-from stages.annotate.page.work import Work
 from stages.annotate.quality import figures as quality
-from stages.annotate.quality.reannotation import mean_difference
+from stages.annotate.quality.queues import mean_difference
 
 MOST_QUEUED = 200
 
 
-def summary(connection: sqlite3.Connection, work: Work, roster: Sequence[Person], config: AnnotateConfig) -> dict[str, Any]:
-    """Everything that the page shows, but the agreement."""
-    groups = rated.read(connection, work)
+def summary(connection: sqlite3.Connection, packet: Packet, roster: Sequence[Person], config: AnnotateConfig) -> dict[str, Any]:
+    """All data of the page except the agreement."""
+    groups = rated.read(connection, packet)
     shared: defaultdict[str, list[Rated]] = defaultdict(list)
     for entry in groups:
         shared[entry.group].append(entry)
     shared = defaultdict(list, {group: entries for group, entries in shared.items() if len(entries) > 1})
     return {
-        "progress": _progress(connection, work, groups, shared),
-        "people": people.figures(connection, work, roster, config, groups),
-        "confusion": _confusion(work, shared),
+        "progress": _progress(connection, packet, groups, shared),
+        "people": people.statistics(connection, packet, roster, config, groups),
+        "confusion": _confusion(packet, shared),
         "disagreements": _disagreements(shared, config.quality.reannotate.difference),
         "flagged": [dict(row) for row in connection.execute("SELECT group_id, annotator, flag, comment, submitted_at FROM unrateable")],
         "comments": [
@@ -48,21 +48,21 @@ def summary(connection: sqlite3.Connection, work: Work, roster: Sequence[Person]
             )
         ],
         "decisions": [dict(row) for row in connection.execute("SELECT * FROM decisions ORDER BY decision_id DESC LIMIT 100")],
-        "shares": _shares(work, groups),
+        "shares": _shares(packet, groups),
     }
 
 
-def agreement_of(groups: Sequence[Rated], work: Work) -> dict[str, Any]:
-    """Agreement with intervals per dimension (:func:`stages.annotate.agreement.alpha.summary`) of the groups that several people rated."""
+def agreement_of(groups: Sequence[Rated], packet: Packet) -> dict[str, Any]:
+    """Agreement per dimension with intervals (:func:`stages.annotate.agreement.alpha.summary`) on the groups that several people rated."""
     several = {group for group, n in Counter(entry.group for entry in groups).items() if n > 1}
     kept = [entry for entry in groups if entry.group in several]
-    return agreement.summary(rated.table(kept, work), [float(level) for level in work.levels], seed=work.plan.seed) if kept else {}
+    return agreement.summary(rated.table(kept, packet), [float(level) for level in packet.levels], seed=packet.plan.seed) if kept else {}
 
 
-def several_views(connection: sqlite3.Connection, work: Work, group_id: str) -> dict[str, Any]:
-    """A group with what everybody said about it, side by side, for the lead alone."""
-    group = work.groups[group_id]
-    said: dict[str, dict[str, Any]] = {}
+def all_submissions(connection: sqlite3.Connection, packet: Packet, group_id: str) -> dict[str, Any]:
+    """A group with everybody's latest submission, for the lead only."""
+    group = packet.groups[group_id]
+    submissions: dict[str, dict[str, Any]] = {}
     rows = connection.execute(
         "SELECT s.annotator, s.flag, s.comment, s.round, c.candidate_id, c.dimension, c.score "
         "FROM submissions s LEFT JOIN scores c USING (submission_id) WHERE s.group_id = ? AND s.revision = "
@@ -71,32 +71,32 @@ def several_views(connection: sqlite3.Connection, work: Work, group_id: str) -> 
         (group_id,),
     )
     for row in rows:
-        entry = said.setdefault(
+        entry = submissions.setdefault(
             row["annotator"],
             {"annotator": row["annotator"], "round": row["round"], "flag": row["flag"], "comment": row["comment"], "scores": {}},
         )
         if row["candidate_id"]:
             entry["scores"].setdefault(row["candidate_id"], {})[row["dimension"]] = row["score"]
-    gold = work.plan.gold.get(group_id, {})
+    gold = packet.plan.gold.get(group_id, {})
     return {
         "group_id": group_id,
         "instruction": group.instruction,
         "source": f"/image/{group.source}",
         "candidates": [{"id": c, "image": f"/image/{name}"} for c, name in group.candidates.items()],
-        "said": list(said.values()),
+        "said": list(submissions.values()),
         "gold": {c: {d: cell.accepted for d, cell in cells.items()} for c, cells in gold.items()},
     }
 
 
-def _progress(connection: sqlite3.Connection, work: Work, groups: Sequence[Rated], shared: Mapping[str, list[Rated]]) -> dict[str, Any]:
-    filled, places = handing_out.left(connection)
+def _progress(connection: sqlite3.Connection, packet: Packet, groups: Sequence[Rated], shared: Mapping[str, list[Rated]]) -> dict[str, Any]:
+    filled, places = assignment.progress(connection)
     week = datetime.now(UTC) - timedelta(days=7)
     recent = [entry for entry in groups if datetime.fromisoformat(entry.at) >= week]
     days = (datetime.now(UTC) - datetime.fromisoformat(recent[0].at)).total_seconds() / 86_400 if recent else 0.0
     rate = len(recent) / max(days, 1.0)
     left = places - filled
     return {
-        "groups": len(work.plan.wanted) + len(work.plan.calibration),
+        "groups": len(packet.plan.wanted) + len(packet.plan.calibration),
         "places": places,
         "filled": filled,
         "ratings": sum(entry.scores.size for entry in groups),
@@ -109,23 +109,23 @@ def _progress(connection: sqlite3.Connection, work: Work, groups: Sequence[Rated
 
 
 def _connected(groups: Sequence[Rated]) -> bool:
-    """Whether shared groups link every person with every other, directly or through others; without that, severities cannot be compared."""
+    """Whether shared groups connect all people; only then can their severities be compared."""
     raters: defaultdict[str, set[str]] = defaultdict(set)
     for entry in groups:
         raters[entry.group].add(entry.annotator)
     return len(quality.connected(raters.values())) <= 1
 
 
-def _confusion(work: Work, shared: Mapping[str, list[Rated]]) -> dict[str, list[list[int]]]:
-    """Per dimension: how often one person gave the row's score where another gave the column's, each pair counted both ways."""
-    count = len(work.levels)
-    tables = np.zeros((len(work.dimensions), count * count), dtype=np.int64)
+def _confusion(packet: Packet, shared: Mapping[str, list[Rated]]) -> dict[str, list[list[int]]]:
+    """Per dimension, counts of one person's score (row) against another's (column); each pair counts both ways: [levels, levels]."""
+    count = len(packet.levels)
+    tables = np.zeros((len(packet.dimensions), count * count), dtype=np.int64)  # one code per pair of levels: own * count + other
     for entries in shared.values():
         for a, b in permutations(entries, 2):
-            for d in range(len(work.dimensions)):
-                cells = (a.scores[:, d].astype(int) - work.levels[0]) * count + b.scores[:, d] - work.levels[0]
+            for d in range(len(packet.dimensions)):
+                cells = (a.scores[:, d].astype(int) - packet.levels[0]) * count + b.scores[:, d] - packet.levels[0]
                 tables[d] += np.bincount(cells, minlength=count * count)
-    return {dimension: tables[d].reshape(count, count).tolist() for d, dimension in enumerate(work.dimensions)}
+    return {dimension: tables[d].reshape(count, count).tolist() for d, dimension in enumerate(packet.dimensions)}
 
 
 def _disagreements(shared: Mapping[str, list[Rated]], difference: float) -> list[dict[str, Any]]:
@@ -139,9 +139,9 @@ def _disagreements(shared: Mapping[str, list[Rated]], difference: float) -> list
     return found[:MOST_QUEUED]
 
 
-def _shares(work: Work, groups: Sequence[Rated]) -> dict[str, dict[str, float]]:
-    scores = np.concatenate([entry.scores for entry in groups]) if groups else np.zeros((0, len(work.dimensions)), np.int8)
+def _shares(packet: Packet, groups: Sequence[Rated]) -> dict[str, dict[str, float]]:
+    scores = np.concatenate([entry.scores for entry in groups]) if groups else np.zeros((0, len(packet.dimensions)), np.int8)
     return {
-        dimension: {str(level): round(float((scores[:, d] == level).mean()), 4) if len(scores) else 0.0 for level in work.levels}
-        for d, dimension in enumerate(work.dimensions)
+        dimension: {str(level): round(float((scores[:, d] == level).mean()), 4) if len(scores) else 0.0 for level in packet.levels}
+        for d, dimension in enumerate(packet.dimensions)
     }

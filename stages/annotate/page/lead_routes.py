@@ -1,27 +1,25 @@
-"""The lead's part of the HTTP interface: figures, decisions, and the ratings as a file that ingest takes.
+"""The lead's part of the HTTP interface: statistics, decisions, and the ratings as a file for ingest.
 
-Decisions are rows that are added, never changed: ``pause`` and ``resume`` an annotator, ``certify`` one without the exam, ask for one more
-person (``one-more``) for a group.
+Decisions are append-only rows: ``pause`` or ``resume`` an annotator, ``certify`` one without the exam, ask for one more rater
+(``one-more``) of a group.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi.responses import HTMLResponse
 from pydantic import Field
 
+from stages.annotate.packet.write import csv_table
 from stages.annotate.page import lead, rated
 from stages.annotate.page.database import now
 from stages.annotate.page.roster import Person
 from stages.annotate.page.session import holder, page_of
 from stages.annotate.page.session import lead as lead_of
-from stages.annotate.page.submissions import Refused, Sent
+from stages.annotate.page.submissions import PageRequest, Refused
 from stages.annotate.ratings.delivery import COLUMNS
 
 routes = APIRouter()
@@ -33,8 +31,8 @@ rubric_version,
 """
 
 
-class Decision(Sent):
-    """What the lead decides about a person or a group."""
+class Decision(PageRequest):
+    """A decision of the lead about a person or a group."""
 
     subject: str = Field(max_length=200)
     action: Literal["pause", "resume", "certify", "one-more"]
@@ -43,7 +41,7 @@ class Decision(Sent):
 
 @routes.get("/lead")
 def lead_page(request: Request) -> Response:
-    """The page itself, which holds no figures."""
+    """The page without any data."""
     return HTMLResponse(page_of(request).files["lead.html"])
 
 
@@ -51,36 +49,36 @@ def lead_page(request: Request) -> Response:
 def summary(request: Request, person: Annotated[Person, Depends(lead_of)]) -> dict[str, Any]:
     """Progress, people, queues."""
     page = page_of(request)
-    with page.database.beside() as connection:
-        return lead.summary(connection, page.work, page.roster.people, page.config)
+    with page.database.separate() as connection:
+        return lead.summary(connection, page.packet, page.roster.people, page.config)
 
 
 @routes.get("/api/lead/agreement")
 def agreement(request: Request, person: Annotated[Person, Depends(lead_of)]) -> dict[str, Any]:
-    """Agreement with intervals; the bootstrap takes longer than the rest, so it is asked for apart."""
+    """Agreement with intervals. It has a route of its own because the bootstrap takes longer than the rest."""
     page = page_of(request)
-    with page.database.beside() as connection:
-        groups = rated.read(connection, page.work)
-    return lead.agreement_of(groups, page.work)
+    with page.database.separate() as connection:
+        groups = rated.read(connection, page.packet)
+    return lead.agreement_of(groups, page.packet)
 
 
 @routes.get("/api/lead/group/{group_id}")
 def group(group_id: str, request: Request, person: Annotated[Person, Depends(lead_of)]) -> dict[str, Any]:
     """A group with everybody's scores."""
     page = page_of(request)
-    if group_id not in page.work.groups:
+    if group_id not in page.packet.groups:
         raise Refused(404, "there is no such group")
-    with page.database.beside() as connection:
-        return lead.several_views(connection, page.work, group_id)
+    with page.database.separate() as connection:
+        return lead.all_submissions(connection, page.packet, group_id)
 
 
 @routes.post("/api/lead/decision")
 def decide(sent: Decision, request: Request, person: Annotated[Person, Depends(lead_of)]) -> dict[str, Any]:
-    """Write a decision down and let it take effect."""
+    """Store a decision and apply it."""
     page = page_of(request)
-    known = page.work.plan.wanted if sent.action == "one-more" else {p.pseudonym for p in page.roster.people}
+    known = page.packet.plan.wanted if sent.action == "one-more" else {p.pseudonym for p in page.roster.people}
     if sent.subject not in known:
-        raise Refused(422, f"{sent.subject} is not known here")
+        raise Refused(422, f"{sent.subject} is not a person or group of this project")
     with page.database.write() as connection:
         connection.execute(
             "INSERT INTO decisions (made_at, author, subject, action, reason) VALUES (?, ?, ?, ?, ?)",
@@ -97,26 +95,19 @@ def decide(sent: Decision, request: Request, person: Annotated[Person, Depends(l
 
 @routes.get("/api/lead/ratings.{layout}")
 def ratings(layout: Literal["csv", "jsonl"], request: Request, person: Annotated[Person, Depends(holder)]) -> Response:
-    """All ratings that count, in the canonical long format, by pseudonym. In CSV, a comment that a spreadsheet would run as a formula gets
-    an apostrophe in front."""
+    """All current ratings in the canonical long format, by pseudonym. In CSV, an apostrophe in front of a comment that a spreadsheet would
+    run as a formula."""
     if person.role != "lead":
         raise Refused(403, "this is for the lead")
     page = page_of(request)
-    with page.database.beside() as connection:
+    with page.database.separate() as connection:
         rows = [dict(row) for row in connection.execute(_EXPORT)]
-    body = _csv(rows) if layout == "csv" else (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    kind = "text/csv" if layout == "csv" else "application/x-ndjson"
-    return StreamingResponse(body, media_type=kind, headers={"content-disposition": f'attachment; filename="ratings.{layout}"'})
+    if layout == "csv":
+        body, kind = csv_table((row | {"comment": _no_formula(row["comment"])} for row in rows), COLUMNS), "text/csv"
+    else:
+        body, kind = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "application/x-ndjson"
+    return Response(body, media_type=kind, headers={"content-disposition": f'attachment; filename="ratings.{layout}"'})
 
 
-def _csv(rows: list[dict[str, Any]]) -> Iterator[str]:
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        comment = row["comment"]
-        writer.writerow(row | {"comment": "'" + comment if comment[:1] in ("=", "+", "-", "@", "\t", "\r") and comment else comment})
-        yield text.getvalue()
-        text.seek(0)
-        text.truncate()
-    yield text.getvalue()
+def _no_formula(comment: str) -> str:
+    return "'" + comment if comment.startswith(("=", "+", "-", "@", "\t", "\r")) else comment

@@ -1,11 +1,9 @@
-"""The figures of each person on the lead's page, and what to look at.
+"""Statistics of each person on the lead's page, with remarks.
 
-In: what everybody rated. Out: plain values. Severity, kappa with partners and drift are those of :mod:`stages.annotate.quality.profiles`,
-results on
-gold those of :mod:`stages.annotate.ratings.gold`, and the remarks are the rules of :mod:`stages.annotate.quality.screening`: what
-`pipeline annotate qc` says
-of the same ratings. Below ``annotate.quality.least_groups`` shared groups they say nothing (one person's kappa then varies by 0.07 or more
-by chance), and the page greys them.
+In: all ratings of the page. Out: plain values. Severity, kappa and drift are those of :mod:`stages.annotate.quality.profiles`, accuracy on
+gold is that of :mod:`stages.annotate.ratings.gold`, and the remarks follow the rules of :mod:`stages.annotate.quality.screening`, as in
+`pipeline annotate qc`. With fewer than ``annotate.quality.least_groups`` shared groups the page greys them: a person's kappa then varies
+by at least 0.07 by chance.
 """
 
 from __future__ import annotations
@@ -17,35 +15,34 @@ from typing import Any
 
 import numpy as np
 
-from stages.annotate.config import AnnotateConfig
-from stages.annotate.page import handing_out, rated
+from stages.annotate.config import AnnotateConfig, QualityConfig
+from stages.annotate.page import assignment, rated
+from stages.annotate.page.packet import Packet
 from stages.annotate.page.rated import Rated
 from stages.annotate.page.roster import Person
-from stages.annotate.page.work import Work
-from stages.annotate.quality.config import QualityConfig
 from stages.annotate.quality.profiles import Profile, profiles
 from stages.annotate.quality.screening import attention, disagreement, gold_failures
-from stages.annotate.ratings.gold import OnGold, on_gold
+from stages.annotate.ratings.gold import GoldAccuracy, gold_accuracy
 
 OFTEN_EQUAL = 0.2
-"""Share of groups with one score for everything above which the lead should look."""
+"""Share of groups with one score for everything above which a remark is made."""
 
 
-def figures(
-    connection: sqlite3.Connection, work: Work, roster: Sequence[Person], config: AnnotateConfig, groups: Sequence[Rated]
+def statistics(
+    connection: sqlite3.Connection, packet: Packet, roster: Sequence[Person], config: AnnotateConfig, groups: Sequence[Rated]
 ) -> list[dict[str, Any]]:
     """One entry per annotator of the roster."""
     own: defaultdict[str, list[Rated]] = defaultdict(list)
     for entry in groups:
         own[entry.annotator].append(entry)
-    ratings, levels, rules = rated.table(groups, work), [float(level) for level in work.levels], config.quality
+    ratings, levels, rules = rated.table(groups, packet), [float(level) for level in packet.levels], config.quality
     of: defaultdict[str, dict[str, Profile]] = defaultdict(dict)
     if groups:
-        for profile in profiles(ratings, levels, window=rules.window, least=rules.least_groups, seed=work.plan.seed):
+        for profile in profiles(ratings, levels, window=rules.window, least=rules.least_groups, seed=packet.plan.seed):
             of[profile.annotator][profile.dimension] = profile
-    gold = on_gold(ratings, work.plan.gold_of(work.plan.gold), (), levels)
+    gold = gold_accuracy(ratings, packet.plan.gold_of(packet.plan.gold), (), levels)
     return [
-        _person(connection, work, config, person, own[person.pseudonym], of[person.pseudonym], gold)
+        _person(connection, packet, config, person, own[person.pseudonym], of[person.pseudonym], gold)
         for person in roster
         if person.role == "annotator"
     ]
@@ -53,32 +50,32 @@ def figures(
 
 def _person(
     connection: sqlite3.Connection,
-    work: Work,
+    packet: Packet,
     config: AnnotateConfig,
     person: Person,
     own: Sequence[Rated],
     of: Mapping[str, Profile],
-    gold: Mapping[tuple[str, str], OnGold],
+    gold: Mapping[tuple[str, str], GoldAccuracy],
 ) -> dict[str, Any]:
     name = person.pseudonym
-    hidden = {dimension: gold.get((name, dimension)) for dimension in work.dimensions}
-    exams = {f"exam-{n}": handing_out.exam_figures(connection, work, name, n) for n in range(1, 1 + len(work.plan.exams))}
+    hidden = {dimension: gold.get((name, dimension)) for dimension in packet.dimensions}
+    exams = {f"exam-{n}": assignment.exam_results(connection, packet, name, n) for n in range(1, 1 + len(packet.plan.exams))}
     shared = max((profile.compared_groups for profile in of.values()), default=0)
 
     def each(value: str) -> dict[str, float | None]:
-        return {d: getattr(of[d], value).value if d in of else None for d in work.dimensions}
+        return {d: getattr(of[d], value).value if d in of else None for d in packet.dimensions}
 
     result: dict[str, Any] = {
         "annotator": name,
         "revoked": person.revoked,
-        "stage": handing_out.stage_of(connection, work, config, name),
+        "stage": assignment.stage_of(connection, packet, config, name),
         "groups": len(own),
         "seconds": round(float(np.median([entry.seconds for entry in own])), 1) if own else None,
         "shared": shared,
         "enough_shared": shared >= config.quality.least_groups,
         "all_equal": round(sum(entry.scores.min() == entry.scores.max() for entry in own) / len(own), 3) if own else None,
         "severity": each("severity"),
-        "drift": {d: of[d].drift if d in of else None for d in work.dimensions},
+        "drift": {d: of[d].drift if d in of else None for d in packet.dimensions},
         "kappa": each("kappa"),
         "position_slope": _slope(own),
         "hidden_gold": _plain(hidden),
@@ -87,14 +84,15 @@ def _person(
     return result | {"remarks": _remarks(result, list(of.values()), gold, config.quality)}
 
 
-def _plain(by_dimension: Mapping[str, OnGold | None]) -> dict[str, dict[str, Any] | None]:
+def _plain(by_dimension: Mapping[str, GoldAccuracy | None]) -> dict[str, dict[str, Any] | None]:
     return {dimension: None if result is None else vars(result) for dimension, result in by_dimension.items()}
 
 
 def _slope(own: Sequence[Rated]) -> float | None:
-    """Change of the score per place on the page; the order is random, so it should be near 0."""
+    """Change of the score per position on the page. The order is random, so it should be near 0."""
     if not own:
         return None
+    # Least squares slope within groups: positions and scores [edits of all groups] minus the means of their group.
     sizes = np.array([len(entry.positions) for entry in own])
     begins = np.cumsum(sizes) - sizes
 
@@ -107,8 +105,10 @@ def _slope(own: Sequence[Rated]) -> float | None:
     return round(float((place * score).sum()) / spread, 4) if spread else None
 
 
-def _remarks(person: Mapping[str, Any], of: Sequence[Profile], gold: Mapping[tuple[str, str], OnGold], rules: QualityConfig) -> list[str]:
-    """What the lead should look at, in words; nothing about agreement with few shared groups."""
+def _remarks(
+    person: Mapping[str, Any], of: Sequence[Profile], gold: Mapping[tuple[str, str], GoldAccuracy], rules: QualityConfig
+) -> list[str]:
+    """Remarks for the lead; none about agreement with few shared groups."""
     name = person["annotator"]
     often = person["groups"] >= rules.least_groups and person["all_equal"] > OFTEN_EQUAL
     return [

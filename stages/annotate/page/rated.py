@@ -1,4 +1,4 @@
-"""Everything that counts, group by group, as arrays: what the lead's figures are computed from."""
+"""The current ratings of the page as arrays, for the lead's statistics."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stages.annotate.page.work import Work
+from stages.annotate.page.packet import Packet
 
 
 @dataclass(frozen=True)
 class Rated:
-    """One group by one person. scores: [candidate, dimension], candidates as in the packet; positions: places on the page [candidate];
+    """One group rated by one person. scores: [candidate, dimension], candidates as in the packet; positions: on the page [candidate];
     seconds: of the whole group."""
 
     group: str
@@ -27,10 +27,10 @@ class Rated:
     at: str
 
 
-def read(connection: sqlite3.Connection, work: Work) -> list[Rated]:
-    """Everything that counts, in the order of submission."""
-    column = {dimension: i for i, dimension in enumerate(work.dimensions)}
-    place: dict[str, dict[str, int]] = {g: {c: i for i, c in enumerate(of.candidates)} for g, of in work.groups.items()}
+def read(connection: sqlite3.Connection, packet: Packet) -> list[Rated]:
+    """Current ratings in the order of submission."""
+    column = {dimension: i for i, dimension in enumerate(packet.dimensions)}
+    place: dict[str, dict[str, int]] = {g: {c: i for i, c in enumerate(of.candidates)} for g, of in packet.groups.items()}
     found: dict[str, tuple[tuple[Any, ...], list[int], list[int]]] = {}
     rows = connection.execute(
         "SELECT l.submission_id, annotator, group_id, l.round, seconds, submitted_at, candidate_id, dimension, score, position "
@@ -51,10 +51,10 @@ def read(connection: sqlite3.Connection, work: Work) -> list[Rated]:
     ]
 
 
-def table(groups: Sequence[Rated], work: Work) -> pa.Table:
-    """The same as rows of a ratings table, as quality control reads them; a score's seconds are its share of the group's."""
+def table(groups: Sequence[Rated], packet: Packet) -> pa.Table:
+    """The same as a ratings table for quality control. The seconds of a group are divided among its scores."""
     sizes = np.array([entry.scores.size for entry in groups], dtype=np.int64)
-    count = len(work.dimensions)
+    count = len(packet.dimensions)
 
     def repeated(values: Iterable[Any], times: np.ndarray | int = sizes) -> pa.Array:
         texts = pa.array(list(values), pa.string())
@@ -63,9 +63,9 @@ def table(groups: Sequence[Rated], work: Work) -> pa.Table:
     return pa.table(
         {
             "source_id": repeated(entry.group for entry in groups),
-            "candidate_id": repeated((c for entry in groups for c in work.groups[entry.group].candidates), count),
+            "candidate_id": repeated((c for entry in groups for c in packet.groups[entry.group].candidates), count),
             "annotator": repeated(entry.annotator for entry in groups),
-            "dimension": pa.array(work.dimensions, pa.string()).take(pa.array(np.tile(np.arange(count), sizes.sum() // count))),
+            "dimension": pa.array(packet.dimensions, pa.string()).take(pa.array(np.tile(np.arange(count), sizes.sum() // count))),
             "score": np.concatenate([np.zeros(0), *(entry.scores.ravel() for entry in groups)]),
             "round": repeated(entry.round for entry in groups),
             "rated_at": repeated(entry.at for entry in groups),

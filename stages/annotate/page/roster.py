@@ -1,8 +1,8 @@
-"""The roster: who may open the rating page. The only file with names in it; everything else knows people by their pseudonym.
+"""The roster: people who may open the rating page. It is the only file with names; all other files contain pseudonyms.
 
 ``annotate/page/roster.json``: per person a pseudonym, the name, the role (``annotator`` or ``lead``), the sha256 of the link's token, and
 whether the link is revoked. A token is shown once, when it is made; a lost link is replaced by a new one. A running server reads the file
-again when it changes, so a revocation holds from the next request on.
+again when it changes, so a revocation takes effect with the next request.
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from stages.engine import storage
+from stages.engine import steps, storage
 from stages.engine.rundir import RunDir
-
-STEP = "annotate"
-"""The step whose folder this is; importing it from the ledger would bring Ray, for which the page need not wait."""
 
 Role = Literal["annotator", "lead"]
 
@@ -40,7 +37,7 @@ class Person:
 
 
 class Roster:
-    """The roster file. ``people`` is what it holds now."""
+    """The roster file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,7 +46,7 @@ class Roster:
 
     @property
     def people(self) -> list[Person]:
-        """Everybody, in the order of joining; read again when the file has changed."""
+        """All people in the order of joining. The file is read again when it has changed."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
@@ -64,12 +61,12 @@ class Roster:
         return self._people
 
     def of_token(self, token: str) -> Person | None:
-        """Who holds a token; nobody for one that is unknown or revoked."""
+        """The person with this token; None for an unknown or revoked token."""
         digest = _digest(token)
         return next((p for p in self.people if secrets.compare_digest(p.token_sha256, digest) and not p.revoked), None)
 
     def add(self, name: str, role: Role = "annotator") -> tuple[Person, str]:
-        """A new person and the token of the link. Raises ``ValueError`` for a name that is there."""
+        """Add a person; returns the person and the token of the link. Raises ``ValueError`` for a name that is on the roster."""
         name = name.strip()
         if not name:
             raise ValueError("the name is empty; give the name of the person")
@@ -85,11 +82,11 @@ class Roster:
         return person, token
 
     def revoke(self, who: str) -> Person:
-        """Make somebody's link useless; ``who`` is a name or a pseudonym."""
+        """Revoke a person's link; ``who`` is a name or a pseudonym."""
         return self._replace(who, revoked=True)
 
     def renew(self, who: str) -> tuple[Person, str]:
-        """A new token in place of the old one, also for somebody whose link was revoked."""
+        """Replace a person's token, also that of a revoked link."""
         token = secrets.token_urlsafe(TOKEN_BYTES)
         return self._replace(who, token_sha256=_digest(token), revoked=False), token
 
@@ -103,7 +100,7 @@ class Roster:
 
     @contextmanager
     def _changing(self) -> Generator[list[Person]]:
-        """The people, to change; written back as a whole, readable by their owner alone. Two commands at a time take turns."""
+        """The people, to change. The file is written back as a whole, readable only by its owner, under a lock."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path.parent / ".roster.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -114,8 +111,8 @@ class Roster:
 
 
 def folder_of(run: RunDir) -> Path:
-    """Where the page keeps its files."""
-    return run.step(STEP).path / "page"
+    """Folder of the page's files."""
+    return run.step(steps.ANNOTATE).path / "page"
 
 
 def roster_of(run: RunDir) -> Roster:

@@ -1,7 +1,7 @@
-"""The rubric as blocks that the page can build without interpreting any markup.
+"""The rubric as blocks, so that the page interprets no markup.
 
-In: the rubric's Markdown, of which headings, paragraphs, bullets, tables and bold text are used. Out: a list of blocks, each with its
-``kind`` (``h1``, ``h2``, ``p``, ``li``, ``row``) and its ``cells``, each a list of ``[text, bold]``.
+In: the rubric's Markdown (headings, paragraphs, bullets, tables, bold text). Out: a list of blocks, each with its ``kind`` (``h1``, ``h2``,
+``p``, ``li``, ``row``) and its ``cells``, each a list of ``[text, bold]``.
 """
 
 from __future__ import annotations

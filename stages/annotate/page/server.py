@@ -1,7 +1,7 @@
-"""Start the rating page: open the work, the database and the roster of a run, and listen until interrupted.
+"""Start the rating page: open the packet, the database and the roster of a run, and listen until interrupted.
 
-In: a run directory with a packet. One server per run at a time, held by a lock of its own, so that other commands may use the run directory
-meanwhile. The server writes no access log: addresses of links would be in it.
+In: a run directory with a packet. A lock allows one server per run; it is not the lock of the run directory, so other commands can run
+meanwhile. The server writes no access log, because the log would contain the links.
 """
 
 from __future__ import annotations
@@ -15,34 +15,35 @@ import uvicorn
 from fastapi import FastAPI
 
 from stages.annotate.config import AnnotateConfig
-from stages.annotate.page import app, handing_out, work
+from stages.annotate.page import app, assignment, packet
 from stages.annotate.page.database import Database
-from stages.annotate.page.roster import STEP, folder_of, roster_of
+from stages.annotate.page.roster import folder_of, roster_of
+from stages.engine import steps
 from stages.engine.rundir import RunDir
 
 
 @contextmanager
 def application(run: RunDir, config: AnnotateConfig) -> Generator[FastAPI]:
-    """The application of a run; raises ``ValueError`` where there is no work, or another server has it."""
-    loaded = work.load(run.step(STEP).path)
+    """The application of a run; raises ``ValueError`` when there is no packet, or another server is running."""
+    loaded = packet.load(run.step(steps.ANNOTATE).path)
     folder = folder_of(run)
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".server.lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"another `pipeline annotate serve` has {folder}; stop it first") from None
+            raise ValueError(f"another `pipeline annotate serve` uses {folder}; stop it first") from None
         database = Database(folder / "submissions.sqlite")
         try:
             database.belongs_to(loaded.project)
-            handing_out.fill(database, loaded)
+            assignment.load_plan(database, loaded)
             yield app.make(loaded, database, roster_of(run), config)
         finally:
             database.close()
 
 
 def serve(run: RunDir, config: AnnotateConfig, *, host: str, started: Callable[[str], None]) -> None:
-    """Listen on ``host`` and the configured port until interrupted; ``started`` is called with the address once requests are answered."""
+    """Listen on ``host`` and the configured port until interrupted; ``started`` is called with the address once the socket is open."""
     with application(run, config) as made, listening(host, config.serve.port) as listener:
         name, port = listener.getsockname()[:2]
         shown = f"[{name}]" if ":" in name else name
@@ -57,7 +58,7 @@ def answering(made: FastAPI) -> uvicorn.Server:
 
 @contextmanager
 def listening(host: str, port: int) -> Generator[socket.socket]:
-    """An open socket; raises ``ValueError`` where there is no listening."""
+    """An open socket; raises ``ValueError`` when it cannot be opened."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(address[:2], family=family, backlog=512)

@@ -1,7 +1,10 @@
-"""Who sends a request: the person whose link the browser holds, and what the routes work with."""
+"""The session of a request: the person behind it, rate limits, and the objects that all routes use."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -9,17 +12,42 @@ from fastapi import Depends, Header, Request
 
 from stages.annotate.config import AnnotateConfig
 from stages.annotate.page.database import Database
-from stages.annotate.page.limits import RateLimit
+from stages.annotate.page.packet import Packet
 from stages.annotate.page.roster import Person, Role, Roster
 from stages.annotate.page.submissions import Refused
-from stages.annotate.page.work import Work
+
+MOST_KEYS = 10_000
+
+
+class RateLimit:
+    """At most ``per_minute`` requests per key and minute (token bucket that starts full)."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock = float(per_minute), clock
+        self._buckets: dict[str, tuple[float, float]] = {}  # tokens left, time
+        self._lock = threading.Lock()
+
+    def wait(self, key: str) -> float:
+        """Take a token and return 0, or return the seconds until there is one."""
+        with self._lock:
+            now = self._clock()
+            if len(self._buckets) > MOST_KEYS:  # forget keys with a full bucket
+                self._buckets = {k: v for k, v in self._buckets.items() if self._filled(v, now) < self._most}
+            tokens = self._filled(self._buckets.get(key, (self._most, now)), now)
+            allowed = tokens >= 1
+            self._buckets[key] = (tokens - 1 if allowed else tokens, now)
+            return 0.0 if allowed else (1 - tokens) * 60 / self._most
+
+    def _filled(self, bucket: tuple[float, float], now: float) -> float:
+        tokens, since = bucket
+        return min(self._most, tokens + (now - since) * self._most / 60)
 
 
 @dataclass(frozen=True)
 class Page:
-    """What the routes work with. ``files``: the static files by name."""
+    """Objects that all routes use. files: static files by name; failures: limit of attempts with invalid links."""
 
-    work: Work
+    packet: Packet
     database: Database
     roster: Roster
     config: AnnotateConfig
@@ -29,23 +57,23 @@ class Page:
 
     @property
     def cookie(self) -> str:
-        """Name of the cookie; cookies do not tell ports apart, so two projects on one machine need two names."""
-        return f"annotate-{self.work.project[:8]}"
+        """Name of the cookie. Cookies ignore ports, so two projects on one machine need two names."""
+        return f"annotate-{self.packet.project[:8]}"
 
 
 def page_of(request: Request) -> Page:
-    """What the application was made with."""
+    """The page of the application."""
     return request.app.state.page
 
 
 def holder(request: Request) -> Person:
-    """Whose link the browser holds; 401 for none, an unknown or a revoked one, 429 for too many requests."""
+    """The person whose link the browser has; 401 for no, an unknown or a revoked link, 429 for too many requests."""
     page = page_of(request)
     token = request.cookies.get(page.cookie, "")
     person = page.roster.of_token(token) if token else None
     if person is None:
-        _refuse_guessing(request, counted=bool(token))
-        raise Refused(401, "this browser has no valid link; open the personal link that you were sent")
+        refuse_guessing(request, counted=bool(token))
+        raise Refused(401, "this browser has no valid link; open the personal link that you received")
     _slow_down(page.limit.wait(person.pseudonym))
     return person
 
@@ -68,7 +96,8 @@ def _in_role(person: Person, named: str, role: Role) -> Person:
     return person
 
 
-def _refuse_guessing(request: Request, *, counted: bool) -> None:
+def refuse_guessing(request: Request, *, counted: bool) -> None:
+    """Limit the attempts with invalid links per address; ``counted``: whether this request is one."""
     if counted:
         _slow_down(page_of(request).failures.wait(request.client.host if request.client else ""))
 

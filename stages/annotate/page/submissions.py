@@ -1,9 +1,8 @@
-"""Scores and drafts in: every rule that a submission must meet, and what is answered otherwise.
+"""Incoming submissions and drafts, and the rules that they must meet.
 
-In: what the page sends. Out: rows of ``submissions`` and ``scores``, or :class:`Refused` with an HTTP status and one sentence. A
-submission is whole: every candidate in every dimension, or a reason why the group cannot be rated. The same submission sent again is
-stored once. A submission that does not know the latest revision is refused (409) and changes nothing. One that comes after the lease has
-ended counts all the same.
+In: requests of the page. Out: rows of ``submissions`` and ``scores``, or :class:`Refused` with an HTTP status and one sentence. A
+submission is complete: every candidate in every dimension, or a reason why the group cannot be rated. A repeated request is stored once. A
+submission that is not based on the latest revision is refused (409). A submission after the end of the lease is accepted.
 """
 
 from __future__ import annotations
@@ -16,34 +15,36 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from stages.annotate.config import AnnotateConfig
-from stages.annotate.page import handing_out
+from stages.annotate.page import assignment
 from stages.annotate.page.database import COUNTED, Database, now
-from stages.annotate.page.work import Work
+from stages.annotate.page.packet import Packet
 from stages.engine.ids import settings_hash
 
 LONGEST_COMMENT = 4_000
 LONGEST_DRAFT = 32_000
 STOPPED = {"paused": "the lead of the project has paused your work", "failed": "you have not passed the exam"}
-"""Why nothing is taken from somebody, by the stage."""
+"""Reasons not to accept submissions, by stage."""
+
+NOT_ASSIGNED = "this group is not assigned to you"
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class Refused(Exception):
-    """What the page sent cannot be taken. ``status`` is the HTTP status, ``current`` what the page should know."""
+    """A refused request. ``status`` is the HTTP status, ``current`` further data for the page."""
 
     def __init__(self, status: int, message: str, **current: Any) -> None:
         super().__init__(message)
         self.status, self.message, self.current = status, message, current
 
 
-class Sent(BaseModel):
-    """What a page sends: no unknown fields, no guessed types."""
+class PageRequest(BaseModel):
+    """A request body: no unknown fields, no type conversion."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Score(Sent):
+class SentScore(PageRequest):
     """One score, a whole number."""
 
     candidate_id: str
@@ -51,13 +52,13 @@ class Score(Sent):
     score: int
 
 
-class Submission(Sent):
-    """A group as rated. ``based_on`` is the revision that the page had before it, 0 for none."""
+class Submission(PageRequest):
+    """A rated group. ``based_on`` is the latest revision that the page knows, 0 for none."""
 
     submission_id: str = Field(pattern=r"^[0-9a-f]{32}$")
     group_id: str
     based_on: int = Field(ge=0)
-    scores: list[Score] = Field(max_length=1000)
+    scores: list[SentScore] = Field(max_length=1000)
     flag: Literal["source-broken", "instruction-impossible", "unsafe", "image-missing"] | None = None
     comment: str = Field("", max_length=LONGEST_COMMENT)
     seconds: float = Field(ge=0, le=86_400)
@@ -65,16 +66,16 @@ class Submission(Sent):
     changes: int = Field(ge=0)
 
 
-class Draft(Sent):
-    """A group as far as it is rated. ``version`` and ``revision`` are those that the page knows; the body is the page's own."""
+class Draft(PageRequest):
+    """A partly rated group. ``version`` and ``revision`` are the latest that the page knows; only the page interprets the body."""
 
     version: int = Field(ge=0)
     revision: int = Field(ge=0)
     body: dict[str, Any]
 
 
-def store(database: Database, work: Work, config: AnnotateConfig, annotator: str, sent: Submission) -> int:
-    """Store a submission and return its revision. From who is paused or has failed the exams nothing is taken; the draft stays."""
+def store(database: Database, packet: Packet, config: AnnotateConfig, annotator: str, sent: Submission) -> int:
+    """Store a submission and return its revision. Submissions of a paused person, or after a failed exam, are refused; the draft stays."""
     content = settings_hash(annotator, sent.model_dump(mode="json"))
     with database.write() as connection:
         there = connection.execute("SELECT revision, content FROM submissions WHERE submission_id = ?", (sent.submission_id,)).fetchone()
@@ -82,14 +83,14 @@ def store(database: Database, work: Work, config: AnnotateConfig, annotator: str
             if there["content"] != content:
                 raise Refused(409, "another submission has this id; load the page again")
             return there["revision"]
-        assigned = _assigned(connection, annotator, sent.group_id)
-        order = _check(work, annotator, sent)
-        stopped = STOPPED.get(handing_out.stage_of(connection, work, config, annotator))
+        round = round_of(connection, annotator, sent.group_id)
+        order = _check(packet, annotator, sent)
+        stopped = STOPPED.get(assignment.stage_of(connection, packet, config, annotator))
         if stopped is not None:
-            raise Refused(403, f"{stopped}; what you rated of this group is kept as a draft and can be submitted once you go on")
+            raise Refused(403, f"{stopped}; your scores of this group are kept as a draft and can be submitted when you continue")
         before = revision(connection, annotator, sent.group_id)
-        if before and assigned["round"] not in COUNTED:
-            raise Refused(409, "a group of the training or the exam is answered once", revision=before)
+        if before and round not in COUNTED:
+            raise Refused(409, "a training or exam group can be submitted only once", revision=before)
         if sent.based_on != before:
             raise Refused(409, "this group was submitted from another window in the meantime", revision=before)
         row = {
@@ -98,12 +99,12 @@ def store(database: Database, work: Work, config: AnnotateConfig, annotator: str
             },
             "annotator": annotator,
             "revision": before + 1,
-            "round": assigned["round"],
+            "round": round,
             "submitted_at": now(),
-            "rubric_version": work.rubric_version,
-            "scale_min": work.levels[0],
-            "scale_max": work.levels[-1],
-            "project": work.project,
+            "rubric_version": packet.rubric_version,
+            "scale_min": packet.levels[0],
+            "scale_max": packet.levels[-1],
+            "project": packet.project,
             "content": content,
         }
         connection.execute(f"INSERT INTO submissions ({', '.join(row)}) VALUES ({', '.join(':' + name for name in row)})", row)
@@ -117,12 +118,12 @@ def store(database: Database, work: Work, config: AnnotateConfig, annotator: str
 
 
 def save_draft(database: Database, annotator: str, group_id: str, sent: Draft, *, lease_ends: float) -> int:
-    """Keep a draft and the lease of its group; returns the draft's version."""
+    """Store a draft and renew the lease of its group; returns the draft's version."""
     body = json.dumps(sent.body, ensure_ascii=False)
     if len(body) > LONGEST_DRAFT:
         raise Refused(413, f"a draft has at most {LONGEST_DRAFT} characters")
     with database.write() as connection:
-        _assigned(connection, annotator, group_id)
+        round_of(connection, annotator, group_id)
         known = revision(connection, annotator, group_id)
         if known != sent.revision:
             raise Refused(409, "this group was submitted from another window in the meantime", revision=known)
@@ -139,15 +140,15 @@ def save_draft(database: Database, annotator: str, group_id: str, sent: Draft, *
 
 
 def revision(connection: sqlite3.Connection, annotator: str, group_id: str) -> int:
-    """The latest revision of what somebody said about a group, 0 for nothing."""
+    """The latest revision of a person's submission for a group, 0 for none."""
     (found,) = connection.execute(
         "SELECT coalesce(max(revision), 0) FROM submissions WHERE annotator = ? AND group_id = ?", (annotator, group_id)
     ).fetchone()
     return found
 
 
-def said(connection: sqlite3.Connection, annotator: str, group_id: str) -> dict[str, Any] | None:
-    """The latest revision with its scores by candidate and dimension, or None."""
+def latest(connection: sqlite3.Connection, annotator: str, group_id: str) -> dict[str, Any] | None:
+    """The latest submission with its scores by candidate and dimension, or None."""
     row = connection.execute(
         "SELECT submission_id, revision, flag, comment FROM submissions WHERE annotator = ? AND group_id = ? "
         "ORDER BY revision DESC LIMIT 1",
@@ -167,34 +168,35 @@ def draft(connection: sqlite3.Connection, annotator: str, group_id: str) -> dict
     return None if row is None else {"version": row["version"], "body": json.loads(row["body"])}
 
 
-def _assigned(connection: sqlite3.Connection, annotator: str, group_id: str) -> sqlite3.Row:
+def round_of(connection: sqlite3.Connection, annotator: str, group_id: str) -> str:
+    """Round in which a group is assigned to a person; refuses a group that is not."""
     row = connection.execute("SELECT round FROM assignments WHERE annotator = ? AND group_id = ?", (annotator, group_id)).fetchone()
     if row is None:
-        raise Refused(403, "this group was not given to you")
-    return row
+        raise Refused(403, NOT_ASSIGNED)
+    return row["round"]
 
 
-def _check(work: Work, annotator: str, sent: Submission) -> list[str]:
-    """Refuse what is not whole or not of this group; returns the candidates in the order in which they were shown."""
+def _check(packet: Packet, annotator: str, sent: Submission) -> list[str]:
+    """Refuse an incomplete or wrong submission; returns the candidates in the order shown."""
     if _CONTROL.search(sent.comment):
         raise Refused(422, "the comment has control characters")
-    if sent.group_id not in work.groups:
-        raise Refused(409, "this group is no longer part of the work")
-    order = work.order(sent.group_id, annotator)
+    if sent.group_id not in packet.groups:
+        raise Refused(409, "this group is no longer part of the project")
+    order = packet.order(sent.group_id, annotator)
     if sent.flag is not None:
         if sent.scores:
             raise Refused(422, "a group that cannot be rated has no scores")
         return order
-    wanted = {(candidate, dimension) for candidate in order for dimension in work.dimensions}
+    wanted = {(candidate, dimension) for candidate in order for dimension in packet.dimensions}
     given = [(score.candidate_id, score.dimension) for score in sent.scores]
-    strange = [cell for cell in given if cell not in wanted]
-    if strange:
-        raise Refused(422, f"candidate {strange[0][0]} in dimension {strange[0][1]} is not of this group")
+    foreign = [cell for cell in given if cell not in wanted]
+    if foreign:
+        raise Refused(422, f"candidate {foreign[0][0]} in dimension {foreign[0][1]} is not of this group")
     if len(set(given)) < len(given):
         raise Refused(422, "a candidate has two scores in one dimension")
     if len(given) < len(wanted):
         raise Refused(422, f"{len(wanted) - len(given)} of {len(wanted)} scores are missing")
-    outside = [score.score for score in sent.scores if score.score not in work.levels]
+    outside = [score.score for score in sent.scores if score.score not in packet.levels]
     if outside:
-        raise Refused(422, f"score {outside[0]} is not on the scale {work.levels[0]} to {work.levels[-1]}")
+        raise Refused(422, f"score {outside[0]} is not on the scale {packet.levels[0]} to {packet.levels[-1]}")
     return order

@@ -1,1 +1,1 @@
-"""Step annotation-qc: which ratings are accepted."""
+"""Step annotation-qc: rating quality control."""

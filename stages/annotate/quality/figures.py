@@ -1,7 +1,4 @@
-"""Figures of quality control: agreement of every round, how the overlap connects the raters, and whether the targets are met.
-
-In: accepted ratings, the scale, the targets. Out: plain values for ``quality.json``.
-"""
+"""Inter-rater agreement by round, overlap between raters, and the check of the targets, as plain values for ``quality.json``."""
 
 from __future__ import annotations
 
@@ -15,21 +12,21 @@ import pyarrow.compute as pc
 from stages.annotate.agreement import ac2 as gwet
 from stages.annotate.agreement import icc as intraclass
 from stages.annotate.agreement.alpha import OVERALL, agreement, directions, panels, rater_tables
-from stages.annotate.quality.config import Target
-from stages.annotate.ratings.rounds import ADJUDICATION, ROUNDS
+from stages.annotate.config import Target
+from stages.annotate.ratings.rating_task import ADJUDICATION, ROUNDS
 
 
 def by_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[str, dict[str, Any]]:
-    """Per round and dimension all statistics of agreement, and under ``confusion`` how often two raters gave which levels.
+    """All agreement statistics per round and dimension; ``confusion`` counts how often two raters gave which levels.
 
-    Adjudications, given in knowledge of the others' scores, are no evidence of agreement.
+    Adjudications are left out, because adjudicators have seen the other scores.
     """
     rounds = sorted(set(ratings["round"].to_pylist()) - {ADJUDICATION}, key=ROUNDS.index)
     return {name: of_round(ratings.filter(pc.equal(ratings["round"], name)), levels, seed=seed) for name in rounds}
 
 
 def of_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[str, Any]:
-    """Statistics of the ratings of one round by dimension; ``overall``, the sum of the dimensions, has those on pair directions only."""
+    """Statistics of one round by dimension; ``overall``, the sum of the dimensions, has only those on pair directions."""
     parts = panels(ratings)
     overall = parts.pop(OVERALL)
     result: dict[str, Any] = {}
@@ -45,7 +42,7 @@ def of_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[s
 
 
 def overlap(raters_of: Mapping[str, Collection[str]]) -> dict[str, Any]:
-    """How many groups more than one person rated, and the sets of raters that no shared group connects (one set is wanted)."""
+    """Number of groups that several people rated, and the sets of raters that no shared group connects (ideally one set)."""
     return {
         "groups": len(raters_of),
         "groups_rated_twice": sum(len(names) > 1 for names in raters_of.values()),
@@ -54,7 +51,7 @@ def overlap(raters_of: Mapping[str, Collection[str]]) -> dict[str, Any]:
 
 
 def connected(raters: Iterable[Collection[str]]) -> list[list[str]]:
-    """Sets of people whom shared groups link, directly or through others, sorted; raters: who rated each group."""
+    """Connected components of the raters, sorted; two raters are connected by a shared group. raters: those of each group."""
     neighbours: defaultdict[str, set[str]] = defaultdict(set)
     for names in raters:
         for name in names:
@@ -74,8 +71,8 @@ def connected(raters: Iterable[Collection[str]]) -> list[list[str]]:
     return sets
 
 
-def judged(rounds: Mapping[str, Mapping[str, Any]], targets: Sequence[Target]) -> list[dict[str, Any]]:
-    """Every target with the estimate that it is held against. ``met`` is None where there are no ratings to judge."""
+def checked_targets(rounds: Mapping[str, Mapping[str, Any]], targets: Sequence[Target]) -> list[dict[str, Any]]:
+    """Every target with its estimate. ``met`` is None where there are no ratings."""
     result = []
     for target in targets:
         entry: dict[str, Any] = target.model_dump(mode="json")
@@ -89,6 +86,6 @@ def judged(rounds: Mapping[str, Mapping[str, Any]], targets: Sequence[Target]) -
 
 
 def met(targets: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether there was something to judge and all of it is good enough."""
+    """Whether there are ratings for at least one target and all such targets are met."""
     found = [target["met"] for target in targets if target["met"] is not None]
     return bool(found) and all(found)

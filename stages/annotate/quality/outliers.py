@@ -1,14 +1,16 @@
-"""Observer screening by outlying scores: ITU-R BT.500's, and the simpler rule of EditHF.
+"""Observer screening by outlying scores: the rule of ITU-R BT.500 and the simpler rule of EditHF.
 
-In: a panel of ratings in which many rated the same items. Out: the raters to reject.
+In: a panel of ratings with many raters per item. Out: the raters to reject.
 
 ``bt500``: a score is outlying when it is at least 2 sample standard deviations from its item's mean, or sqrt(20) of them where the
 item's kurtosis is outside 2..4. A rater with P outliers above and Q below is rejected when (P + Q) / ratings > 5 % and
-|P - Q| / (P + Q) < 0.3: who errs in both directions goes, who is merely strict or lenient stays. ``two-sd``: a score is outlying when it is
-more than 2 sample standard deviations from the mean; a rater goes when more than 5 % of the scores are.
+|P - Q| / (P + Q) < 0.3, so a rater who errs in both directions is rejected and one who is only strict or lenient is not.
 
-Among n scores of an item none can be further than (n - 1) / sqrt(n) sample standard deviations from their mean: 1.79 for n = 5, 2.04 for
-n = 6. So neither rule can reject anybody below 6 raters per item, and is refused there instead of passing everybody.
+``two-sd``: a score is outlying when it is more than 2 sample standard deviations from the mean; a rater with more than
+5 % such scores is rejected.
+
+No score of n can be further than (n - 1) / sqrt(n) sample standard deviations from their mean: 1.79 for n = 5, 2.04 for n = 6. Neither
+rule can therefore reject anybody below 6 raters per item, so both are refused there.
 
 Sources: Recommendation ITU-R BT.500-14, annex 1 to part 1, section on screening of observers; EditHF (arXiv 2603.14916), section on data;
 the largest deviation: P. A. Samuelson, How deviant can you be?, Journal of the American Statistical Association 63, 1968.
@@ -33,7 +35,7 @@ BALANCE = 0.3
 def outlying_raters(panel: Panel, rule: Rule, share: float) -> dict[int, float]:
     """Codes of the raters to reject, with their share of outliers; items with fewer than 6 raters do not count.
 
-    Raises ``ValueError`` where no item has 6 raters, so that the rule could never reject anybody.
+    Raises ``ValueError`` when no item has 6 raters.
     """
     items, item = np.unique(panel.item, return_inverse=True)
     count = np.bincount(item, minlength=len(items))

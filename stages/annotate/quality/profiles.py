@@ -1,12 +1,12 @@
-"""Profiles: how every annotator rates, dimension by dimension, against the others who rated the same candidates.
+"""Annotator profiles: each annotator compared with the others who rated the same candidates, by dimension.
 
 In: ratings. Out per annotator and dimension: severity (mean difference from the others in levels; positive is lenient), kappa with the
 others and the share at most one level apart, spread (standard deviation of the scores, and its ratio to the others' on the same
 candidates), drift (severity in the newest window of groups minus that in the first), the share of groups in which all candidates got the
 same score, and the median time that a group took. Intervals resample the annotator's groups.
 
-Only what another person rated too, in the same round, is compared. Kappa is Cohen's with quadratic weights, the annotator on one side and
-the others on the other, so that who always gives one score has kappa 0. A pair of ratings counts once for each other rater.
+Only candidates that another person rated in the same round are compared. Kappa is Cohen's with quadratic weights, the annotator against the
+others, so an annotator who always gives one score has kappa 0. A pair of ratings counts once for each other rater.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 
 from stages.annotate.agreement.alpha import OVERALL, Panel, panels, weighted_kappa
 from stages.annotate.agreement.bootstrap import DIGITS, Estimate, estimate, ratio, resampled_sums
-from stages.annotate.ratings.manifest import level_width
+from stages.annotate.ratings.rating_task import level_width
 
 ALONE = "nobody else rated the same"
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One annotator in one dimension. groups, compared_groups: groups rated, and those of them that others rated too.
+    """One annotator in one dimension. groups, compared_groups: rated groups, and those of them that others rated too.
 
     spread: standard deviation of the scores; spread_ratio: of those compared, divided by the others' on the same; None where undefined.
     seconds: median time for a group in this dimension; pace: seconds over the median of all annotators.
@@ -58,7 +58,7 @@ class Profile:
 def profiles(ratings: pa.Table, levels: list[float], *, window: int, least: int, seed: int) -> list[Profile]:
     """Profiles of everybody in every dimension, sorted by annotator and dimension.
 
-    window: groups at each end of the work that drift compares, fewer where there are fewer, but never fewer than ``least``.
+    window: groups at each end of the annotator's work that drift compares; with fewer groups a smaller window, but at least ``least``.
     """
     names = sorted(set(ratings["annotator"].to_pylist()))
     dimension = ratings["dimension"].to_numpy(zero_copy_only=False)
@@ -79,10 +79,11 @@ def profiles(ratings: pa.Table, levels: list[float], *, window: int, least: int,
 
 
 def pairs_within_items(panel: Panel) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of all ordered pairs of ratings of the same item by two raters: (own [pairs], other [pairs])."""
+    """Row indices of all ordered pairs of ratings of one item by two raters: (own [pairs], other [pairs])."""
     order = np.lexsort((panel.rater, panel.item))
     item = panel.item[order]
     first, second = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    # Rows are sorted by item, so the pairs of an item are its rows at distance 1, 2, ...; no distance with a pair means no larger one has.
     for apart in range(1, len(item)):
         same = np.flatnonzero(item[apart:] == item[:-apart])
         if not len(same):
@@ -95,7 +96,7 @@ def pairs_within_items(panel: Panel) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class _Compared:
-    """Pairs of an annotator's ratings with others': group, level given, level the other gave, time; all [pairs]. scale: scores [levels]."""
+    """Pairs of an annotator's ratings with others'. group, own and other (level indices), time: [pairs]; scale: scores [levels]."""
 
     group: np.ndarray
     own: np.ndarray
@@ -104,7 +105,7 @@ class _Compared:
     scale: np.ndarray
 
     def tables(self) -> np.ndarray:
-        """Counts of own level by other's level per group, the groups in the order in which they were rated: [groups, levels, levels]."""
+        """Counts of own level by other level per group, groups in the order of rating: [groups, levels, levels]."""
         groups, group = np.unique(self.group, return_inverse=True)
         begun = np.full(len(groups), np.inf)
         np.minimum.at(begun, group, self.time)
@@ -162,7 +163,7 @@ def _profile(
 
 
 def _equal_groups(value: np.ndarray, slot: np.ndarray) -> float:
-    """Share of the slots with two ratings or more in which all are the same."""
+    """Share of the slots with at least two ratings in which all scores are equal."""
     count = np.bincount(slot)
     high, low = np.full(len(count), -np.inf), np.full(len(count), np.inf)
     np.maximum.at(high, slot, value)
@@ -172,7 +173,7 @@ def _equal_groups(value: np.ndarray, slot: np.ndarray) -> float:
 
 
 def _median_of_groups(seconds: np.ndarray, slot: np.ndarray) -> float | None:
-    """Median over the slots of their summed time; a slot with a rating of unknown time does not count."""
+    """Median of the total seconds per slot; slots with a rating of unknown time are left out."""
     total = np.bincount(slot, seconds)
     known = total[~np.isnan(total)]
     return round(float(np.median(known)), DIGITS) if len(known) else None
@@ -192,7 +193,7 @@ def _with_pace(found: list[Profile]) -> list[Profile]:
 
 
 def _times(ratings: pa.Table) -> np.ndarray:
-    """When each rating was given, in seconds; the place in the ledger for annotators of whom a time is not known."""
+    """Time of each rating in seconds; the row number for annotators with an unknown time."""
     texts = ratings["rated_at"].combine_chunks().dictionary_encode()  # the scores of a group share one time
     seconds = [datetime.fromisoformat(text).timestamp() if text else np.nan for text in texts.dictionary.to_pylist()]
     time = np.array(seconds, dtype=np.float64)[texts.indices.to_numpy()]

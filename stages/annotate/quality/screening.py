@@ -1,11 +1,11 @@
-"""Screening: which annotators' ratings are accepted, who needs the lead's attention, and why.
+"""Screening: the status of every annotator (good, needs attention, removed) with reasons.
 
-In: ratings, the scale, the rules of the configuration. Out: a verdict with reasons per annotator, beside the profiles that it rests on.
+In: ratings, the scale, the rules of the configuration. Out: a status with reasons per annotator, and the profiles behind it.
 
-Removal goes one annotator at a time, the lowest kappa first, and everybody else is judged anew after each: one random clicker must not
-take the honest partners along. Nobody is judged on fewer groups than ``least_groups`` rated by others too. A strict or lenient
-annotator needs attention but stays: a group is rated whole by one person, so severity cancels inside every pair. Ratings of the rounds
-exam and adjudication (given knowing the others' scores) are no evidence of agreement.
+Annotators are removed one at a time, the lowest kappa first, and all others are assessed again after each removal; otherwise a random
+clicker would lower the kappa of honest partners. Nobody is assessed on fewer than ``least_groups`` shared groups. A strict or lenient
+annotator needs attention but is not removed: one person rates a whole group, so severity cancels inside every pair. Ratings of the rounds
+exam and adjudication (whose raters have seen the other scores) are not evidence of agreement.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.annotate.agreement.alpha import OVERALL, panels
-from stages.annotate.quality.config import QualityConfig
+from stages.annotate.config import QualityConfig
 from stages.annotate.quality.outliers import outlying_raters
 from stages.annotate.quality.profiles import Profile, profiles
-from stages.annotate.ratings.gold import Gold, OnGold, gold_cells, on_gold
-from stages.annotate.ratings.rounds import ADJUDICATION, EXAM
+from stages.annotate.ratings.gold import Gold, GoldAccuracy, gold_accuracy, gold_cells
+from stages.annotate.ratings.rating_task import ADJUDICATION, EXAM
 
 Status = Literal["good", "attention", "removed", "too few groups", "expert"]
-OnGoldByKey = Mapping[tuple[str, str], OnGold]
+AccuracyByKey = Mapping[tuple[str, str], GoldAccuracy]
+"""Accuracy on gold by (annotator, dimension)."""
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What becomes of an annotator; ``reasons`` are sentences."""
+class AnnotatorStatus:
+    """Status of an annotator; ``reasons`` are sentences."""
 
     status: Status
     reasons: tuple[str, ...] = ()
@@ -39,24 +40,24 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Screening:
-    """profiles: of a removed annotator as of the removal. gold, exam: results on gold outside and inside round exam."""
+    """profiles: of a removed annotator, those at the removal. gold, exam: accuracy on gold outside and inside round exam."""
 
-    verdicts: dict[str, Verdict]
+    statuses: dict[str, AnnotatorStatus]
     profiles: dict[str, list[Profile]]
-    gold: OnGoldByKey = field(default_factory=dict)
-    exam: OnGoldByKey = field(default_factory=dict)
+    gold: AccuracyByKey = field(default_factory=dict)
+    exam: AccuracyByKey = field(default_factory=dict)
     gold_cells: Gold = field(default_factory=dict)
 
     @property
     def removed(self) -> list[str]:
         """Annotators whose ratings are not accepted, in the order of their removal."""
-        return [name for name, verdict in self.verdicts.items() if verdict.status == "removed"]
+        return [name for name, found in self.statuses.items() if found.status == "removed"]
 
 
 def screen(ratings: pa.Table, levels: Sequence[float], config: QualityConfig, *, seed: int, gold: Gold | None = None) -> Screening:
-    """Judge everybody. gold: cells known otherwise, beside those of the experts in the ratings.
+    """Assess every annotator. gold: gold cells from a file; they replace those from the ratings of the experts.
 
-    Raises ``ValueError`` for a rule that cannot work on these ratings, and for people who are named and rated nothing.
+    Raises ``ValueError`` for a rule that cannot work on these ratings, and for configured names without ratings.
     """
     names = sorted(set(ratings["annotator"].to_pylist()))
     for key, listed in (("experts", config.experts), ("exclude", config.exclude)):
@@ -68,43 +69,43 @@ def screen(ratings: pa.Table, levels: Sequence[float], config: QualityConfig, *,
         raise ValueError(f"annotate.quality.experts and annotate.quality.exclude both name {both[0]!r}; keep one")
     gold = {**gold_cells(ratings, config.experts, config.gold_raters, levels), **(gold or {})}
     in_exam = pc.equal(ratings["round"], EXAM)
-    exam = on_gold(ratings.filter(in_exam), gold, config.experts, levels)
-    hidden = on_gold(ratings.filter(pc.invert(in_exam)), gold, config.experts, levels)
+    exam = gold_accuracy(ratings.filter(in_exam), gold, config.experts, levels)
+    hidden = gold_accuracy(ratings.filter(pc.invert(in_exam)), gold, config.experts, levels)
     evidence = ratings.filter(pc.invert(pc.is_in(ratings["round"], pa.array([EXAM, ADJUDICATION]))))
     outside = _outliers(evidence, config) | gold_failures(hidden, exam, config)
     outside |= {name: ("named in annotate.quality.exclude", *outside.get(name, ())) for name in config.exclude}
-    verdicts: dict[str, Verdict] = {}
+    statuses: dict[str, AnnotatorStatus] = {}
     found: dict[str, list[Profile]] = {}
     remaining = evidence
     while True:
         current = _by_name(profiles(remaining, list(levels), window=config.window, least=config.least_groups, seed=seed))
-        reasons = {name: (*outside.get(name, ()), *disagreement(current.get(name, []), config)) for name in names if name not in verdicts}
+        reasons = {name: (*outside.get(name, ()), *disagreement(current.get(name, []), config)) for name in names if name not in statuses}
         bad = [name for name, why in reasons.items() if why and name not in config.experts]
         if not bad:
             break
         worst = min(bad, key=lambda name: (_lowest_kappa(current.get(name, [])), name))
-        verdicts[worst] = Verdict("removed", reasons[worst])
+        statuses[worst] = AnnotatorStatus("removed", reasons[worst])
         found[worst] = current.get(worst, [])
         remaining = remaining.filter(pc.not_equal(remaining["annotator"], worst))
     for name in names:
-        if name not in verdicts:
+        if name not in statuses:
             found[name] = current.get(name, [])
-            verdicts[name] = _verdict(name, found[name], config)
-    return Screening(verdicts, found, hidden, exam, gold)
+            statuses[name] = _status(name, found[name], config)
+    return Screening(statuses, found, hidden, exam, gold)
 
 
-def _verdict(name: str, of_name: Sequence[Profile], config: QualityConfig) -> Verdict:
+def _status(name: str, of_name: Sequence[Profile], config: QualityConfig) -> AnnotatorStatus:
     if name in config.experts:
-        return Verdict("expert")
+        return AnnotatorStatus("expert")
     if not any(profile.compared_groups >= config.least_groups for profile in of_name):
         most = max((profile.compared_groups for profile in of_name), default=0)
-        return Verdict("too few groups", (f"{most} groups rated by others too; {config.least_groups} are needed to judge",))
+        return AnnotatorStatus("too few groups", (f"{most} shared groups, {config.least_groups} needed",))
     reasons = tuple(reason for profile in of_name for reason in attention(profile, config))
-    return Verdict("attention", reasons) if reasons else Verdict("good")
+    return AnnotatorStatus("attention", reasons) if reasons else AnnotatorStatus("good")
 
 
 def attention(profile: Profile, config: QualityConfig) -> list[str]:
-    """Why the lead should look at an annotator."""
+    """Reasons why an annotator needs the lead's attention."""
     rules, reasons = config.attention, []
     if profile.compared_groups >= config.least_groups:
         if profile.kappa.value is None or profile.kappa.value < rules.kappa:
@@ -120,7 +121,7 @@ def attention(profile: Profile, config: QualityConfig) -> list[str]:
 
 
 def disagreement(of_name: Sequence[Profile], config: QualityConfig) -> tuple[str, ...]:
-    """Why the ratings of an annotator are not accepted, by the profiles."""
+    """Reasons to remove an annotator, from the profiles."""
     return tuple(
         f"{profile.dimension}: kappa with the others {profile.kappa}, its upper limit is below {config.remove.kappa:g}"
         for profile in of_name
@@ -128,8 +129,8 @@ def disagreement(of_name: Sequence[Profile], config: QualityConfig) -> tuple[str
     )
 
 
-def gold_failures(hidden: OnGoldByKey, exam: OnGoldByKey, config: QualityConfig) -> dict[str, tuple[str, ...]]:
-    """By annotator, why ratings are not accepted, by what was given on gold."""
+def gold_failures(hidden: AccuracyByKey, exam: AccuracyByKey, config: QualityConfig) -> dict[str, tuple[str, ...]]:
+    """Reasons to remove an annotator, from the accuracy on gold, by annotator."""
     reasons: dict[str, tuple[str, ...]] = {}
     for (name, dimension), result in hidden.items():
         if result.groups >= config.exam.groups and result.within_one < config.remove.gold_within_one:
@@ -142,8 +143,8 @@ def gold_failures(hidden: OnGoldByKey, exam: OnGoldByKey, config: QualityConfig)
     return reasons
 
 
-def describe(result: OnGold) -> str:
-    """Results on gold in words."""
+def describe(result: GoldAccuracy) -> str:
+    """Accuracy on gold in words."""
     kappa = "undefined" if result.kappa is None else f"{result.kappa:.2f}"
     return f"kappa {kappa}, exact {result.exact:.2f}, within one level {result.within_one:.2f}, severity {result.severity:+.2f}"
 

@@ -1,11 +1,11 @@
-"""Quality control of ratings: which are accepted, who needs attention, what is rated again, and whether the targets are met.
+"""Step annotation-qc: rating quality control.
 
 In: the ledger, ``annotate.quality``, and the gold of ``annotate.plan.gold``. Out: a step folder ``annotation-qc`` with the accepted
-ratings, the exclusions with their reasons, ``quality.json`` (agreement by round, targets, profiles, verdicts), ``annotators.csv``,
-``reannotate.csv`` (which export takes) and ``adjudicate.csv`` (which is filled in and ingested). Nothing is taken from the ledger. Unit of
-resume: the step, which is cheap: every call decides anew from the ledger as it is.
+ratings, the exclusions with their reasons, ``quality.json`` (agreement by round, targets, annotator profiles and statuses),
+``annotators.csv``, ``reannotate.csv`` (which export reads) and ``adjudicate.csv`` (which is filled in and ingested). The ledger does not
+change. Unit of resume: the step; every call decides again from the current ledger.
 
-From then on preferences reads the accepted ratings, and refuses a decision that is older than the ledger.
+After this step, preferences uses the accepted ratings and refuses a decision that is older than the ledger.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.annotate.packet import plan
-from stages.annotate.quality import adjudication
+from stages.annotate.packet.write import csv_table
 from stages.annotate.quality import figures as quality
-from stages.annotate.quality.reannotation import again, listed
+from stages.annotate.quality.queues import adjudication_csv, queues, reannotation_csv
 from stages.annotate.quality.screening import Screening, screen
 from stages.annotate.ratings import ledger
-from stages.annotate.ratings.accepted import manifest_of
-from stages.annotate.ratings.csv_table import csv_table
-from stages.annotate.ratings.rounds import EXAM
-from stages.annotate.ratings.slots import raters_of
+from stages.annotate.ratings.accepted import rating_task_of
+from stages.annotate.ratings.groups import raters_of
+from stages.annotate.ratings.rating_task import EXAM
 from stages.context import Context
-from stages.engine import contracts, storage
+from stages.engine import contracts, steps, storage
 from stages.engine.ids import settings_hash
-from stages.engine.rundir import Index, StepFolder
+from stages.engine.rundir import Index
 from stages.engine.units import publish_unit
 
-STEP = "annotation-qc"
+STEP = steps.ANNOTATION_QC
 NUMBERS = ("value", "low", "high")
 ANNOTATOR_COLUMNS = (
     *("annotator", "status", "dimension", "ratings", "groups", "compared_groups", "mean", "spread", "spread_ratio", "equal_groups"),
@@ -42,46 +41,46 @@ ANNOTATOR_COLUMNS = (
     *(f"{name}_{part}" for name in ("gold", "exam") for part in ("groups", "cells", "exact", "within_one", "severity", "kappa")),
     "reasons",
 )
-"""Columns of ``annotators.csv``; a cell is empty where there is no figure."""
+"""Columns of ``annotators.csv``; a cell without a value is empty."""
 
 
 def run(context: Context) -> Index:
-    """Decide; returns the index, whose ``results`` say whether the targets are met.
+    """Run quality control; returns the index, whose ``results["met"]`` says whether the targets are met.
 
     Raises ``ValueError`` when nothing was ingested, and for a rule that cannot work on these ratings.
     """
-    annotate = context.run.step(ledger.STEP)
+    annotate = context.run.step(steps.ANNOTATE)
     config, seed = context.flow.annotate.quality, context.flow.seed
     annotate.require()
-    work = manifest_of(context)
-    gold = plan.flat(plan.read_gold(context.flow.annotate, work))
+    task = rating_task_of(context)
+    gold = plan.flat(plan.read_gold(context.flow.annotate, task))
     settings: dict[str, Any] = {"quality": config.model_dump(mode="json"), "seed": seed}
     settings |= {"gold": settings_hash(sorted(gold.items()))} if gold else {}
-    inputs = {ledger.STEP: annotate.require().fingerprint}
+    inputs = {steps.ANNOTATE: annotate.require().fingerprint}
     folder = context.run.step(STEP)
     draft, done = folder.begin(settings=settings, inputs=inputs, force=True)
     if done:
         return done
-    levels = work.scale.levels
+    levels = task.scale.levels
     ratings = ledger.current(annotate)
     scores = ledger.scores_only(ratings)
     found = screen(scores, levels, config, seed=seed, gold=gold)
-    accepted, exclusions = _divided(ratings, found)
-    still_scores = ledger.scores_only(accepted)
-    rounds = quality.by_round(still_scores, levels, seed=seed)
-    targets = quality.judged(rounds, config.targets)
-    rated, still = raters_of(scores), raters_of(still_scores)
-    groups, disputed = again(still_scores, rated, work, config.reannotate)
-    removed_reasons = Counter(row["reason"] for row in exclusions)
+    accepted, exclusions = _split(ratings, found)
+    accepted_scores = ledger.scores_only(accepted)
+    rounds = quality.by_round(accepted_scores, levels, seed=seed)
+    targets = quality.checked_targets(rounds, config.targets)
+    rated = raters_of(scores)
+    groups, disputed = queues(accepted_scores, rated, task, config.reannotate)
+    reasons = Counter(row["reason"] for row in exclusions)
     figures = {
-        "dimensions": list(work.dimensions),
+        "dimensions": list(task.dimensions),
         "scale": levels,
         "met": quality.met(targets),
         "targets": targets,
         "rounds": rounds,
-        "agreement_of_all_ratings": quality_before(annotate),
-        "overlap": quality.overlap(still),
-        "ratings": {"in": ratings.num_rows, "accepted": accepted.num_rows, "excluded": dict(sorted(removed_reasons.items()))},
+        "agreement_of_all_ratings": annotate.require().results["agreement"],
+        "overlap": quality.overlap(raters_of(accepted_scores)),
+        "ratings": {"in": ratings.num_rows, "accepted": accepted.num_rows, "excluded": dict(sorted(reasons.items()))},
         "annotators": _annotators(found),
         "gold": {"cells": len(found.gold_cells), "experts": list(config.experts)},
         "again": {"groups": dict(sorted(Counter(row.reason for row in groups).items())), "cells": len(disputed), "rated": len(rated)},
@@ -90,8 +89,8 @@ def run(context: Context) -> Index:
     }
     texts = {
         "annotators.csv": csv_table((_flat(row) for row in figures["annotators"]), ANNOTATOR_COLUMNS),
-        "reannotate.csv": listed(groups),
-        "adjudicate.csv": adjudication.queue(disputed, work),
+        "reannotate.csv": reannotation_csv(groups),
+        "adjudicate.csv": adjudication_csv(disputed, task),
     }
     files = {name: storage.publish_bytes(folder.path / name, text) for name, text in texts.items()}
     files["quality.json"] = storage.publish_json(folder.path / "quality.json", figures)
@@ -103,7 +102,7 @@ def run(context: Context) -> Index:
         counts={"in": ratings.num_rows, "out": accepted.num_rows, "excluded": len(exclusions)},
         results={
             "met": figures["met"],
-            "annotators": len(found.verdicts),
+            "annotators": len(found.statuses),
             "removed": found.removed,
             "groups_again": len(groups),
             "cells_to_adjudicate": len(disputed),
@@ -111,39 +110,34 @@ def run(context: Context) -> Index:
     )
 
 
-def quality_before(annotate: StepFolder) -> dict[str, Any]:
-    """Agreement of all ratings of the ledger, as ingest found it."""
-    return annotate.require().results["agreement"]
-
-
-def _divided(ratings: pa.Table, found: Screening) -> tuple[pa.Table, list[dict[str, Any]]]:
-    """Accepted ratings, and the others with their reason: the annotator was removed, or they were given in an exam."""
+def _split(ratings: pa.Table, found: Screening) -> tuple[pa.Table, list[dict[str, Any]]]:
+    """Accepted ratings, and rows of the exclusions: ratings of removed annotators and of exams."""
     removed = pc.is_in(ratings["annotator"], pa.array(found.removed, pa.string()))
     in_exam = pc.equal(ratings["round"], EXAM)
     out = pc.or_(removed, in_exam)
     columns = ("rating_id", "source_id", "annotator", "dimension", "round")
     rows = ratings.filter(out).select(columns).to_pylist()
     for row in rows:
-        gone = row["annotator"] in found.removed
-        row["reason"] = "annotator-removed" if gone else "exam"
-        row["message"] = "; ".join(found.verdicts[row["annotator"]].reasons) if gone else "ratings of round exam are no training data"
+        of_removed = row["annotator"] in found.removed
+        row["reason"] = "annotator-removed" if of_removed else "exam"
+        row["message"] = "; ".join(found.statuses[row["annotator"]].reasons) if of_removed else "ratings of round exam are no training data"
     return ratings.filter(pc.invert(out)), rows
 
 
 def _annotators(found: Screening) -> list[dict[str, Any]]:
-    """One entry per annotator and dimension, with the verdict; who is in no profile (an exam only) has one without figures."""
+    """One entry per annotator and dimension with the status; one without a profile (exam only) has an entry without statistics."""
     order = {"removed": 0, "attention": 1, "too few groups": 2, "good": 3, "expert": 4}
     rows = []
-    for name in sorted(found.verdicts, key=lambda name: (order[found.verdicts[name].status], name)):
-        verdict = found.verdicts[name]
+    for name in sorted(found.statuses, key=lambda name: (order[found.statuses[name].status], name)):
+        status = found.statuses[name]
         entries: list[dict[str, Any]] = [profile.to_json() for profile in found.profiles[name]] or [{"annotator": name, "dimension": ""}]
         for entry in entries:
             key = (name, entry["dimension"])
-            on_gold, exam = found.gold.get(key), found.exam.get(key)
+            gold, exam = found.gold.get(key), found.exam.get(key)
             rows.append(
-                {"annotator": name, "status": verdict.status}
+                {"annotator": name, "status": status.status}
                 | entry
-                | {"gold": vars(on_gold) if on_gold else None, "exam": vars(exam) if exam else None, "reasons": list(verdict.reasons)}
+                | {"gold": vars(gold) if gold else None, "exam": vars(exam) if exam else None, "reasons": list(status.reasons)}
             )
     return rows
 

@@ -1,1 +1,1 @@
-"""Ratings: what is delivered, what may be rated, the one validator, the ledger."""
+"""Ratings: deliveries, the rating task, validation, the ledger."""

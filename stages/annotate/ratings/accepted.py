@@ -1,31 +1,31 @@
-"""The ratings that count: all that stand in the ledger, or what quality control accepts."""
+"""The ratings that later steps use: those that quality control accepted, or all of the ledger."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.annotate.ratings import imported_items as own_items
-from stages.annotate.ratings import ledger, manifest
-from stages.annotate.ratings.manifest import Manifest
-from stages.annotate.ratings.rounds import EXAM
+from stages.annotate.ratings import ledger
+from stages.annotate.ratings.delivery import ImportedDataset
+from stages.annotate.ratings.imported_items import imported_task
+from stages.annotate.ratings.rating_task import EXAM, RatingTask, Scale, generated_task
 from stages.context import Context
 from stages.engine import steps
 from stages.engine.rundir import RunDir
 
 
 def accepted_ratings(run: RunDir) -> tuple[pa.Table, dict[str, str]]:
-    """The ratings that count, and the fingerprint of the decision: all that stand in the ledger but those of exams, and none while there
-    was no quality control.
+    """The ratings that count, and the fingerprint of the quality decision by its step's name.
 
-    Raises ``ValueError`` when the decision is older than the ledger.
+    Without quality control these are all current ratings of the ledger except exams, and no fingerprint. Raises ``ValueError`` when the
+    decision is older than the ledger.
     """
-    annotate, folder = run.step(ledger.STEP), run.step(steps.ANNOTATION_QC)
+    annotate, folder = run.step(steps.ANNOTATE), run.step(steps.ANNOTATION_QC)
     decision = folder.index()
     if decision is None:
         ratings = ledger.current(annotate)
         return ratings.filter(pc.not_equal(ratings["round"], EXAM)), {}
-    if decision.inputs[ledger.STEP] != annotate.require().fingerprint:
+    if decision.inputs[steps.ANNOTATE] != annotate.require().fingerprint:
         raise ValueError(
             f"the quality decision in {folder.path} is older than the ratings in {annotate.path}; run `pipeline annotate qc` again, "
             "or delete that folder to use all ratings"
@@ -33,11 +33,12 @@ def accepted_ratings(run: RunDir) -> tuple[pa.Table, dict[str, str]]:
     return folder.read("ratings"), {steps.ANNOTATION_QC: decision.fingerprint}
 
 
-def manifest_of(context: Context) -> Manifest:
-    """What the ledger's ratings are ratings of."""
-    annotate = context.run.step(ledger.STEP)
+def rating_task_of(context: Context) -> RatingTask:
+    """The rating task of the ledger."""
+    annotate, config = context.run.step(steps.ANNOTATE), context.flow.annotate
     index = annotate.require()
-    brought = next((dataset for dataset in own_items.KINDS if dataset in index.inputs), None)
-    if brought is not None:
-        return own_items.manifest(brought, ledger.items(annotate, index), context.flow.annotate.rubric_version)
-    return manifest.from_generate(context.run.step("generate"), context.flow.annotate, seed=context.flow.seed)
+    if steps.GENERATE in index.inputs:
+        return generated_task(context.run.step(steps.GENERATE), config, seed=context.flow.seed)
+    (name,), levels = index.inputs, index.settings["scale"]
+    dataset = ImportedDataset(name, tuple(index.settings["dimensions"]), Scale(levels[0], levels[-1], levels[1] - levels[0]), split="")
+    return imported_task(dataset, ledger.items(annotate, index), config.rubric_version)

@@ -1,13 +1,12 @@
-"""What a file delivers, before anything is believed: every rating as text, with the line it came from."""
+"""A parsed rating file before validation: every rating as text, with its line number."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    pass
+from stages.annotate.ratings.rating_task import Scale
 
 REQUIRED = ("group_id", "candidate_id", "dimension", "annotator_id", "score")
 OPTIONAL = ("rated_at", "round", "seconds", "comment", "rubric_version", "submission", "project", "scale_min", "scale_max")
@@ -15,12 +14,12 @@ COLUMNS = REQUIRED + OPTIONAL
 """Columns of the canonical long format: one row per candidate, dimension, annotator and round."""
 
 SCORES_GIVEN = "scores_given"
-"""Column of the adjudication queue: what is to be settled, for the eyes of the adjudicator; no rating is read from it."""
+"""Column of the adjudication queue that shows the adjudicator the disputed scores. Ingest ignores it."""
 
 DIMENSION_ALIASES = {"if": "instruction_following", "vq": "visual_quality"}
 
 
-class Delivered(NamedTuple):
+class RawRating(NamedTuple):
     """One rating as text; an absent column is an empty text. ``number`` is the line (or record) of the file."""
 
     number: int
@@ -40,8 +39,8 @@ class Delivered(NamedTuple):
     scale_max: str = ""
 
 
-class Broken(NamedTuple):
-    """A line that is no row at all."""
+class InvalidRow(NamedTuple):
+    """A line that holds no rating."""
 
     number: int
     reason: str
@@ -49,7 +48,7 @@ class Broken(NamedTuple):
 
 
 class Revision(NamedTuple):
-    """One of the things that somebody said about a group; of one person and group the highest ``revision`` counts."""
+    """One submission of an annotator for a group. The submission with the highest ``revision`` counts."""
 
     submission: str
     group_id: str
@@ -57,20 +56,20 @@ class Revision(NamedTuple):
     revision: int
 
 
-def separated(found: Iterable[Delivered | Broken]) -> tuple[list[Delivered], list[Broken]]:
-    """The ratings and what is none, each in its order."""
-    rows: list[Delivered] = []
-    broken: list[Broken] = []
+def separated(found: Iterable[RawRating | InvalidRow]) -> tuple[list[RawRating], list[InvalidRow]]:
+    """Ratings and invalid rows, each in their order."""
+    rows: list[RawRating] = []
+    invalid: list[InvalidRow] = []
     for one in found:
-        if isinstance(one, Delivered):
+        if isinstance(one, RawRating):
             rows.append(one)
         else:
-            broken.append(one)
-    return rows, broken
+            invalid.append(one)
+    return rows, invalid
 
 
 class Item(NamedTuple):
-    """An item that a file itself introduces: an edit of ``uid`` by an editor in a task."""
+    """An imported candidate: an edit of ``uid`` by an editor in a task."""
 
     candidate_id: str
     source_id: str
@@ -80,37 +79,52 @@ class Item(NamedTuple):
     instruction: str = ""
 
 
+class ImportedDataset(NamedTuple):
+    """Properties of a data set whose rating files contain their own items; ``split`` is that of its sources."""
+
+    name: str
+    dimensions: tuple[str, ...]
+    scale: Scale
+    split: str
+
+
 @dataclass(frozen=True)
 class Delivery:
-    """A parsed file. ``counts_in`` says what its numbers count: lines of text, records of a list, or rows of a table. ``revisions``: all
-    that was ever said about the groups of the file, where it knows."""
+    """A parsed file.
+
+    counts_in: unit of the row numbers: line of text, record of a list, or row of a table. items: candidates of ``dataset``, which is None
+    for ratings of the run's own candidates. revisions: history of the file's groups, where the file has one. named: whether the file name
+    is part of the content, because it says who rated what.
+    """
 
     file: str
     sha256: str
     format: str
     counts_in: str
-    rows: Sequence[Delivered]
-    broken: Sequence[Broken] = ()
+    rows: Sequence[RawRating]
+    invalid: Sequence[InvalidRow] = ()
     warnings: Sequence[str] = ()
     items: Sequence[Item] = ()
+    dataset: ImportedDataset | None = None
     revisions: Sequence[Revision] = ()
+    named: bool = False
 
     @property
     def ratings(self) -> int:
-        """Ratings delivered: a wide row counts once per dimension, a line that is no row counts once."""
-        return len(self.rows) + len(self.broken)
+        """Number of ratings in the file. A wide row counts once per dimension, an invalid row once."""
+        return len(self.rows) + len(self.invalid)
 
     def at(self, number: int) -> str:
-        """Position of a row, for people."""
+        """Position of a row, for messages."""
         return f"{self.file} {self.counts_in} {number}"
 
 
 Cell = tuple[str, str, str, str]
-"""candidate, dimension, annotator, round: a rater says one thing there."""
+"""candidate, dimension, annotator, round; a rater gives one score per cell."""
 
 
-class Said(NamedTuple):
-    """What was said in a cell."""
+class ExistingRating(NamedTuple):
+    """The rating of a cell that counts in the ledger."""
 
     score: float
     time: str

@@ -1,8 +1,8 @@
-"""Gold: cells on which the experts agree, and how an annotator does on them.
+"""Gold cells, and the accuracy of annotators on them.
 
-In: ratings, the names of the experts, how many of them make a cell gold. A cell is a candidate in a dimension; it is gold when enough
-experts rated it and they are at most one level apart. Every level that an expert gave is accepted there: how strict a cell is, is in the
-data and not a constant. Out: for every rating of anybody else on a gold cell, whether it is accepted and how far off it is.
+A cell is a candidate in a dimension. It is gold when enough experts rated it and their scores are at most one level apart. Every score
+that an expert gave is then accepted, so the tolerance of a cell comes from the data. In: ratings, the names of the experts, how many
+experts a gold cell needs. Out: gold cells, and per annotator and dimension the accuracy on them.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ import pyarrow as pa
 
 from stages.annotate.agreement.alpha import weighted_kappa
 from stages.annotate.agreement.bootstrap import DIGITS
-from stages.annotate.quality.config import ExamRules
-from stages.annotate.ratings.manifest import level_width
-from stages.annotate.ratings.rounds import ADJUDICATION, RANKING
+from stages.annotate.config import ExamRules
+from stages.annotate.ratings.rating_task import ADJUDICATION, RANKING, level_width
 
 Gold = Mapping[tuple[str, str], tuple[float, ...]]
-"""The accepted scores of a (candidate, dimension), lowest first, one per expert."""
+"""Expert scores by (candidate, dimension), one per expert, lowest first."""
 
 
 @dataclass(frozen=True)
-class OnGold:
-    """What an annotator did on gold in one dimension. cells: scores compared; severity: mean levels above the experts' mean."""
+class GoldAccuracy:
+    """Accuracy of an annotator on gold in one dimension. cells: scores compared; severity: mean levels above the experts' mean."""
 
     groups: int
     cells: int
@@ -37,7 +36,7 @@ class OnGold:
     kappa: float | None
 
     def passes(self, rules: ExamRules) -> bool:
-        """Whether an exam with these results is passed."""
+        """Whether these results pass the exam."""
         return (
             self.kappa is not None
             and self.kappa >= rules.kappa
@@ -48,24 +47,24 @@ class OnGold:
 
 
 def nearest_level(score: float, levels: Sequence[float]) -> int:
-    """Place of the level nearest to a mean of experts, the lower of two: what kappa compares with."""
+    """Index of the level nearest to the experts' mean, the lower one of two; kappa compares with it."""
     return int(np.abs(np.asarray(levels) - score).argmin())
 
 
 def gold_cells(ratings: pa.Table, experts: Collection[str], least: int, levels: Sequence[float]) -> Gold:
-    """Gold from the experts' ratings; without adjudications, since an adjudicator has seen the others' scores, and rankings."""
-    said: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    """Gold from the experts' ratings, without rankings and without adjudications (an adjudicator has seen the other scores)."""
+    given: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for row in _rows(ratings, ("candidate_id", "dimension", "annotator", "round", "score")):
         candidate, dimension, annotator, round, score = row
         if annotator in experts and round not in (ADJUDICATION, RANKING):
-            said[candidate, dimension][annotator] = score
+            given[candidate, dimension][annotator] = score
     step = level_width(levels)
-    cells = {cell: tuple(sorted(scores.values())) for cell, scores in said.items() if len(scores) >= least}
+    cells = {cell: tuple(sorted(scores.values())) for cell, scores in given.items() if len(scores) >= least}
     return {cell: scores for cell, scores in cells.items() if scores[-1] - scores[0] <= step + 1e-9}
 
 
-def on_gold(ratings: pa.Table, gold: Gold, experts: Collection[str], levels: Sequence[float]) -> dict[tuple[str, str], OnGold]:
-    """Results by (annotator, dimension) of everybody who rated gold and is no expert."""
+def gold_accuracy(ratings: pa.Table, gold: Gold, experts: Collection[str], levels: Sequence[float]) -> dict[tuple[str, str], GoldAccuracy]:
+    """Accuracy by (annotator, dimension) of everybody but the experts who rated gold."""
     if not gold:
         return {}
     step = level_width(levels)
@@ -80,14 +79,14 @@ def on_gold(ratings: pa.Table, gold: Gold, experts: Collection[str], levels: Seq
     return {key: _result(rows, levels) for key, rows in sorted(found.items())}
 
 
-def _result(rows: Sequence[tuple[str, float, float, float]], levels: Sequence[float]) -> OnGold:
+def _result(rows: Sequence[tuple[str, float, float, float]], levels: Sequence[float]) -> GoldAccuracy:
     groups = len({row[0] for row in rows})
     score, middle, off = (np.array([row[i] for row in rows]) for i in (1, 2, 3))
     own = np.searchsorted(levels, score)
     table = np.zeros((1, len(levels), len(levels)))
     np.add.at(table[0], (own, np.array([nearest_level(value, levels) for value in middle])), 1)
     kappa = weighted_kappa(table, np.subtract.outer(np.arange(len(levels)), np.arange(len(levels))) ** 2)[0]
-    return OnGold(
+    return GoldAccuracy(
         groups=groups,
         cells=len(rows),
         exact=round(float((off < 1e-9).mean()), DIGITS),

@@ -1,9 +1,8 @@
-"""The ledger: all ratings that a run has accepted, in batches in the order of their ingest; nothing in it is ever changed.
+"""The ledger: all accepted ratings of a run, in batches in the order of ingest. It is append-only.
 
-A batch is one delivered file: its ratings, its quarantine and, from the rating page, the history of what was revised, published as one
-folder under ``annotate/units``. :func:`current` gives the ratings that count: all but those that a later revision has replaced. The step's
-index lists the batches in order and is published last, so a crash in between leaves the ledger as it was. A file whose content is in the
-ledger already adds nothing.
+A batch is one file: its ratings, its quarantine and, for the rating page, its revision history, published as one folder under
+``annotate/units``. :func:`current` returns the ratings that no later revision has replaced. The step's index lists the batches and is
+published last, so a crash leaves the ledger unchanged. Ingesting the same content twice adds nothing.
 """
 
 from __future__ import annotations
@@ -17,25 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.annotate.agreement import alpha as agreement
-from stages.annotate.formats import imagenhub
-from stages.annotate.ratings import imported_items as own_items
 from stages.annotate.ratings import revisions
-from stages.annotate.ratings.delivery import Cell, Delivery, Item, Revision, Said
-from stages.annotate.ratings.manifest import Manifest
-from stages.annotate.ratings.rounds import RANKING
+from stages.annotate.ratings.delivery import Cell, Delivery, ExistingRating, Item, Revision
+from stages.annotate.ratings.imported_items import items_of
+from stages.annotate.ratings.rating_task import RANKING, RatingTask
 from stages.annotate.ratings.validate import Checked
 from stages.engine import contracts
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import Index, StepFolder
 from stages.engine.units import publish_unit
 
-STEP = "annotate"
-
 
 @dataclass(frozen=True)
 class Batch:
-    """One file of the ledger. ``ratings`` = ``accepted`` + ``duplicates`` + what is quarantined, by reason. superseded: ratings accepted
-    before that no longer count since."""
+    """One ingested file. ``ratings`` = ``accepted`` + ``duplicates`` + quarantined rows, which are counted by reason.
+
+    superseded: earlier ratings that this batch replaced.
+    """
 
     key: str
     file: str
@@ -50,7 +47,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Addition:
-    """A new batch: what became of its rows, tables of the items that it brings, and what of its history is new."""
+    """A new batch: its validated rows, tables of its imported items, and its new revisions."""
 
     batch: Batch
     checked: Checked
@@ -58,16 +55,16 @@ class Addition:
     revisions: Sequence[Revision] = ()
 
 
-def batch_key(delivery: Delivery, manifest: Manifest) -> str:
-    """Name of a delivery by its content. An ImagenHub file's name says who rated what, so it is part of the content."""
-    name = delivery.file if delivery.format == imagenhub.DATASET else ""
-    return settings_hash(delivery.sha256, delivery.format, name, manifest.inputs, manifest.settings)
+def batch_key(delivery: Delivery, rating_task: RatingTask) -> str:
+    """Hash of a delivery's content and of the task that it is for."""
+    name = delivery.file if delivery.named else ""
+    return settings_hash(delivery.sha256, delivery.format, name, rating_task.inputs, rating_task.settings)
 
 
 def open_ledger(folder: StepFolder, *, inputs: Mapping[str, str], settings: Mapping[str, Any], force: bool) -> Index | None:
-    """The ledger's index, or None for a new one.
+    """The ledger's index, or None for a new ledger.
 
-    Raises ``ValueError`` when it was made with other inputs or settings, or when a file of it is damaged; ``force`` then starts a new one.
+    Raises ``ValueError`` when the ledger has other inputs or settings or a damaged file; with ``force`` a new ledger is started instead.
     """
     index = folder.index()
     problem = None if index is None else _problem(folder, index, inputs, settings)
@@ -79,9 +76,9 @@ def open_ledger(folder: StepFolder, *, inputs: Mapping[str, str], settings: Mapp
 
 
 def _problem(folder: StepFolder, index: Index, inputs: Mapping[str, str], settings: Mapping[str, Any]) -> str | None:
-    """Why nothing can be appended, and what to do."""
+    """Why batches cannot be appended and what to do, or None."""
     if index.inputs.keys() != inputs.keys():
-        return f"holds ratings of {' and '.join(index.inputs)}, not of {' and '.join(inputs)}; use another --run"
+        return f"contains ratings of {' and '.join(index.inputs)}, not of {' and '.join(inputs)}; use another --run"
     if index.inputs != dict(inputs):
         return "was made for other candidates; use another --run"
     changed = [name for name, value in settings.items() if index.settings[name] != value]
@@ -99,41 +96,41 @@ def batches(index: Index | None) -> list[Batch]:
 
 def current(folder: StepFolder) -> pa.Table:
     """The ratings that count, in the order of the ledger. Raises ``ValueError`` while nothing was ingested."""
-    return revisions.standing(folder.read("ratings"), folder.read("revisions"))
+    return revisions.counting(folder.read("ratings"), folder.read("revisions"))
 
 
 def history(folder: StepFolder, index: Index | None) -> revisions.Revisions:
-    """What is known of revisions so far."""
+    """All revisions in the ledger."""
     return revisions.read(folder.read("revisions")) if index else revisions.Revisions()
 
 
-def said(folder: StepFolder, index: Index | None) -> dict[Cell, Said]:
-    """What every rater says, as far as it counts."""
+def existing_ratings(folder: StepFolder, index: Index | None) -> dict[Cell, ExistingRating]:
+    """The rating that counts in every cell."""
     if index is None:
         return {}
     rows = current(folder).select(["candidate_id", "dimension", "annotator", "round", "score", "rated_at", "submission"])
     *cell, score, time, submission = (column.to_pylist() for column in rows.columns)
-    return dict(zip(zip(*cell, strict=True), map(Said, score, time, submission), strict=True))
+    return dict(zip(zip(*cell, strict=True), map(ExistingRating, score, time, submission), strict=True))
 
 
 def items(folder: StepFolder, index: Index | None) -> list[Item]:
-    """Items that ratings files brought with them."""
-    return own_items.items_of(folder.read("sources"), folder.read("candidates")) if index and "sources" in index.artifacts else []
+    """Items imported with earlier files."""
+    return items_of(folder.read("sources"), folder.read("candidates")) if index and "sources" in index.artifacts else []
 
 
 def append(
     folder: StepFolder,
     index: Index | None,
-    manifest: Manifest,
+    rating_task: RatingTask,
     additions: Sequence[Addition],
     *,
     settings: Mapping[str, Any],
     tasks: Mapping[str, str],
 ) -> Index:
-    """Publish new batches and then the index. ``tasks``: task of every group, for the statistics."""
+    """Publish new batches and then the index. tasks: kind of edit of every group, for agreement by kind."""
     all_batches = batches(index) + [addition.batch for addition in additions]
     all_settings = {**settings, "batches": [batch.key for batch in all_batches]}
-    draft, _ = folder.begin(settings=all_settings, inputs=manifest.inputs, force=True)
+    draft, _ = folder.begin(settings=all_settings, inputs=rating_task.inputs, force=True)
     artifacts = {name: list(parts) for name, parts in index.artifacts.items()} if index else {}
     for addition in additions:
         ratings = contracts.table("ratings", addition.checked.accepted)
@@ -153,9 +150,9 @@ def append(
     }
     assert counts["in"] == counts["out"] + counts["duplicates"] + counts["quarantined"], f"the ledger does not balance: {counts}"
     superseded = sum(batch.superseded for batch in all_batches)
-    counting = revisions.standing(*(folder.read_table(name, artifacts.get(name, [])) for name in ("ratings", "revisions")))
+    counting = revisions.counting(*(folder.read_table(name, artifacts.get(name, [])) for name in ("ratings", "revisions")))
     assert counting.num_rows == counts["out"] - superseded, f"{counting.num_rows} ratings count of {counts}, {superseded} superseded"
-    ledger, levels, seed = scores_only(counting), manifest.scale.levels, settings["seed"]
+    ledger, levels, seed = scores_only(counting), rating_task.scale.levels, settings["seed"]
     results: dict[str, Any] = {
         "batches": [asdict(batch) for batch in all_batches],
         "superseded": superseded,
@@ -167,7 +164,7 @@ def append(
 
 
 def scores_only(ratings: pa.Table) -> pa.Table:
-    """Ratings without rankings, whose numbers are of another kind (:mod:`stages.annotate.consensus.rankings`)."""
+    """Ratings without rankings, whose scores are ranks (:mod:`stages.annotate.consensus.rankings`)."""
     return ratings.filter(pc.not_equal(ratings["round"], RANKING))
 
 

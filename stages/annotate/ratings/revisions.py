@@ -1,11 +1,11 @@
-"""Revisions: what somebody said about a group, and said anew later; of several only the latest counts.
+"""Revisions: an annotator may submit a group several times; only the latest submission counts.
 
-In: the history that the rating page's database delivers with its ratings, and the histories that the ledger holds from before. Out: which
-submissions have been replaced. Nothing is removed for it: rows of a replaced submission keep their place in the ledger, and
-:func:`standing` leaves them out. A latest revision that says that the group cannot be rated brings no scores, so none count.
+In: the history in the rating page's database, and the histories that the ledger already has. Out: the replaced submissions. The rows of a
+replaced submission stay in the ledger; :func:`counting` leaves them out. If the latest revision flags the group as unrateable, it has no
+scores, so none count.
 
-A revision is known by its number, so the order in which copies of a database are ingested does not matter, and an old copy brings nothing
-back.
+Revisions are ordered by number, not by time of ingest. Copies of a database may therefore be ingested in any order, and an old copy does
+not restore replaced ratings.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Iterable, MutableMapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.annotate.ratings.delivery import Cell, Revision, Said
+from stages.annotate.ratings.delivery import Cell, ExistingRating, Revision
 
 
 class Revisions:
-    """The histories known so far."""
+    """All known histories."""
 
     def __init__(self, known: Iterable[Revision] = ()) -> None:
         self._of: dict[str, Revision] = {}
@@ -27,7 +27,7 @@ class Revisions:
         self.add(known)
 
     def add(self, delivered: Iterable[Revision]) -> list[Revision]:
-        """Take a history in; returns what was new of it."""
+        """Add a history; returns its new revisions."""
         new = [revision for revision in delivered if revision.submission not in self._of]
         for revision in new:
             key = revision.annotator_id, revision.group_id
@@ -36,16 +36,16 @@ class Revisions:
         return new
 
     def replaced(self, submission: str) -> bool:
-        """Whether the same person has said something later about the group of this submission."""
+        """Whether the same person has submitted the group again later."""
         revision = self._of.get(submission)
         return revision is not None and revision.revision < self._latest[revision.annotator_id, revision.group_id]
 
-    def withdraw(self, said: MutableMapping[Cell, Said]) -> int:
-        """Drop what was replaced from what people have said; returns how many ratings that is."""
-        gone = [cell for cell, one in said.items() if self.replaced(one.submission)]
-        for cell in gone:
-            del said[cell]
-        return len(gone)
+    def withdraw(self, existing: MutableMapping[Cell, ExistingRating]) -> int:
+        """Remove replaced ratings from ``existing``; returns their number."""
+        replaced = [cell for cell, rating in existing.items() if self.replaced(rating.submission)]
+        for cell in replaced:
+            del existing[cell]
+        return len(replaced)
 
 
 def read(table: pa.Table) -> Revisions:
@@ -53,8 +53,8 @@ def read(table: pa.Table) -> Revisions:
     return Revisions(Revision(**row) for row in table.to_pylist())
 
 
-def standing(ratings: pa.Table, revisions: pa.Table) -> pa.Table:
-    """The rows of a ``ratings`` table (with the column ``submission``) that count by a ``revisions`` table."""
+def counting(ratings: pa.Table, revisions: pa.Table) -> pa.Table:
+    """The rows of a ``ratings`` table whose submission no later one in a ``revisions`` table replaces."""
     if not revisions.num_rows:
         return ratings
     known = read(revisions)

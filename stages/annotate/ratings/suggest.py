@@ -1,4 +1,4 @@
-"""What a mistyped id or word may have meant, for messages about rows of ratings."""
+"""Suggestions for mistyped ids and words in rating files."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stages.annotate.ratings.manifest import Manifest
+from stages.annotate.ratings.rating_task import RatingTask
 
 
 def did_you_mean(text: str, known: Sequence[str]) -> str:
-    """The known word that is most like a text, as a question, or nothing."""
+    """The most similar known word as a question, or an empty text."""
     close = difflib.get_close_matches(text.lower(), known, 1)
     return f" (is {close[0]!r} meant?)" if close else ""
 
 
 class Closest:
-    """Suggestions for mistyped ids: of the ids that begin or end alike, the most similar. Quick among hundreds of thousands."""
+    """The most similar id among those with the same first or last six characters, so that hundreds of thousands of ids take no time."""
 
-    def __init__(self, manifest: Manifest) -> None:
-        self.manifest = manifest
+    def __init__(self, task: RatingTask) -> None:
+        self.task = task
         self.tables: dict[str, dict[str, list[str]]] = {}
 
     def group(self, text: str) -> str:
         """Suggestion for a group id."""
-        return self._suggest("group", self.manifest.sampled, text)
+        return self._suggest("group", self.task.sampled, text)
 
     def candidate(self, text: str) -> str:
         """Suggestion for a candidate id."""
-        return self._suggest("candidate", self.manifest.group_of, text)
+        return self._suggest("candidate", self.task.group_of, text)
 
     def _suggest(self, kind: str, known: Mapping[str, Any], text: str) -> str:
         if kind not in self.tables:

@@ -1,15 +1,16 @@
-"""The one validator: every delivered rating, whatever wrote it, is accepted, a duplicate, or quarantined with its reason.
+"""Validation: every rating of a file is accepted, a duplicate, or quarantined with a reason. All formats use it.
 
-In: a :class:`Delivery`, the manifest, and what the ledger holds. Out: rows of the ``ratings`` contract and of the quarantine; together with
-the duplicates they balance. ``ValueError`` refuses a file as a whole: it belongs to another project, declares another scale, or all its
-raters used another scale (in ratings from 0, the scores 1 to 3 look sound and are wrong, so checking row by row is not enough).
+In: a :class:`Delivery`, the rating task, the ratings of the ledger. Out: rows of the ``ratings`` contract and of the quarantine; with the
+duplicates they add up to the ratings of the file. A file is refused as a whole (``ValueError``) if it belongs to another project, declares
+another scale, or all its raters used another scale. Row checks cannot find the last case: on a scale from 0, the scores 1 to 3 look valid.
 
-Reasons of single rows: annotator-empty, annotator-on-another-scale, dimension-unknown, group-unknown, candidate-unknown,
+Reasons for single rows: annotator-empty, annotator-on-another-scale, dimension-unknown, group-unknown, candidate-unknown,
 candidate-of-another-group, candidate-not-sampled, score-empty, score-not-a-number, score-not-whole, score-out-of-scale, time-unreadable,
 time-without-offset, time-in-the-future, round-unknown, seconds-invalid, rubric-unknown, comment-invalid, conflict, older-revision
-(:mod:`stages.annotate.ratings.revisions`). Readers set aside what is no rating: field-count, not-json; unrateable (our page); cancelled,
+(:mod:`stages.annotate.ratings.revisions`). Reasons that the formats add: field-count, not-json; unrateable (our page); cancelled,
 changed-by-another, ground-truth, empty-submission, not-one-choice, control-unknown (Label Studio); not-submitted, responses-incomplete,
-control-unknown (Argilla); item-unnamed (EditReward-Data); annotator-not-listed (:mod:`stages.annotate.ratings.pseudonyms`).
+control-unknown (Argilla); item-unnamed (EditReward-Data); annotator-not-listed
+(:mod:`stages.annotate.formats.pseudonyms`).
 """
 
 from __future__ import annotations
@@ -22,22 +23,18 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stages.annotate.ratings.delivery import DIMENSION_ALIASES, Cell, Delivered, Delivery, Said
-from stages.annotate.ratings.manifest import Manifest, Scale
-from stages.annotate.ratings.rounds import DEFAULT_ROUND, RANKING, ROUNDS
+from stages.annotate.ratings.delivery import DIMENSION_ALIASES, Cell, Delivery, ExistingRating, RawRating
+from stages.annotate.ratings.rating_task import PRODUCTION, RANKING, ROUNDS, RatingTask, Scale
+from stages.annotate.ratings.revisions import Revisions
 from stages.annotate.ratings.suggest import Closest, did_you_mean
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import content_id
 
-if TYPE_CHECKING:
-    from stages.annotate.ratings.revisions import Revisions
-
 CLOCK_TOLERANCE = timedelta(minutes=5)
 LONGEST_COMMENT = 10_000
 DAY = 86_400
-
 
 Problem = tuple[str, str]
 """reason and message."""
@@ -48,7 +45,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 @dataclass(frozen=True)
 class Checked:
-    """What became of a delivery: ratings = accepted + duplicates + quarantined."""
+    """Result of a validation: ratings of the file = accepted + duplicates + quarantine."""
 
     accepted: list[dict[str, Any]]
     quarantine: list[Quarantined]
@@ -58,72 +55,71 @@ class Checked:
 
 def validate(
     delivery: Delivery,
-    manifest: Manifest,
-    known: MutableMapping[Cell, Said],
+    task: RatingTask,
+    existing: MutableMapping[Cell, ExistingRating],
     *,
     batch: str,
     now: datetime,
     revisions: Revisions | None = None,
 ) -> Checked:
-    """Check a delivery against the manifest and ``known``, the cells that count in the ledger, to which the accepted ones are added.
+    """Check a delivery against the task and the ``existing`` ratings of the ledger; accepted ratings are added to ``existing``.
 
-    ``batch`` is the submission of rows that name none; ``now`` is only used to hold back ratings from the future; ``revisions`` are the
-    histories of the ledger and of the delivery.
+    batch: submission of rows that name none. now: ratings later than this are quarantined. revisions: histories of ledger and delivery.
     """
-    _refuse_other_work(delivery, manifest)
-    elsewhere = _on_another_scale(delivery, manifest.scale)
-    closest = Closest(manifest)
+    _refuse_other_project(delivery, task)
+    other_scale = _on_another_scale(delivery, task.scale)
+    closest = Closest(task)
     accepted: list[dict[str, Any]] = []
     quarantine = [
         Quarantined(_row_id(delivery, "broken", place), delivery.at(number), *problem)
-        for place, (number, *problem) in enumerate(delivery.broken)
+        for place, (number, *problem) in enumerate(delivery.invalid)
     ]
     duplicates = 0
     for place, row in enumerate(delivery.rows):
-        problem = _problem(row, manifest, elsewhere, closest, now)
+        problem = _problem(row, task, other_scale, closest, now)
         if problem is None:
-            rating = _rating(row, manifest, batch)
+            rating = _rating(row, task, batch)
             cell = (rating["candidate_id"], rating["dimension"], rating["annotator"], rating["round"])
-            said = Said(rating["score"], rating["rated_at"], rating["submission"])
-            if revisions is not None and revisions.replaced(said.submission):
+            new = ExistingRating(rating["score"], rating["rated_at"], rating["submission"])
+            if revisions is not None and revisions.replaced(new.submission):
                 problem = "older-revision", f"{row.annotator_id} has revised group {row.group_id} since; the ledger has the later one"
             else:
-                before = known.setdefault(cell, said)
-                if before is said:
+                before = existing.setdefault(cell, new)
+                if before is new:
                     accepted.append(rating)
                     continue
-                if before.score == said.score:
+                if before.score == new.score:
                     duplicates += 1
                     continue
-                problem = _conflict(cell, before, said)
+                problem = _conflict(cell, before, new)
         quarantine.append(Quarantined(_row_id(delivery, "rating", place), delivery.at(row.number), *problem))
     assert delivery.ratings == len(accepted) + duplicates + len(quarantine), f"rows of {delivery.file} do not balance"
     return Checked(accepted, quarantine, duplicates, [*delivery.warnings, *_similar_annotators(delivery)])
 
 
 def _row_id(delivery: Delivery, kind: str, place: int) -> str:
-    """Id of the place-th rating, or broken row, of a file."""
+    """Id of the rating, or invalid row, at index ``place`` of a file."""
     return content_id("delivered", delivery.sha256, delivery.file, kind, place)
 
 
-def _problem(row: Delivered, manifest: Manifest, elsewhere: Mapping[str, str], closest: Closest, now: datetime) -> Problem | None:
-    """The first thing wrong with a row."""
+def _problem(row: RawRating, task: RatingTask, other_scale: Mapping[str, str], closest: Closest, now: datetime) -> Problem | None:
+    """The first problem of a row, or None."""
     if not row.annotator_id:
         return "annotator-empty", "annotator_id is empty; give the rater's pseudonym"
-    if row.annotator_id in elsewhere:
-        return "annotator-on-another-scale", elsewhere[row.annotator_id]
+    if row.annotator_id in other_scale:
+        return "annotator-on-another-scale", other_scale[row.annotator_id]
     return (
-        _dimension_problem(row.dimension, manifest.dimensions)
-        or _item_problem(row, manifest, closest)
-        or score_problem(row.score, _scale(row, manifest))
+        _dimension_problem(row.dimension, task.dimensions)
+        or _item_problem(row, task, closest)
+        or score_problem(row.score, _scale(row, task))
         or _time_problem(row.rated_at, now)
-        or _rest_problem(row, manifest)
+        or _rest_problem(row, task)
     )
 
 
-def _scale(row: Delivered, manifest: Manifest) -> Scale:
-    """The project's scale, or that of ranks."""
-    return Scale(1, len(manifest.sampled[row.group_id])) if row.round.lower() == RANKING else manifest.scale
+def _scale(row: RawRating, task: RatingTask) -> Scale:
+    """The scale of the task, or of ranks in a ranking."""
+    return Scale(1, len(task.sampled[row.group_id])) if row.round.lower() == RANKING else task.scale
 
 
 @lru_cache
@@ -138,28 +134,28 @@ def _dimension(text: str) -> str:
     return DIMENSION_ALIASES.get(text.lower(), text.lower())
 
 
-def _item_problem(row: Delivered, manifest: Manifest, closest: Closest) -> Problem | None:
-    group = manifest.group_of.get(row.candidate_id)
-    if row.group_id not in manifest.sampled:
+def _item_problem(row: RawRating, task: RatingTask, closest: Closest) -> Problem | None:
+    group = task.group_of.get(row.candidate_id)
+    if row.group_id not in task.sampled:
         return "group-unknown", f"there is no group {row.group_id!r} in this project{closest.group(row.group_id)}"
     if group is None:
         return "candidate-unknown", f"there is no candidate {row.candidate_id!r} in this project{closest.candidate(row.candidate_id)}"
     if group != row.group_id:
         return "candidate-of-another-group", f"candidate {row.candidate_id} belongs to group {group}, not to {row.group_id}"
-    if row.candidate_id not in manifest.chosen:
+    if row.candidate_id not in task.candidates:
         return "candidate-not-sampled", f"candidate {row.candidate_id} of group {group} was not sampled for annotation"
     return None
 
 
 @lru_cache(maxsize=4096)
 def number(text: str) -> float | None:
-    """The number that a text writes with a decimal point or comma, or None."""
+    """A number with a decimal point or comma, or None for other texts."""
     return float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else None
 
 
 @lru_cache(maxsize=4096)
 def score_problem(text: str, scale: Scale) -> Problem | None:
-    """What is wrong with a score, or None."""
+    """The problem of a score, or None."""
     if not text or text.lower() in ("nan", "null", "none", "na", "n/a"):
         return "score-empty", f"the score is empty; give one of {scale}"
     score = number(text)
@@ -186,13 +182,13 @@ def _time_problem(text: str, now: datetime) -> Problem | None:
     return None
 
 
-def _rest_problem(row: Delivered, manifest: Manifest) -> Problem | None:
+def _rest_problem(row: RawRating, task: RatingTask) -> Problem | None:
     if row.round and row.round.lower() not in ROUNDS:
         return "round-unknown", f"there is no round {row.round!r}{did_you_mean(row.round, ROUNDS)}; rounds are {', '.join(ROUNDS)}"
     if row.seconds and not 0 <= (_float(row.seconds)) <= DAY:
         return "seconds-invalid", f"seconds {row.seconds!r} is not a number from 0 to {DAY}"
-    if row.rubric_version and row.rubric_version != manifest.rubric_version:
-        return "rubric-unknown", f"rubric version {row.rubric_version!r} is not the project's, which is {manifest.rubric_version!r}"
+    if row.rubric_version and row.rubric_version != task.rubric_version:
+        return "rubric-unknown", f"rubric version {row.rubric_version!r} is not the project's, which is {task.rubric_version!r}"
     if len(row.comment) > LONGEST_COMMENT or _CONTROL.search(row.comment):
         return "comment-invalid", f"the comment has control characters or more than {LONGEST_COMMENT} characters"
     return None
@@ -203,8 +199,8 @@ def _float(text: str) -> float:
     return math.nan if value is None else value
 
 
-def _conflict(cell: Cell, before: Said, said: Said) -> Problem:
-    first, second = (f"{one.score:g} at {one.time or 'an unknown time'}" for one in (before, said))
+def _conflict(cell: Cell, before: ExistingRating, new: ExistingRating) -> Problem:
+    first, second = (f"{one.score:g} at {one.time or 'an unknown time'}" for one in (before, new))
     candidate, dimension, annotator, round = cell
     return "conflict", (
         f"{annotator} gave {dimension} of candidate {candidate} {first}, which stands, and {second} in the same round {round}; "
@@ -212,11 +208,11 @@ def _conflict(cell: Cell, before: Said, said: Said) -> Problem:
     )
 
 
-def _rating(row: Delivered, manifest: Manifest, batch: str) -> dict[str, Any]:
-    """A sound row by the contract. Its id is that of its content: who said what about which candidate, when, by which rubric."""
-    score, round = _float(row.score), row.round.lower() or DEFAULT_ROUND
-    dimension, rubric = _dimension(row.dimension), row.rubric_version or manifest.rubric_version
-    scale = _scale(row, manifest)
+def _rating(row: RawRating, task: RatingTask, batch: str) -> dict[str, Any]:
+    """A valid row of the contract. Its id is a hash of candidate, dimension, annotator, round, score, time and rubric."""
+    score, round = _float(row.score), row.round.lower() or PRODUCTION
+    dimension, rubric = _dimension(row.dimension), row.rubric_version or task.rubric_version
+    scale = _scale(row, task)
     content = json.dumps([row.candidate_id, dimension, row.annotator_id, round, score, row.rated_at, rubric])
     return {
         "rating_id": content_id("rating", content),
@@ -236,23 +232,23 @@ def _rating(row: Delivered, manifest: Manifest, batch: str) -> dict[str, Any]:
     }
 
 
-def _refuse_other_work(delivery: Delivery, manifest: Manifest) -> None:
-    """A file of another project or with another declared scale is refused."""
+def _refuse_other_project(delivery: Delivery, task: RatingTask) -> None:
+    """Raise ``ValueError`` for a file of another project or with another declared scale."""
     for row in delivery.rows:
-        if row.project and row.project != manifest.project:
+        if row.project and row.project != task.project:
             raise ValueError(
-                f"{delivery.at(row.number)}: the ratings are of project {row.project}, this run's is {manifest.project}; "
-                "ingest them into the run they were exported from"
+                f"{delivery.at(row.number)}: the ratings belong to project {row.project}, this run is project {task.project}; "
+                "ingest them into the run from which they were exported"
             )
-        bounds = {"scale_min": (row.scale_min, manifest.scale.minimum), "scale_max": (row.scale_max, manifest.scale.maximum)}
+        bounds = {"scale_min": (row.scale_min, task.scale.minimum), "scale_max": (row.scale_max, task.scale.maximum)}
         for name, (text, bound) in bounds.items():
             if text and number(text) != bound and row.round.lower() != RANKING:
                 place = delivery.at(row.number)
-                raise ValueError(f"{place}: {name} is {text}, the project's scale is {manifest.scale}; convert the scores")
+                raise ValueError(f"{place}: {name} is {text}, the project's scale is {task.scale}; convert the scores")
 
 
 def _on_another_scale(delivery: Delivery, scale: Scale) -> dict[str, str]:
-    """Messages for annotators with more than 2 % and at least 3 scores outside the scale; if that is all of them, the file is refused."""
+    """Messages for annotators with more than 2 % and at least 3 scores outside the scale; ``ValueError`` if these are all annotators."""
     scores: defaultdict[str, Counter[float]] = defaultdict(Counter)
     for row in delivery.rows:
         score = number(row.score)
@@ -272,7 +268,7 @@ def _on_another_scale(delivery: Delivery, scale: Scale) -> dict[str, str]:
 
 
 def _similar_annotators(delivery: Delivery) -> list[str]:
-    """A warning for every set of annotators who differ in case and spaces only."""
+    """A warning for every set of annotator ids that differ only in case and spaces."""
     names: defaultdict[str, set[str]] = defaultdict(set)
     for name in {row.annotator_id for row in delivery.rows}:
         names["".join(name.lower().split())].add(name)

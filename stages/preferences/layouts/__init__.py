@@ -1,1 +1,1 @@
-"""Layouts in which preference pairs leave a run: one file per layout, and what they share."""
+"""Layouts of exported preference pairs: one file per layout, and the content that they share."""

@@ -1,12 +1,10 @@
-"""What the layouts read of a run: pairs, sources and candidates, and the images one by one."""
+"""Content of a run for the layouts: pairs, sources and candidates, and an iterator over the images."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any
-
-import pyarrow.parquet as pq
 
 from stages.engine import steps, storage
 from stages.engine.rundir import RunDir
@@ -37,7 +35,7 @@ class Content:
 
     @cached_property
     def candidates(self) -> dict[str, dict[str, Any]]:
-        """Rows of the candidates that stand in a pair: id, source, editor, and ``scores``, the mean rating of each dimension."""
+        """Rows of the candidates with pairs: id, source, editor, and ``scores``, the mean rating of each dimension."""
         scores: dict[str, dict[str, float]] = {}
         for row in self.pairs:
             for side in ("a", "b"):
@@ -52,8 +50,6 @@ class Content:
 
     def images(self, artifact: str, key: str, wanted: Collection[str]) -> Iterator[tuple[str, bytes]]:
         """Id and encoded image of the wanted rows of ``sources`` or ``candidates``, in the order of the artifact."""
-        for part in self.generate.require().artifacts.get(artifact, []):
-            for batch in pq.ParquetFile(self.generate.path / part.path).iter_batches(batch_size=AT_ONCE, columns=[key, "image"]):
-                for row in batch.to_pylist():
-                    if row[key] in wanted:
-                        yield row[key], row["image"]["bytes"]
+        for row in self.generate.rows(artifact, [key, "image"], AT_ONCE):
+            if row[key] in wanted:
+                yield row[key], row["image"]["bytes"]

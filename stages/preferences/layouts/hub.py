@@ -1,8 +1,8 @@
-"""A data set folder as the Hugging Face Hub takes it: Parquet files and a card. Nothing is uploaded.
+"""Layout ``hub``: a data set folder for the Hugging Face Hub, with Parquet files and a card. Nothing is uploaded.
 
-Out: three configurations, each with its splits, so that every image is there once: ``pairs`` (candidate ids, labels and scores),
-``candidates`` (edited image, editor, mean scores) and ``sources`` (image and instruction). Image columns are the Hub's image feature.
-``README.md`` says what the columns are, how the pairs arose, and their statistics. Load with ``datasets.load_dataset(FOLDER, "pairs")``.
+Out: three configurations, each with its splits, so that every image is stored once: ``pairs`` (candidate ids, labels and scores),
+``candidates`` (edited image, editor, mean scores) and ``sources`` (image and instruction). Image columns use the Hub's image feature.
+``README.md`` describes the columns, the origin of the pairs, and their statistics. Load with ``datasets.load_dataset(FOLDER, "pairs")``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ ROWS = 200_000
 """Rows in one file."""
 
 Column = tuple[str, str]
-"""Name, and type as the Hub names it."""
+"""Name, and the Hub's name of the type."""
 
 
 def write(folder: Path, content: Content, licence: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Write the folder; returns the pairs by split, and that nothing is left out."""
+    """Write the folder; returns the pairs by split, and an empty mapping because nothing is left out."""
     splits = sorted(set(content.split_of.values()))
     columns = columns_of(content.dimensions)
     rows = {"pairs": _pairs, "candidates": _candidates, "sources": _sources}
@@ -105,7 +105,7 @@ def _sources(content: Content, split: str) -> Iterator[dict[str, Any]]:
 
 
 def _write(folder: Path, split: str, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], count: int) -> int:
-    """Write ``count`` rows as files named as the Hub names them, a few rows at a time."""
+    """Write ``count`` rows, a few at a time, into files with the Hub's names."""
     folder.mkdir(exist_ok=True)
     schema = _schema(columns)
     most = ROWS_WITH_IMAGES if "image" in dict(columns) else ROWS
@@ -113,16 +113,16 @@ def _write(folder: Path, split: str, columns: Sequence[Column], rows: Iterable[M
     source, written = iter(rows), 0
     for number in range(files):
         with pq.ParquetWriter(folder / f"{split}-{number:05d}-of-{files:05d}.parquet", schema, compression="zstd") as writer:
-            room = min(most, count - written)
-            while batch := list(islice(source, min(room, AT_ONCE))):
+            capacity = min(most, count - written)
+            while batch := list(islice(source, min(capacity, AT_ONCE))):
                 writer.write_table(pa.Table.from_pylist([{name: row[name] for name, _ in columns} for row in batch], schema=schema))
-                room, written = room - len(batch), written + len(batch)
+                capacity, written = capacity - len(batch), written + len(batch)
     assert written == count, f"{folder.name} has {written} rows, expected {count}"
     return written
 
 
 def _schema(columns: Sequence[Column]) -> pa.Schema:
-    """Arrow types, with the features as the `datasets` library notes them."""
+    """Arrow types, with the features in the metadata of the `datasets` library."""
     types = {"string": pa.string(), "float64": pa.float64(), "int32": pa.int32(), "image": IMAGE}
     features = {name: {"_type": "Image"} if kind == "image" else {"dtype": kind, "_type": "Value"} for name, kind in columns}
     return pa.schema(

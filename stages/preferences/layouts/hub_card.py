@@ -1,4 +1,4 @@
-"""The card of an exported data set: what the Hub reads at its top, what the columns are, how the pairs arose, and their statistics."""
+"""The card of an exported data set: metadata for the Hub, columns, origin of the pairs, statistics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MEANING = {
 
 
 def card(content: Content, counts: Mapping[str, Mapping[str, int]], columns: Mapping[str, Sequence[tuple[str, str]]], licence: str) -> str:
-    """Markdown with the YAML that the Hub reads. counts: rows by configuration and split."""
+    """Markdown with the Hub's YAML at the top. counts: rows by configuration and split."""
     head = {
         "license": licence,
         "task_categories": ["image-to-image"],

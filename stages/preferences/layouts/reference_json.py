@@ -1,9 +1,9 @@
-"""The training JSON of the public EditReward code: a list with one record per pair, in which the first image is always the preferred one.
+"""Layout ``reference-json``: the training JSON of the public EditReward code, one record per pair with the preferred image first.
 
-Out: ``train.json`` and ``validation.json`` and the images that they name. The record's keys and their order are the public layout's; dim1
-is instruction following and dim2 visual quality. Its loader opens the paths as they are written, without a root of the data, and takes
-another sample when a file is missing: start it in the exported folder, or export with a path prefix. ``tie_case`` marks the rows of an
-overall tie that is there twice with opposite orders. A pair without a preferred side cannot be written and is counted.
+Out: ``train.json`` and ``validation.json`` and the images that they name. Keys and their order are those of the public layout; dim1 is
+instruction following and dim2 visual quality. The public loader opens the paths without a root folder, and takes another sample when a file
+is missing: start it in the exported folder, or export with a path prefix. ``tie_case`` marks the two rows of an overall tie with opposite
+orders. A pair without a preferred side cannot be represented and is counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def write(folder: Path, content: Content, path_prefix: str) -> Counts:
     """Write the folder. Raises ``ValueError`` for ratings of other dimensions than the layout's two."""
     if tuple(content.dimensions) != DIMENSIONS:
         raise ValueError(
-            f"reference-json holds {' and '.join(DIMENSIONS)}, the pairs of this run {' and '.join(content.dimensions)}; use hub"
+            f"reference-json supports {' and '.join(DIMENSIONS)}, the pairs of this run have {' and '.join(content.dimensions)}; use hub"
         )
     copied = {**_copied(folder, content, "sources", "source_id"), **_copied(folder, content, "candidates", "candidate_id")}
     paths = {name: path_prefix + path for name, path in copied.items()}
@@ -69,7 +69,7 @@ def _number(score: float) -> int | float:
 
 
 def _copied(folder: Path, content: Content, artifact: str, key: str) -> dict[str, str]:
-    """Copy the images, named by their content; returns the path of every row's."""
+    """Copy the images, named by content hash; returns the path of each row's image by id."""
     wanted = content.sources if artifact == "sources" else content.candidates
     (folder / "images").mkdir(exist_ok=True)
     paths = {}

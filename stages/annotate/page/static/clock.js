@@ -1,4 +1,4 @@
-// Active time: seconds during which the page is in view and somebody did something in the last half minute.
+// Active time: seconds in which the page was visible and used within the last half minute.
 const IDLE_AFTER = 30_000;
 let last = Date.now();
 let tick = () => {};

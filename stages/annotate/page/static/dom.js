@@ -1,4 +1,4 @@
-// Elements made of text: the only way in which the pages put words on the screen, so that no text is ever read as markup.
+// Elements are made from text only, so no text is interpreted as markup.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -18,7 +18,7 @@ export function fill(element, ...children) {
   element.replaceChildren(...children.flat().map((child) => (child instanceof Node ? child : document.createTextNode(String(child)))));
 }
 
-// An answer of the server that is not 2xx, or no answer at all (status 0).
+// A response other than 2xx, or no response (status 0).
 export class Failed extends Error {
   constructor(status, body) {
     super(body.message || "The server did not answer.");
@@ -27,7 +27,7 @@ export class Failed extends Error {
   }
 }
 
-// A request as JSON. `who` is the person for whom this window was opened.
+// A JSON request. `who` is the person for whom this window was opened.
 export async function ask(method, path, who, body) {
   let response;
   const headers = { "X-Annotator": who || "" };

@@ -1,4 +1,4 @@
-// What has not reached the server stays in this browser: drafts, and a submission on its way.
+// Drafts and submissions that have not reached the server are kept in this browser.
 import { ask } from "./dom.js";
 
 const RETRY = [1, 2, 4, 8, 15];
@@ -22,7 +22,7 @@ export class Keeping {
       if (value === null) localStorage.removeItem(this.prefix + name);
       else localStorage.setItem(this.prefix + name, JSON.stringify(value));
     } catch {
-      /* a browser without storage still has the server's draft */
+      /* without local storage, the server's draft remains */
     }
   }
 
@@ -42,8 +42,8 @@ export class Keeping {
     this.write("sending", value);
   }
 
-  // Send the kept submission until the server has answered; `waiting` is told when it has not. Only an answer ends it, so a submission is
-  // never lost; its id is the same each time, so it is never stored twice.
+  // Repeat the submission until the server responds; `waiting` is called before each retry. The id stays the same, so the submission is
+  // neither lost nor stored twice.
   async send(submission, waiting) {
     for (let attempt = 0; ; attempt++) {
       try {
@@ -61,7 +61,7 @@ export class Keeping {
   }
 }
 
-// 128 random bits. crypto.randomUUID is not there on plain http under another name than localhost.
+// 128 random bits. crypto.randomUUID does not exist on plain http except for localhost.
 export function randomId() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -1,4 +1,4 @@
-// Keys and buttons: every action has both.
+// Every action has a key and a button.
 import { $ } from "./dom.js";
 import { close, toggle } from "./messages.js";
 import * as zoom from "./zoom.js";
@@ -9,7 +9,7 @@ function flicker(on) {
   $("flicker").hidden = !on;
 }
 
-// do: what the page can do; state: the page's.
+// does: actions of the page; state: of the page.
 export function listen(state, does) {
   const comment = () => (($("comment-text").value = state.comment), toggle("comment"));
   const actions = {
@@ -52,7 +52,7 @@ export function listen(state, does) {
   addEventListener("keydown", pressed);
   addEventListener("keyup", (event) => event.key === " " && flicker(false));
   addEventListener("blur", () => flicker(false));
-  // A click leaves the keys to the page: a button that kept the focus would take Space and Enter.
+  // After a click the button loses the focus; otherwise it would receive Space and Enter.
   addEventListener("click", (event) => event.detail > 0 && !document.querySelector("dialog[open]") && event.target.closest("button")?.blur());
   const buttons = {
     "do-grid": actions.g, "do-zoom": actions.z, "do-rubric": actions.r, "do-comment": comment, "do-flag": actions.f, "do-back": does.previous,

@@ -1,4 +1,4 @@
-// The lead's page: figures as tables, each row of a queue opens the pictures with everybody's scores.
+// The lead's page: tables of statistics; each row of a queue opens the images with everybody's scores.
 import { $, ask, fill, make } from "./dom.js";
 
 let session = null;
@@ -23,14 +23,14 @@ const opens = (group) => make("button", { type: "button", title: group, onclick:
 
 function progress(p) {
   const facts = [
-    [`${p.filled} of ${p.places}`, "places filled (a group has one per person wanted)"],
+    [`${p.filled} of ${p.places}`, "ratings of groups done (one per group and wanted person)"],
     [p.groups, "groups"],
     [p.ratings, "ratings"],
     [p.groups_per_day, "groups per day, last 7 days"],
-    [p.days_left === null ? "–" : `${p.days_left}`, "days left at this pace"],
+    [p.days_left === null ? "–" : `${p.days_left}`, "days left at this rate"],
     [p.shared_groups, "groups rated by several people"],
-    [p.connected ? "yes" : "no", "do shared groups link everybody with everybody?"],
-    [p.expired, "groups opened and left"],
+    [p.connected ? "yes" : "no", "shared groups connect all raters"],
+    [p.expired, "groups opened but not submitted"],
   ];
   fill($("progress"), facts.map(([value, label]) => make("div", {}, make("strong", {}, value), make("span", {}, label))));
 }
@@ -43,13 +43,13 @@ function people(rows) {
   const exams = (person) => Object.entries(person.exams).map(([name, by]) => `${name}: ${dimensions.map((d) => `kappa ${number(by[d]?.kappa)}, exact ${number(by[d]?.exact)}, severity ${number(by[d]?.severity)}`).join("; ")}`).join("\n");
   $("order").textContent = dimensions.map(words).join(" / ");
   fill($("people"), table(
-    ["person", "stage", "", "groups", "seconds per group", "shared", "kappa with others", "severity", "drift", "slope over places", "gold within 1", "all equal", "remarks", "exams"],
+    ["person", "stage", "", "groups", "seconds per group", "shared", "kappa with others", "severity", "drift", "slope by position", "gold within 1", "all equal", "remarks", "exams"],
     sorted.map((p) => [{ text: p.annotator + (p.revoked ? " (revoked)" : ""), class: "name" }, p.stage, actions(p), p.groups, number(p.seconds, 0), p.shared, per(p, "kappa"), per(p, "severity"), per(p, "drift"),
       number(p.position_slope, 3), { text: gold(p), class: "number" }, number(p.all_equal), { text: p.remarks.join("\n") || "–", class: "remarks" }, { text: exams(p) || "–", class: "remarks" }])));
 }
 
 function actions(person) {
-  const act = (action, label) => make("button", { type: "button", onclick: () => decide(person.annotator, action, `${label} ${person.annotator}: why?`) }, label);
+  const act = (action, label) => make("button", { type: "button", onclick: () => decide(person.annotator, action, `${label} ${person.annotator}. Reason:`) }, label);
   const shown = [person.stage === "paused" ? act("resume", "Resume") : act("pause", "Pause")];
   if (["training", "exam-1", "exam-2", "failed"].includes(person.stage)) shown.push(act("certify", "Admit"));
   return make("span", {}, shown);
@@ -68,10 +68,10 @@ async function decide(subject, action, question) {
 
 function queues(s) {
   fill($("disagreements"), table(["group", "people", "mean difference", "cells two or more apart", ""], s.disagreements.map((d) => [opens(d.group_id), d.people, number(d.mean_difference), d.cells_two_apart,
-    make("button", { type: "button", onclick: () => decide(d.group_id, "one-more", "Ask one more person to rate this group: why?") }, "Ask one more person")])));
-  fill($("flagged"), table(["group", "by", "why", "comment", "when"], s.flagged.map((f) => [opens(f.group_id), f.annotator, f.flag, { text: f.comment, class: "said" }, when(f.submitted_at)])));
+    make("button", { type: "button", onclick: () => decide(d.group_id, "one-more", "Ask one more person to rate this group. Reason:") }, "Ask one more person")])));
+  fill($("flagged"), table(["group", "by", "reason", "comment", "when"], s.flagged.map((f) => [opens(f.group_id), f.annotator, f.flag, { text: f.comment, class: "said" }, when(f.submitted_at)])));
   fill($("comments"), table(["group", "by", "comment", "when"], s.comments.map((c) => [opens(c.group_id), c.annotator, { text: c.comment, class: "said" }, when(c.submitted_at)])));
-  fill($("decisions"), table(["when", "who", "what", "about", "why"], s.decisions.map((d) => [when(d.made_at), d.author, d.action, d.subject, { text: d.reason, class: "said" }])));
+  fill($("decisions"), table(["when", "by", "decision", "about", "reason"], s.decisions.map((d) => [when(d.made_at), d.author, d.action, d.subject, { text: d.reason, class: "said" }])));
 }
 
 function data(s) {
@@ -82,7 +82,7 @@ function data(s) {
 
 function agreement(by) {
   const names = ["alpha_ordinal", "quadratic_weighted_kappa", "exact", "within_one_level", "direction", "rater_predicts_rater"];
-  $("agreement-note").textContent = Object.keys(by).length ? "95 % intervals over groups." : "No group was rated by two people yet.";
+  $("agreement-note").textContent = Object.keys(by).length ? "95 % intervals over groups." : "No group has been rated by two people yet.";
   fill($("agreement"), Object.keys(by).length ? table(["statistic", ...Object.keys(by).map(words)], names.map((name) => [name.replaceAll("_", " "), ...Object.values(by).map((entry) => estimate(entry[name]))])) : []);
 }
 

@@ -1,11 +1,11 @@
-// What the page says: the save state, a line above the pictures, or instead of everything.
+// Messages: the save state, a line above the images, or a full page.
 import { $ } from "./dom.js";
 import * as zoom from "./zoom.js";
 
-// No answer, or one that may be another the next time.
+// Whether a request that failed should be repeated.
 export const again = (error) => error.status === 0 || error.status === 429 || error.status >= 500;
 
-// The server's messages as sentences.
+// A message of the server as a sentence.
 export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 
 export function saved(text) {
@@ -30,21 +30,21 @@ export function message(title, text, retry) {
 
 export function stop(error) {
   close();
-  message(error.status === 401 ? "No valid link" : "This cannot go on", sentence(error.message), null);
+  message(error.status === 401 ? "No valid link" : "An error occurred", sentence(error.message), null);
 }
 
 export function troubled(error, retry) {
   if (!again(error)) return stop(error);
-  if ($("page").hidden) message("No connection", "The server does not answer. This page tries again by itself.", retry);
-  else banner("The server does not answer. This page tries again by itself.");
+  if ($("page").hidden) message("No connection", "The server does not respond. This page will try again automatically.", retry);
+  else banner("The server does not respond. This page will try again automatically.");
   setTimeout(retry, 1000 * (error.body.wait || 3));
 }
 
 export function nothingLeft(stage, retry) {
   const words = {
-    paused: ["Paused", "The lead of the project has paused your work. Please ask."],
-    failed: ["Exam not passed", "Please talk to the lead of the project."],
-  }[stage] ?? ["No group is waiting", "Everything that was yours is done. Thank you."];
+    paused: ["Paused", "The lead of the project has paused your work. Please contact the lead."],
+    failed: ["Exam not passed", "Please contact the lead of the project."],
+  }[stage] ?? ["No group to rate", "You have rated all your groups. Thank you."];
   message(...words, retry);
 }
 
@@ -57,7 +57,7 @@ export function toggle(name) {
   if (dialog.open) return dialog.close();
   dialog.showModal();
   if (dialog.classList.contains("reading")) {
-    dialog.focus(); // from the beginning, not at the button at the end
+    dialog.focus(); // start at the top, not at the button at the end
     dialog.scrollTop = 0;
   }
 }

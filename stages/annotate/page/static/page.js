@@ -1,4 +1,4 @@
-// The rating page: one group at a time, by keyboard or mouse. State is in one object; every change of it is kept before anything else happens.
+// The rating page: one group at a time, by keyboard or mouse. The state is one object; every change is saved first.
 import { $, ask } from "./dom.js";
 import * as clock from "./clock.js";
 import { Keeping, randomId } from "./keeping.js";
@@ -10,9 +10,9 @@ import * as zoom from "./zoom.js";
 const SAVE_AFTER = 500;
 const state = { session: null, group: null, scores: {}, comment: "", index: 0, dimension: 0, seconds: 0, changes: 0, opened: 0, revision: 0, version: 0 };
 let keeping = null;
-let busy = false; // a submission is on its way
+let busy = false; // a submission is being sent
 let saveTimer = 0;
-let saving = null; // the draft on its way
+let saving = null; // the draft being sent
 let conflict = null;
 let ahead = [];
 
@@ -85,7 +85,7 @@ function score(value, dimension = state.dimension) {
   if (busy) return;
   const candidate = state.group.candidates[state.index].id;
   const name = state.session.dimensions[dimension].name;
-  const complete = view.missing(state) === 0; // so this score is a correction
+  const complete = view.missing(state) === 0; // then this score is a correction
   const given = (state.scores[candidate] ??= {});
   if (given[name] !== undefined && given[name] !== value) state.changes++;
   given[name] = value;
@@ -139,7 +139,7 @@ function changed() {
   saveTimer = setTimeout(save, SAVE_AFTER);
 }
 
-// One at a time: two that know the same version would look like two windows.
+// One draft at a time: two with the same version would look like two windows.
 async function save() {
   clearTimeout(saveTimer);
   if (busy || conflict || saving) return;
@@ -173,17 +173,17 @@ async function push() {
   }
 }
 
-// Whether a body says what the page says now; the seconds go on by themselves.
+// Whether a body equals the current state, apart from the seconds.
 function unchanged(other) {
   const plain = (value) => JSON.stringify({ ...value, seconds: 0 });
   return plain(other) === plain(body());
 }
 
-// Two windows changed one group: the person decides, nothing is overwritten unasked.
+// Two windows changed one group: the person decides which version is kept.
 function conflictBanner(text, current) {
   conflict = current;
   saved("Not saved");
-  banner(`${sentence(text)} What should count?`, true);
+  banner(`${sentence(text)} Which version should be kept?`, true);
 }
 
 async function resolve(mine) {
@@ -191,7 +191,7 @@ async function resolve(mine) {
   try {
     const group = await ask("GET", `/api/group/${state.group.group_id}`, state.session.annotator);
     keeping.keepDraft(group.group_id, null);
-    open(group); // which ends the conflict
+    open(group); // ends the conflict
   } catch (error) {
     return troubled(error, () => resolve(mine));
   }
@@ -211,7 +211,7 @@ async function submit(flag = null, words = null) {
       close();
       Object.assign(state, place);
       draw();
-      return banner(`${view.missing(state)} scores are missing; this is the first.`);
+      return banner(`${view.missing(state)} scores are missing; this is the first one.`);
     }
   }
   const scores = state.group.candidates.flatMap((c) => state.session.dimensions.map((d) => ({ candidate_id: c.id, dimension: d.name, score: state.scores[c.id]?.[d.name] })));
@@ -235,10 +235,10 @@ async function deliver(sent) {
   clearTimeout(saveTimer);
   close();
   saved("Sending …");
-  await saving; // a draft that overtakes its submission would be refused
+  await saving; // a draft must not arrive after its submission
   try {
     const answer = await keeping.send(sent, (seconds) => {
-      const text = `The server does not answer. Your scores are kept in this browser and are sent again in ${seconds} s.`;
+      const text = `The server does not respond. Your scores are kept in this browser and will be sent again in ${seconds} s.`;
       saved("No connection: kept in this browser");
       if (state.group) banner(text);
       else message("No connection", text, null);
@@ -247,21 +247,21 @@ async function deliver(sent) {
     keeping.keepDraft(sent.group_id, null);
     busy = false;
     if (answer.feedback && state.group) return afterwards(() => view.feedback(state, answer.feedback));
-    if (answer.exam && state.group) return afterwards(() => view.verdict(answer.exam));
+    if (answer.exam && state.group) return afterwards(() => view.examResult(answer.exam));
     await next();
   } catch (error) {
     busy = false;
-    if (error.status === 401 || error.body?.other) return stop(error); // kept: sent again once the right link is open
+    if (error.status === 401 || error.body?.other) return stop(error); // kept, and sent again when the right link is open
     keeping.sending = null;
     if (!state.group) {
       await next();
-      return banner(`A group that was sent before this page was loaded was not stored: ${error.message}.`);
+      return banner(`A group sent before this page was loaded was not stored: ${error.message}.`);
     }
     if (error.status === 409 && "revision" in error.body) conflictBanner(error.message, error.body);
     else {
-      await save(); // what was refused stays as a draft
+      await save(); // keep the refused scores as a draft
       banner(sentence(error.message));
-      document.activeElement.blur(); // so that Enter submits again, and not the button that has the focus
+      document.activeElement.blur(); // so that Enter submits again instead of pressing the focused button
     }
   }
 }
@@ -272,7 +272,7 @@ function afterwards(show) {
   $("feedback-next").focus();
 }
 
-// Control characters cannot be stored; they come from pasting, never from typing.
+// Control characters, which come from pasting, cannot be stored.
 const clean = (text) => text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g, " ");
 
 async function previous() {
@@ -297,7 +297,7 @@ async function start() {
   view.prepare(state.session, score);
   keys.listen(state, { goTo, turn, showGrid, score, submit, previous, next, resolve, comment });
   for (const id of ["source", "edit"]) {
-    $(id).addEventListener("error", () => banner("A picture did not load. Load the page again; if it stays away, press F."));
+    $(id).addEventListener("error", () => banner("An image did not load. Reload the page; if it is still missing, press F."));
   }
   zoom.listen();
   clock.listen(() => state.group && !busy && state.seconds++);

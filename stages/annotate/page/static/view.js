@@ -1,18 +1,18 @@
-// Drawing: what is on the screen for a state. Nothing here changes the state.
+// Drawing of a state. Nothing here changes the state.
 import { $, fill, make } from "./dom.js";
 import * as zoom from "./zoom.js";
 
 const LINES = [
-  ["1 2 3 4", "score, then on to the next"],
+  ["1 2 3 4", "score, then go to the next"],
   ["← →", "previous or next edit"],
   ["↑ ↓", "the other dimension"],
-  ["Space, held", "source in place of the edit"],
-  ["Z", "zoom both pictures; the mouse or Shift and arrows move the part that is shown"],
+  ["Space, held", "show the source instead of the edit"],
+  ["Z", "zoom both images; the mouse or Shift and arrows move the visible part"],
   ["G", "overview of all edits; there, a number opens that edit"],
   ["R", "rubric"],
   ["C", "comment"],
   ["F", "this group cannot be rated"],
-  ["Enter", "submit, when every score is there"],
+  ["Enter", "submit, when no score is missing"],
   ["Backspace", "open the previous group again"],
   ["Esc", "close a window"],
 ];
@@ -108,11 +108,11 @@ export function grid(state, review, open) {
   const left = missing(state);
   const places = state.group.candidates.map((candidate, i) => ({ candidate, i }));
   if (!left) places.sort((a, b) => total(state, b.candidate.id) - total(state, a.candidate.id) || a.i - b.i);
-  $("grid-title").textContent = review ? "Is this what you mean?" : "Overview";
+  $("grid-title").textContent = review ? "Please check your scores" : "Overview";
   $("grid-hint").textContent = left
     ? `${left} scores are missing. A number opens that edit.`
-    : "Best first. A number opens that edit again; Enter submits the group.";
-  const source = make("div", { class: "tile" }, make("img", { src: state.group.source, alt: "Source picture" }), make("span", { class: "name" }, "Source"));
+    : "Best first. A number opens that edit; Enter submits the group.";
+  const source = make("div", { class: "tile" }, make("img", { src: state.group.source, alt: "Source image" }), make("span", { class: "name" }, "Source"));
   fill($("tiles"), source, places.map(({ candidate, i }) => make("button", { type: "button", class: "tile", onclick: () => open(i) },
     make("img", { src: candidate.image, alt: `Edit ${i + 1}` }),
     make("span", { class: "name" }, make("kbd", {}, i + 1), ` Edit ${i + 1}`), make("span", { class: "scores" }, scores(state, candidate.id)))));
@@ -123,31 +123,31 @@ export function grid(state, review, open) {
 export function feedback(state, cells) {
   const right = cells.filter((cell) => cell.agrees).length;
   $("feedback-title").textContent = "What the experts gave";
-  $("feedback-text").textContent = `${right} of your ${cells.length} scores are scores that an expert gave too. Scores on which the experts differed are not shown.`;
+  $("feedback-text").textContent = `${right} of your ${cells.length} scores agree with an expert. Scores on which the experts differed are not shown.`;
   fill($("feedback-tiles"), state.group.candidates.map((candidate, i) => {
     const mine = cells.filter((cell) => cell.candidate_id === candidate.id);
     const lines = mine.map((cell) => {
       const words = state.session.dimensions.find((d) => d.name === cell.dimension).words;
       return `${cell.agrees ? "✓" : "✗"} ${words}: you ${cell.given ?? "–"}, experts ${cell.accepted.join(" or ")}`;
     });
-    const said = [...new Set(mine.flatMap((cell) => cell.reasons))];
+    const reasons = [...new Set(mine.flatMap((cell) => cell.reasons))];
     return make("div", { class: "tile" }, make("img", { src: candidate.image, alt: `Edit ${i + 1}` }), make("span", { class: "name" }, `Edit ${i + 1}`),
-      make("span", { class: "scores" }, [...lines, ...said].join("\n")));
+      make("span", { class: "scores" }, [...lines, ...reasons].join("\n")));
   }));
   sharpen($("feedback-tiles"));
 }
 
-export function verdict(outcome) {
+export function examResult(outcome) {
   const words = {
-    passed: ["Exam passed", "Your scores agree with the experts'. From now on your ratings count."],
-    "next-form": ["Not passed", "Your scores differ too much from the experts'. Read the rubric again (R); a second exam with other groups follows."],
-    failed: ["Not passed", "Your scores differ too much from the experts' in the second exam as well. Please talk to the lead of the project."],
+    passed: ["Exam passed", "Your scores agree with the experts'. Your ratings count from now on."],
+    "next-form": ["Not passed", "Your scores differ too much from the experts'. Please read the rubric again (R); a second exam with other groups follows."],
+    failed: ["Not passed", "Your scores differ too much from the experts' in the second exam too. Please contact the lead of the project."],
   }[outcome];
   [$("feedback-title").textContent, $("feedback-text").textContent] = words;
   fill($("feedback-tiles"));
 }
 
-// Small pictures are enlarged with hard edges, so that their pixels can be seen.
+// Small images are enlarged without smoothing, so that their pixels are visible.
 function sharpen(tiles) {
   for (const image of tiles.querySelectorAll("img")) {
     const decide = () => image.classList.toggle("pixels", image.naturalWidth > 0 && image.clientWidth >= 2 * image.naturalWidth);

@@ -1,4 +1,4 @@
-// Linked zoom: both pictures show the same part at the same size. Levels: the whole picture, one screen pixel per picture pixel, 2x, 4x.
+// Linked zoom: both images show the same part at the same size. Levels: the whole image, one screen pixel per image pixel, 2x, 4x.
 import { $ } from "./dom.js";
 
 const views = () => [$("source"), $("edit"), $("flicker")];
@@ -6,7 +6,7 @@ let levels = [{ scale: 1, words: "Fit" }];
 let level = 0;
 let point = { x: 0.5, y: 0.5 };
 
-// Scale at which a picture is shown when the whole of it fits.
+// Scale at which the whole image fits.
 function fitted(image) {
   const box = image.parentElement;
   return Math.min(box.clientWidth / (image.naturalWidth || 1), box.clientHeight / (image.naturalHeight || 1));
@@ -41,7 +41,7 @@ export function reset() {
   refresh();
 }
 
-// Move the part that is shown, by shares of the picture.
+// Move the visible part, in shares of the image.
 export function move(x, y) {
   point = { x: Math.min(1, Math.max(0, point.x + x)), y: Math.min(1, Math.max(0, point.y + y)) };
   refresh();

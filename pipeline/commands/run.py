@@ -1,0 +1,107 @@
+"""`pipeline run`: one step of the flow, or all of them, and the report of what they made."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.commands.common import EXAMPLE, Options, common, opened
+from pipeline.flow import STEPS, Step, steps_of
+from pipeline.words import text_table
+from stages.engine.steps import COMMANDS
+
+if TYPE_CHECKING:
+    from stages.context import Context
+
+
+PACKAGES = ("torch", "transformers", "diffusers", "ray", "pyarrow", "webdataset", "numpy", "pillow")
+
+
+@click.group()
+def run() -> None:
+    """Run a step of the flow, or all of them. Steps that are up to date are skipped, interrupted ones resume.
+
+    \b
+    Example:
+      pipeline run all --config configs/demo-small.yaml
+    """
+
+
+def _add(name: str, text: str, more: str = "") -> None:
+    @run.command(name=name, help=f"{text}\n\n{EXAMPLE.format(command=f'run {name}', more=more)}")
+    @common
+    @click.option("--force", is_flag=True, help="Redo what was made with other settings or inputs.")
+    def command(options: Options) -> None:
+        with opened(options) as context:
+            from pipeline import report
+
+            run_steps(context, steps_of(context.flow, name))
+            print(f"\nreport: {report.build(context.run)}")
+
+
+_add("all", "Run every step that the configuration has a section for, then write the report.", " seed=1")
+for _step in STEPS:
+    if _step.name not in COMMANDS:
+        _add(_step.name, f"Read {_step.reads}; write {_step.writes}. {_step.detail}".rstrip())
+
+
+def run_steps(context: Context, steps: Sequence[Step]) -> None:
+    """Run steps in order; prints the list of them first and a table of results at the end."""
+    from pipeline.status import counted, headline
+
+    print(f"run directory: {context.run.path}")
+    listed = (f"{number}. {step.name} ({step.reads} -> {step.writes})" for number, step in enumerate(steps, start=1))
+    print("steps: " + "; ".join(listed), flush=True)
+    rows = []
+    for step in steps:
+        before = context.run.step(step.name).index()
+        started, clock = datetime.now(UTC), time.monotonic()
+        index = importlib.import_module(step.module).run(context)
+        seconds = time.monotonic() - clock
+        known = context.run.manifest().get("steps", {}).get(step.name)
+        if before != index or known is None:
+            context.run.note(step.name, _facts(started, seconds, context.flow.seed))
+            state = "done"
+        else:
+            state = "up to date"
+        rows.append([step.name, state, f"{seconds:.1f} s", counted(index), headline(index)])
+        print(f"{step.name}: {state} in {seconds:.1f} s  {headline(index)}", flush=True)
+    print("\n" + text_table(["step", "state", "time", "rows", "result"], rows), flush=True)
+
+
+def _facts(started: datetime, seconds: float, seed: int) -> dict[str, Any]:
+    return {
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+        "command": " ".join(["pipeline", *sys.argv[1:]]),
+        "seed": seed,
+        "code": _code_version(),
+        "machine": {"system": platform.platform(), "processor": platform.machine(), "cores": os.cpu_count(), "gpus": _gpus()},
+        "python": platform.python_version(),
+        "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
+    }
+
+
+def _code_version() -> str:
+    """Package version, with the commit when the code is a git checkout."""
+    version = importlib.metadata.version("edit-reward-pipeline")
+    here = Path(__file__).resolve().parents[2]
+    answer = subprocess.run(["git", "-C", str(here), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return f"{version}+{answer.stdout.strip()}" if answer.returncode == 0 and answer.stdout.strip() else version
+
+
+def _gpus() -> list[str]:
+    import torch
+
+    return [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]

@@ -1,0 +1,49 @@
+"""Format ``long``: a table in our columns with one row per rating. Warnings name the columns that are not read."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from stages.annotate.formats.files import RatingFile, Table
+from stages.annotate.ratings.delivery import COLUMNS, DIMENSION_ALIASES, OPTIONAL, REQUIRED, SCORES_GIVEN, Delivery, RawRating
+from stages.engine.contracts import DIMENSIONS
+
+
+def recognises(file: RatingFile) -> bool:
+    """Always true: this is the last format of the table, and its parser says what is missing."""
+    return True
+
+
+def parse(file: RatingFile) -> Delivery:
+    """Ratings of the table. Raises ``ValueError`` when there are none, and for a missing or duplicate column."""
+    table, columns, warnings = our_table(file, REQUIRED, ())
+    index = {column: columns.index(column) for column in COLUMNS if column in columns}
+    rows = [RawRating(number, **{column: cells[i].strip() for column, i in index.items()}) for number, cells in table.rows]
+    return Delivery(file.name, file.sha256, "long", table.counts_in, rows, table.invalid, warnings)
+
+
+def our_columns(header: Sequence[str]) -> list[str]:
+    """Column names as we spell them."""
+    return [DIMENSION_ALIASES.get(column, column) for column in (text.strip().lower() for text in header)]
+
+
+def our_table(file: RatingFile, required: Sequence[str], scores: Sequence[str]) -> tuple[Table, list[str], list[str]]:
+    """The table, its column names and warnings about columns that are not read. scores: columns read beside the usual ones."""
+    name, table = file.name, file.table(needed=COLUMNS + DIMENSIONS)
+    if not table.rows and not table.invalid:
+        raise ValueError(f"{name} has no ratings: it contains only column names; fill it in or leave it out")
+    columns = our_columns(table.header)
+    duplicate = sorted({column for column in columns if columns.count(column) > 1 and column in COLUMNS + DIMENSIONS})
+    if duplicate:
+        raise ValueError(f"{name} has the column {duplicate[0]} twice; keep one")
+    missing = [column for column in required if column not in columns]
+    if missing:
+        close = difflib.get_close_matches(missing[0], columns, 1)
+        hint = f"; is {close[0]!r} meant?" if close else ""
+        if columns[:1] == ["uid"]:
+            hint = "; a table of uid by editors is read with the format imagenhub"
+        plural = "s" if len(missing) > 1 else ""
+        raise ValueError(f"{name} lacks the column{plural} {', '.join(missing)} (it has {', '.join(columns) or 'none'}){hint}")
+    known = {*required, *OPTIONAL, SCORES_GIVEN, *scores}
+    return table, columns, [f"{name}: column {column!r} is not read" for column in columns if column not in known]

@@ -1,0 +1,231 @@
+"""Assignment of groups to people.
+
+In: the plan, the groups that the person has rated, the groups that others have open. Out: assignments. The stages of a person are training
+with feedback, an exam (with a second form after a failure), the calibration groups, production. Without gold there is neither training nor
+exam. A later export may give a group another role; a rated group stays rated and is not assigned to the same person again.
+
+In production a group has a slot for each wanted person; a re-annotated group has slots for its raters on this page and one more. A slot is
+taken by a submission, or by a lease while somebody has the group open. Groups that need one more person come before untouched ones, and
+among them those of the partner with whom this person shares the fewest groups; so the overlap fills evenly and connects all people. Hidden
+gold groups are drawn by a hash of the person and of the person's number of groups.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from stages.annotate.config import AnnotateConfig
+from stages.annotate.page import exam
+from stages.annotate.page.database import COUNTED, Database, now
+from stages.annotate.page.packet import Packet
+from stages.annotate.ratings.gold import GoldAccuracy
+from stages.annotate.ratings.rating_task import PRODUCTION, REANNOTATION
+from stages.engine.ids import uniform
+
+Stage = Literal["training", "exam-1", "exam-2", "calibration", "production", "paused", "failed"]
+
+LAST = (PRODUCTION, REANNOTATION)
+"""Rounds of the stage production."""
+
+_TAKEN = "SELECT count(*) FROM assignments a WHERE a.group_id = g.group_id AND a.annotator != :who AND (a.done = 1 OR a.lease_ends > :time)"
+_MINE = (
+    "(EXISTS (SELECT 1 FROM assignments a WHERE a.group_id = g.group_id AND a.annotator = :who) "
+    "OR EXISTS (SELECT 1 FROM elsewhere e WHERE e.group_id = g.group_id AND e.annotator = :who))"
+)
+
+
+class Assigned(NamedTuple):
+    """stage: of the person; groups: the one to rate now and the next ones; done, total: groups of this stage (total 0: unlimited)."""
+
+    stage: Stage
+    groups: list[str]
+    done: int
+    total: int
+
+
+def load_plan(database: Database, packet: Packet) -> None:
+    """Write the groups of the plan into the database; slots that the lead added stay. Loading the same plan again changes nothing."""
+    with database.write() as connection:
+        more = {row["group_id"]: row["wanted"] for row in connection.execute("SELECT group_id, wanted FROM groups")}
+        here = {(row["group_id"], row["annotator"]) for row in connection.execute("SELECT * FROM assignments WHERE done = 1")}
+        connection.execute("DELETE FROM groups")
+        connection.execute("DELETE FROM elsewhere")
+        connection.executemany(
+            "INSERT INTO elsewhere VALUES (?, ?)", [(g, name) for g, names in packet.plan.rated.items() for name in names]
+        )
+        rows = []
+        for place, (group, wanted) in enumerate(packet.plan.wanted.items()):
+            before = packet.plan.rated.get(group, ())
+            people = wanted + sum((group, name) in here for name in before)
+            rows.append((group, place, max(people, more.get(group, 0)), REANNOTATION if before else PRODUCTION))
+        connection.executemany("INSERT INTO groups VALUES (?, ?, ?, ?)", rows)
+
+
+def assign(database: Database, packet: Packet, config: AnnotateConfig, annotator: str, *, count: int) -> Assigned:
+    """The current groups of a person, at most ``count``; starts or renews their leases."""
+    with database.write() as connection:
+        stage = stage_of(connection, packet, config, annotator)
+        ends = time.time() + 60 * config.serve.lease_minutes
+        if stage in ("paused", "failed"):
+            return Assigned(stage, [], 0, 0)
+        listed = _listed(stage, packet)
+        if listed:
+            done = _done(connection, annotator)
+            groups = [group for group in listed if group not in done][:count]
+            for group in groups:
+                _lease(connection, annotator, group, stage, ends)
+            return Assigned(stage, groups, sum(group in done for group in listed), len(listed))
+        groups = _still_open(connection, packet, annotator)[:count]
+        for group in groups:
+            _lease(connection, annotator, group, _round(connection, group), ends)
+        while len(groups) < count and (group := _pick(connection, packet, annotator)) is not None:
+            _lease(connection, annotator, group, _round(connection, group), ends)
+            groups.append(group)
+        (rated,) = connection.execute(
+            f"SELECT count(*) FROM assignments WHERE annotator = ? AND done = 1 AND round IN {LAST}", (annotator,)
+        ).fetchone()
+        return Assigned(stage, groups, rated, 0)
+
+
+def stage_of(connection: sqlite3.Connection, packet: Packet, config: AnnotateConfig, annotator: str) -> Stage:
+    """The stage of a person."""
+    decisions = connection.execute(
+        "SELECT action FROM decisions WHERE subject = ? AND action IN ('pause', 'resume', 'certify') ORDER BY decision_id", (annotator,)
+    ).fetchall()
+    actions = [row["action"] for row in decisions]
+    if next((action for action in reversed(actions) if action in ("pause", "resume")), "resume") == "pause":
+        return "paused"
+    done = _done(connection, annotator)
+    if "certify" not in actions:
+        if not done.issuperset(packet.plan.training):
+            return "training"
+        for number, form in enumerate(packet.plan.exams, 1):
+            if not done.issuperset(form):
+                return "exam-1" if number == 1 else "exam-2"
+            if exam.passed(exam_results(connection, packet, annotator, number), config.quality.exam):
+                break
+        else:
+            if packet.plan.exams:
+                return "failed"
+    return "production" if done.issuperset(packet.plan.calibration) else "calibration"
+
+
+def exam_results(connection: sqlite3.Connection, packet: Packet, annotator: str, number: int) -> dict[str, GoldAccuracy | None]:
+    """Results of an exam form (from 1) by dimension; groups that were not rated are left out."""
+    form = packet.plan.exams[number - 1]
+    rows = connection.execute(
+        "SELECT * FROM (SELECT submission_id, group_id, max(revision) FROM submissions WHERE annotator = ? "
+        f"AND group_id IN ({', '.join('?' for _ in form)}) GROUP BY group_id) JOIN scores USING (submission_id)",
+        (annotator, *form),
+    )
+    scores = {(row["group_id"], row["candidate_id"], row["dimension"]): row["score"] for row in rows}
+    return exam.compare(scores, packet.plan.gold_of(form), packet.dimensions, packet.levels)
+
+
+def _listed(stage: Stage, packet: Packet) -> Sequence[str]:
+    """Groups of a stage in which everybody rates the same groups; empty for production."""
+    if stage in ("exam-1", "exam-2"):
+        return packet.plan.exams[int(stage[-1]) - 1]
+    return {"training": packet.plan.training, "calibration": packet.plan.calibration}.get(stage, ())
+
+
+def _done(connection: sqlite3.Connection, annotator: str) -> set[str]:
+    """Groups that a person has rated in any role."""
+    rows = connection.execute("SELECT group_id FROM assignments WHERE annotator = ? AND done = 1", (annotator,))
+    return {row["group_id"] for row in rows}
+
+
+def _round(connection: sqlite3.Connection, group: str) -> str:
+    """Round of a group in production. Hidden gold is not in the table ``groups``."""
+    row = connection.execute("SELECT round FROM groups WHERE group_id = ?", (group,)).fetchone()
+    return PRODUCTION if row is None else row["round"]
+
+
+def _lease(connection: sqlite3.Connection, annotator: str, group: str, stage: str, ends: float) -> None:
+    connection.execute(
+        "INSERT INTO assignments (annotator, group_id, round, opened_at, lease_ends) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (annotator, group_id) DO UPDATE SET lease_ends = excluded.lease_ends, "
+        "round = CASE done WHEN 0 THEN excluded.round ELSE round END",
+        (annotator, group, stage, now(), ends),
+    )
+
+
+def _still_open(connection: sqlite3.Connection, packet: Packet, annotator: str) -> list[str]:
+    """Production groups that this person has open and others have not completed since, in the order of opening."""
+    rows = connection.execute(
+        "SELECT m.group_id FROM assignments m LEFT JOIN groups g USING (group_id) WHERE m.annotator = :who AND m.done = 0 "
+        f"AND (g.group_id IS NULL OR g.wanted > ({_TAKEN})) ORDER BY m.rowid",
+        {"who": annotator, "time": time.time()},
+    )
+    return [row["group_id"] for row in rows if row["group_id"] in packet.plan.wanted or row["group_id"] in packet.plan.hidden]
+
+
+def _pick(connection: sqlite3.Connection, packet: Packet, annotator: str) -> str | None:
+    """A new production group for this person."""
+    return _hidden_gold(connection, packet, annotator) or _begun(connection, annotator) or _fresh(connection, annotator)
+
+
+def _hidden_gold(connection: sqlite3.Connection, packet: Packet, annotator: str) -> str | None:
+    rows = connection.execute("SELECT group_id, round FROM assignments WHERE annotator = ?", (annotator,)).fetchall()
+    had = sum(row["round"] in LAST for row in rows)
+    if uniform("hidden gold now", packet.plan.seed, annotator, had) >= packet.plan.hidden_share:
+        return None
+    mine = {row["group_id"] for row in rows}
+    left = [group for group in packet.plan.hidden if group not in mine]
+    return min(left, key=lambda group: (uniform("hidden gold", packet.plan.seed, annotator, group), group), default=None)
+
+
+def _begun(connection: sqlite3.Connection, annotator: str) -> str | None:
+    """A group that others have and that needs one more person."""
+    asked = {"who": annotator, "time": time.time()}
+    found = connection.execute(
+        f"SELECT group_id, place FROM groups g WHERE g.wanted > 1 AND NOT {_MINE} AND ({_TAKEN}) BETWEEN 1 AND g.wanted - 1 "
+        "ORDER BY place LIMIT 100",
+        asked,
+    ).fetchall()
+    if not found:
+        return None
+    partners = connection.execute(
+        "SELECT b.annotator AS partner FROM assignments a JOIN assignments b USING (group_id) "
+        "WHERE a.annotator = :who AND b.annotator != :who",
+        asked,
+    )
+    shared = Counter(row["partner"] for row in partners)
+
+    def shared_with(group: str) -> int:
+        rows = connection.execute("SELECT annotator FROM assignments WHERE group_id = ?", (group,))
+        return max((shared[row["annotator"]] for row in rows), default=0)
+
+    return min(found, key=lambda row: (shared_with(row["group_id"]), row["place"]))["group_id"]
+
+
+def _fresh(connection: sqlite3.Connection, annotator: str) -> str | None:
+    """The first untouched group."""
+    row = connection.execute(
+        f"SELECT group_id FROM groups g WHERE NOT {_MINE} AND ({_TAKEN}) = 0 ORDER BY place LIMIT 1",
+        {"who": annotator, "time": time.time()},
+    ).fetchone()
+    return None if row is None else row["group_id"]
+
+
+def progress(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Number of filled slots of the project, and of all slots."""
+    filled = connection.execute(
+        "SELECT coalesce(sum(min(n, wanted)), 0) FROM (SELECT count(*) AS n, g.wanted AS wanted FROM groups g "
+        "JOIN assignments a USING (group_id) WHERE a.done = 1 GROUP BY g.group_id)"
+    ).fetchone()[0]
+    return filled, connection.execute("SELECT coalesce(sum(wanted), 0) FROM groups").fetchone()[0]
+
+
+def own_groups(connection: sqlite3.Connection, annotator: str) -> list[str]:
+    """Groups that a person has rated and may open again, the latest first."""
+    marks = ", ".join("?" for _ in COUNTED)
+    rows = connection.execute(
+        f"SELECT group_id FROM submissions WHERE annotator = ? AND round IN ({marks}) GROUP BY group_id ORDER BY min(rowid) DESC",
+        (annotator, *COUNTED),
+    )
+    return [row["group_id"] for row in rows]

@@ -1,0 +1,93 @@
+"""The rating task: groups and candidates to rate, dimensions, scale; and the rounds in which they are rated.
+
+The task comes from the generate step (a group is a source with its sampled candidates) or from an imported data set
+(:mod:`stages.annotate.ratings.imported_items`). Ingest checks every rating against it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from stages.annotate.config import AnnotateConfig
+from stages.engine.contracts import DIMENSIONS
+from stages.engine.ids import settings_hash, uniform
+from stages.engine.rundir import StepFolder
+
+ROUNDS = ("pilot", "exam", "calibration", "production", "reannotation", "adjudication", "benchmark", "ranking")
+"""Phases of a rating project (docs/annotation-quality.md). Every rating belongs to one."""
+_, EXAM, CALIBRATION, PRODUCTION, REANNOTATION, ADJUDICATION, _, RANKING = ROUNDS
+"""Rounds with rules of their own. The score of a ranking is a rank: 1 is the best, the number of candidates the worst."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Scores from ``minimum`` to ``maximum`` in steps of ``step``."""
+
+    minimum: float
+    maximum: float
+    step: float = 1.0
+
+    @property
+    def levels(self) -> list[float]:
+        """All scores, lowest first."""
+        return [round(self.minimum + i * self.step, 9) for i in range(round((self.maximum - self.minimum) / self.step) + 1)]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{level:g}" for level in self.levels)
+
+
+def level_width(levels: Sequence[float]) -> float:
+    """Width of one level: the step of the scale, or a quarter of the range of a finer scale."""
+    return max(levels[1] - levels[0], (levels[-1] - levels[0]) / 4)
+
+
+@dataclass(frozen=True)
+class RatingTask:
+    """group_of: group of every candidate; sampled: candidates to rate by group, in the order in which they are shown."""
+
+    inputs: Mapping[str, str]
+    dimensions: tuple[str, ...]
+    scale: Scale
+    rubric_version: str
+    group_of: Mapping[str, str] = field(repr=False)
+    sampled: Mapping[str, tuple[str, ...]] = field(repr=False)
+
+    @cached_property
+    def project(self) -> str:
+        """Id of the task. Ratings that name another project are refused."""
+        return settings_hash(sorted(self.sampled.items()), list(self.dimensions), self.scale.levels)
+
+    @cached_property
+    def candidates(self) -> frozenset[str]:
+        """All candidates to rate."""
+        return frozenset(candidate for candidates in self.sampled.values() for candidate in candidates)
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Settings that all ratings of one ledger share."""
+        return {"dimensions": list(self.dimensions), "scale": self.scale.levels}
+
+
+def generated_task(generate: StepFolder, config: AnnotateConfig, *, seed: int) -> RatingTask:
+    """Task of a finished generate step. The seeded order of groups and candidates tells a rater nothing about editors."""
+    sampled: defaultdict[str, list[str]] = defaultdict(list)
+    group_of = {}
+    table = generate.read("candidates", ["candidate_id", "source_id", "annotate"])
+    for candidate, group, annotate in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        group_of[candidate] = group
+        if annotate:
+            sampled[group].append(candidate)
+    return RatingTask(
+        inputs={"generate": generate.require().fingerprint},
+        dimensions=DIMENSIONS,
+        scale=Scale(config.scale_min, config.scale_max, config.scale_step),
+        rubric_version=config.rubric_version,
+        group_of=group_of,
+        sampled={
+            group: tuple(sorted(sampled[group], key=lambda candidate: (uniform("order shown", seed, candidate), candidate)))
+            for group in sorted(sampled, key=lambda group: (uniform("order of groups", seed, group), group))
+        },
+    )
