@@ -9,8 +9,8 @@ from typing import Any
 from pipeline.report import words
 from pipeline.report.blocks import Block, Callout, Columns, Fact, Facts, Figure, Fold, Paragraph, Section, Table
 from pipeline.report.charts.intervals import intervals
-from pipeline.report.estimates import Estimate
 from pipeline.report.page import render
+from reward.evaluation.estimate import Estimate
 from stages.annotate.agreement.alpha import OVERALL
 from stages.annotate.quality import step as annotation_qc
 from stages.engine import storage

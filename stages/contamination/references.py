@@ -126,7 +126,7 @@ def _pieces(reference: Reference) -> Iterator[tuple[Payload, str, int]]:
             for part in _parts(names):
                 yield ImagePaths(storage.absolute(folder), tuple(part)), settings_hash([[name, sizes[name]] for name in part]), len(part)
         case BenchmarkItems() as given:
-            from reward.benchmarks import benchmark
+            from reward.benchmarks.names import benchmark
 
             loaded = benchmark(given.benchmark).load(storage.absolute(given.path))
             found = {(e.source.content, e.instruction): (i.item_id, e.source, e.instruction) for i in reversed(loaded) for e in i.edits[:1]}

@@ -5,8 +5,8 @@ One row is: of ``sources`` an image and an instruction to carry out; of ``candid
 scoring; of ``gated`` one gate that caught an edit; of ``references`` one source that edits are compared with; of ``contamination`` one
 reference that knows an edit's source or instruction; of ``ratings`` one score by one person; of
 ``pairs`` one preference; of ``scores`` one edit judged by one scorer; of ``selection`` one kept sample and why; of ``verdicts``
-one judged benchmark item; of ``samples`` one picture of a benchmark item to look at; of ``quarantine`` one row that could not
-be processed, and why; of ``exclusions`` one rating that quality control does not accept, and why;
+one judged benchmark item; of ``subscores`` one further score of such an item; of ``samples`` one picture of a benchmark item to look at;
+of ``quarantine`` one row that could not be processed, and why; of ``exclusions`` one rating that quality control does not accept, and why;
 of ``consensus`` the score of a candidate in a dimension that several people's ratings make.
 
 Images are the Hub's struct ``{bytes, path}`` and hold the encoded bytes as they came. ``metadata`` columns are JSON text that only the
@@ -191,6 +191,15 @@ VERDICTS = _schema(
     ("status", pa.string()),
     ("raw", pa.string()),
 )  # fmt: skip
+SUBSCORES = _schema(
+    "subscores", 1,
+    ("item_id", pa.string()),
+    ("arm", pa.string()),
+    ("judge", pa.string()),
+    ("judge_revision", pa.string()),
+    ("subscore", pa.string()),
+    ("score", pa.float64()),
+)  # fmt: skip
 SAMPLES = _schema(
     "samples", 1,
     ("item_id", pa.string()),
@@ -248,6 +257,7 @@ SCHEMAS = {
     "scores": SCORES,
     "selection": SELECTION,
     "verdicts": VERDICTS,
+    "subscores": SUBSCORES,
     "samples": SAMPLES,
     "quarantine": QUARANTINE,
     "revisions": REVISIONS,

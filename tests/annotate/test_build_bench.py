@@ -212,10 +212,10 @@ def test_from_raters_of_the_world_to_a_scored_model(cluster: object, tmp_path: P
     assert first["score_1"] == first["instruction_following_1"] + first["visual_quality_1"] and first["model_1"].startswith("world/")
 
     import torch
-
-    from reward import RewardModel, RewardModelConfig
     from reward.benchmarks.figures import Bootstrap
     from reward.benchmarks.scoring import score_items
+
+    from reward import RewardModel, RewardModelConfig
 
     torch.set_num_threads(1)
     model = RewardModel.from_config(RewardModelConfig(), ["make the circle red"], seed=0)

@@ -25,8 +25,8 @@ from pipeline.report import build
 from pipeline.report.charts import axes
 from pipeline.report.charts.histogram import BINS, histogram
 from pipeline.report.charts.lines import MOST_POINTS, Series, lines
-from pipeline.report.estimates import Estimate
 from pipeline.report.pictures import picture
+from reward.evaluation.estimate import Estimate
 from stages.engine import contracts, images, storage
 from stages.engine.ids import content_id, settings_hash
 from stages.engine.rundir import Index, RunDir

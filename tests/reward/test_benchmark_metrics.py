@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
-
-from reward.benchmarks import ties
 from reward.benchmarks.figures import Bootstrap
-from reward.benchmarks.items import Comparison, Edit, Judged
-from reward.benchmarks.mcnemar import compare
-from reward.benchmarks.pictures import Picture
 from reward.benchmarks.position_bias import pointwise_judge, position_bias
 from reward.benchmarks.ranks import averages, spearman
 from reward.benchmarks.strict_groups import all_right, chance
+from scipy.stats import spearmanr
+
+from reward.benchmarks import ties
+from reward.benchmarks.items import Comparison, Edit, Judged
+from reward.benchmarks.mcnemar import compare
+from reward.benchmarks.pictures import Picture
 
 NAN = float("nan")
 margins = st.lists(st.sampled_from([-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0, NAN]), min_size=1, max_size=12)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmark_copies import editscore_row, genai_copy, genai_row, imagenhub_copy, judged, save_images, tiger_row, write, write_json
+from reward.benchmarks.figures import Bootstrap
 
 from reward.benchmarks import aurora_pair, aurora_point, editscore_editreward_bench, genai_bench, imagenhub, tiger_editreward_bench
-from reward.benchmarks.figures import Bootstrap
 from reward.benchmarks.items import Judged, distinct
 from reward.benchmarks.pictures import read
 from reward.benchmarks.result import BenchmarkResult, Measured
@@ -75,9 +75,9 @@ def test_results_do_not_depend_on_the_order_of_rows(tmp_path: Path) -> None:
 
 def test_scoring_without_a_pipeline(tmp_path: Path) -> None:
     import torch
+    from reward.benchmarks.scoring import score_items
 
     from reward import RewardModel, RewardModelConfig
-    from reward.benchmarks.scoring import score_items
 
     broken = {"bytes": b"no image", "path": ""}
     rows = [

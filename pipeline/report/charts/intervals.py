@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pipeline.report.charts import axes, svg
-from pipeline.report.estimates import Estimate
+from reward.evaluation.estimate import Estimate
 
 ROW = 30
 

@@ -10,10 +10,10 @@ from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragr
 from pipeline.report.charts import axes
 from pipeline.report.charts.intervals import intervals
 from pipeline.report.charts.lines import Series, lines
-from pipeline.report.estimates import Estimate
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
 from pipeline.report.steps import missing
+from reward.evaluation.estimate import Estimate
 
 STEP = "evaluate-editor"
 COPY, EXACT = "copy-of-source", "exact-edit"

@@ -6,8 +6,8 @@ from typing import Any
 
 from pipeline.report import words
 from pipeline.report.blocks import Block, Fold, Heading, Paragraph, Table
-from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
+from reward.evaluation.estimate import Estimate
 
 CONVENTIONS = {"published": "as published", "sound": "sound"}
 

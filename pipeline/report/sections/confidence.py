@@ -9,7 +9,7 @@ from pipeline.report.blocks import Block, Columns, Fact, Facts, Figure, Heading,
 from pipeline.report.charts import axes
 from pipeline.report.charts.calibration import Bin, calibration
 from pipeline.report.charts.lines import Series, lines
-from pipeline.report.estimates import Estimate
+from reward.evaluation.estimate import Estimate
 
 RANKINGS = {"probability": "P of the predicted order", "margin": "size of the margin alone", "sigma": "sigma alone, smallest first"}
 """Ways to order pairs by confidence, and how the page calls them."""

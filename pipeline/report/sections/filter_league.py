@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from pipeline.report import words
 from pipeline.report.blocks import Block, Heading, Paragraph, Table
-from pipeline.report.estimates import Estimate
 from pipeline.report.scored_edits import ScoredEdits
+from reward.evaluation.estimate import Estimate
 from stages.filter.selection.difference import Z
 
 MOST_ROWS = 30

@@ -12,7 +12,6 @@ from pipeline.report.blocks import Block, Columns, Fact, Facts, Figure, Heading,
 from pipeline.report.charts.boxes import boxes
 from pipeline.report.charts.histogram import histogram
 from pipeline.report.charts.scatter import scatter
-from pipeline.report.estimates import Estimate
 from pipeline.report.scored_edits import ScoredEdits
 from stages.filter.selection.difference import spearman
 
@@ -69,7 +68,7 @@ def cheap_measures(edits: ScoredEdits) -> list[Block]:
         title = f"Score against {name.partition(' (')[0]}"
         points = {"scored edits": np.stack([column, edits.overall], axis=1)}
         found = spearman(column, edits.overall)
-        correlation = Estimate(found.value, found.low, found.high).words(words.score) if found else "–"
+        correlation = found.words(words.score) if found else "–"
         caption = f"Rank correlation {correlation} (95 % interval, edits taken as independent)."
         figures.append(Figure(title, scatter(points, title=title, x_label=name, y_label="overall score"), caption))
     if not figures:

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 from pipeline.report import scored_edits, words
 from pipeline.report.blocks import Block, Callout, Columns, Figure, Section
 from pipeline.report.charts.bars import Bar, bars
-from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
 from pipeline.report.sections import contamination, filter_cost, filter_galleries, filter_league, filter_scores
 from pipeline.report.sections import gates as gates_section
 from pipeline.report.steps import missing
+from reward.evaluation.estimate import Estimate
 from stages.engine import storage
 from stages.engine.ids import settings_hash
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from pipeline.report import words
 from pipeline.report.blocks import Block, Callout, Fact, Facts, Heading, Paragraph, Section, Table
-from pipeline.report.estimates import Estimate
 from pipeline.report.published import STEPS, Published
 from pipeline.report.sections.filtering import EVERYTHING, good_shares
 from pipeline.report.sections.reward import REFERENCES, reference_figures
 from pipeline.report.synthetic import synthetic_parts
+from reward.evaluation.estimate import Estimate
 
 MAIN_ARM = "selected"
 """The arm that the one-sentence result is about, where the run has it; else the first that is neither base nor reference."""

@@ -9,7 +9,7 @@ from pipeline.report import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Table
 from pipeline.report.charts.intervals import intervals
 from pipeline.report.charts.stacked import stacked
-from pipeline.report.estimates import Estimate
+from reward.evaluation.estimate import Estimate
 from stages.annotate.agreement.alpha import OVERALL
 
 RULES = {

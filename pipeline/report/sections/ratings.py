@@ -11,10 +11,10 @@ import pyarrow as pa
 from pipeline.report import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Table
 from pipeline.report.charts.columns import columns
-from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
 from pipeline.report.sections import pair_statistics
 from pipeline.report.steps import missing
+from reward.evaluation.estimate import Estimate
 from stages.annotate.agreement.alpha import OVERALL
 from stages.annotate.agreement.statistics import severity
 from stages.annotate.quality import step as annotation_qc

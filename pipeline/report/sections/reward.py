@@ -9,10 +9,10 @@ from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Sect
 from pipeline.report.charts import axes
 from pipeline.report.charts.intervals import intervals
 from pipeline.report.charts.lines import MOST_POINTS, Series, lines
-from pipeline.report.estimates import Estimate
 from pipeline.report.published import Published
 from pipeline.report.sections import benchmarks, confidence
 from pipeline.report.steps import missing
+from reward.evaluation.estimate import Estimate
 
 CHANCE = ("chance", 0.5)
 VALIDATION = "validation/accuracy"
