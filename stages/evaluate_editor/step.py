@@ -7,14 +7,14 @@ and, where it is known, the exact edit are rows of the result, as lower and uppe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
+import pyarrow as pa
 from PIL import Image
 
 from stages.config import FlowConfig
@@ -59,9 +59,9 @@ def run(context: Context) -> Index:
         "judge_revision": config.judge.revision,
     }
     inputs = {steps.FINETUNE: trained.fingerprint}
-    key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
+    draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
-        return folder.require()
+        return done
     editors = context.run.step(steps.FINETUNE).path / "editors"
     count = config.items.count(context.flow)
     units = []
@@ -79,20 +79,13 @@ def run(context: Context) -> Index:
         num_gpus=context.cluster.share_of_a_gpu(config.workers),
         rows_are="edits",
     )
-    index = Index(
-        step=STEP,
-        key=key,
-        settings=settings,
-        inputs=inputs,
-        artifacts=result.artifacts(),
-        counts=result.counts(),
-        quarantined=result.quarantined(),
-    )
-    evaluation = _evaluate(index, folder.path, config, context.flow.seed)
+    parts = result.artifacts()
+    verdicts, subscores = (folder.read_table(name, parts.get(name, ())) for name in ("verdicts", "subscores"))
+    evaluation = evaluate(judged_edits(verdicts, subscores), config, context.flow.seed)
     sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
     headline = {arm: entry["overall"] for arm, entry in evaluation["arms"].items()}
     results = {"overall": headline, "differences": evaluation["differences"], "reference_arm": config.reference_arm}
-    return folder.publish(replace(index, files={"evaluation.json": sha256}, results=results))
+    return folder.publish(draft, **result.tables(), files={"evaluation.json": sha256}, results=results)
 
 
 def make_work(editors: Path, flow: FlowConfig) -> Work:
@@ -162,11 +155,10 @@ def _resized(image: np.ndarray, height: int, width: int) -> np.ndarray:
     return np.asarray(Image.fromarray(image).resize((width, height), Image.Resampling.LANCZOS))
 
 
-def _evaluate(index: Index, folder: Path, config: EvaluateEditorConfig, seed: int) -> dict[str, Any]:
+def evaluate(edits: Mapping[str, Sequence[JudgedEdit]], config: EvaluateEditorConfig, seed: int) -> dict[str, Any]:
     """Means per arm with bootstrap intervals over items, and paired differences against the reference arm."""
     from stages.evaluate_editor.summary import difference, summarise
 
-    edits = _judged_edits(index, folder)
     drawn = {"seed": seed, "resamples": config.bootstrap}
     compared = [arm for arm in edits if arm not in (config.reference_arm, COPY, EXACT)]
     return {
@@ -179,18 +171,13 @@ def _evaluate(index: Index, folder: Path, config: EvaluateEditorConfig, seed: in
     }
 
 
-def _judged_edits(index: Index, folder: Path) -> dict[str, list[JudgedEdit]]:
-    """Verdicts by arm, from the tables of all units."""
-
-    def rows(artifact: str) -> Iterator[dict[str, Any]]:
-        for part in index.artifacts.get(artifact, ()):
-            yield from pq.read_table(folder / part.path, partitioning=None).to_pylist()
-
+def judged_edits(verdicts: pa.Table, subscores: pa.Table) -> dict[str, list[JudgedEdit]]:
+    """Verdicts by arm."""
     further: dict[tuple[str, str], dict[str, float]] = {}
-    for row in rows("subscores"):
+    for row in subscores.to_pylist():
         further.setdefault((row["arm"], row["item_id"]), {})[row["subscore"]] = row["score"]
     found: dict[str, list[JudgedEdit]] = {}
-    for row in rows("verdicts"):
+    for row in verdicts.to_pylist():
         scores = {name: row[name] for name in HEADLINE if row[name] is not None} | further.get((row["arm"], row["item_id"]), {})
         verdict = Verdict(row["status"], scores, row["overall"], row["raw"])
         found.setdefault(row["arm"], []).append(JudgedEdit(row["item_id"], row["task"], verdict))

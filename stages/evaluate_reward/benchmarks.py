@@ -17,8 +17,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-
 from reward.benchmarks.items import Comparison, Edit, EditScore, Item, distinct, samples
 from reward.benchmarks.names import benchmark
 from reward.config import TOKEN_BUDGET
@@ -137,15 +135,15 @@ def _index(context: Context, folder: StepFolder, done: Mapping[str, Done]) -> In
             for name, value in added.items():
                 total[name] = total.get(name, 0) + value
     key = settings_hash(FOLDER, [record.key for found in done.values() for record in found.records])
-    return folder.publish(Index(folder.name, key, {}, {}, artifacts=artifacts, counts=counts, quarantined=quarantined))
+    return folder.publish(Index(folder.name, key, {}, {}), artifacts=artifacts, counts=counts, quarantined=quarantined)
 
 
 def _edit_scores(folder: StepFolder, parts: Sequence[Part]) -> dict[str, EditScore]:
-    rows = [row for part in parts for row in pq.read_table(folder.path / part.path, partitioning=None).to_pylist()]
-    return {
-        row["sample_id"]: EditScore(row["overall_mean"], {e["dimension"]: e["mean"] for e in row["dimensions"]}, row["change_from_source"])
-        for row in rows
-    }
+    scores = {}
+    for row in folder.read_table("scores", parts).to_pylist():
+        means = {name: score["mean"] for name, score in contracts.scores_by_dimension(row["dimensions"]).items()}
+        scores[row["sample_id"]] = EditScore(row["overall_mean"], means, row["change_from_source"])
+    return scores
 
 
 def _evaluate(context: Context, entry: BenchmarkConfig, items: Sequence[Item], scores: Mapping[str, EditScore]) -> BenchmarkResult:

@@ -65,9 +65,9 @@ def run(context: Context) -> Index:
     ratings = ledger.scores_only(accepted)
     inputs |= decision
     folder = context.run.step(STEP)
-    key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
+    draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
-        return folder.require()
+        return done
     work = manifest.from_generate(generate, context.flow.annotate, seed=context.flow.seed)
     sources = {row["source_id"]: row for row in generate.read("sources", ["source_id", "split", "group", "task"]).to_pylist()}
     _refuse_leaks(sources)
@@ -77,21 +77,16 @@ def run(context: Context) -> Index:
         example = f", e.g. {quarantine[0].position}: {quarantine[0].message}" if quarantine else ""
         raise ValueError(f"the ratings in {annotate.path} give no pair{example}; ingest ratings of whole groups")
     quarantine_table = contracts.table("quarantine", [asdict(row) for row in quarantine])
-    parts = publish_unit(folder.path, key, {"pairs": pairs, "quarantine": quarantine_table})
+    parts = publish_unit(folder.path, draft.key, {"pairs": pairs, "quarantine": quarantine_table})
     figures = _statistics(ratings, groups, pairs, config, work, sources, generate, context.flow.seed)
     return folder.publish(
-        Index(
-            step=STEP,
-            key=key,
-            settings=settings,
-            inputs=inputs,
-            artifacts={name: [part] for name, part in parts.items() if part.rows},
-            files={"statistics.json": storage.publish_json(folder.path / "statistics.json", figures)},
-            counts={"in": len(work.sampled), "out": len(groups), "quarantined": len(quarantine)},
-            quarantined=dict(sorted(Counter(row.reason for row in quarantine).items())),
-            results={name: figures[name] for name in ("groups", "pairs", "tie_shares")}
-            | {"rater_predicts_rater": figures["rater_agreement"][agreement.OVERALL]["rater_predicts_rater"]},
-        )
+        draft,
+        artifacts={name: [part] for name, part in parts.items() if part.rows},
+        files={"statistics.json": storage.publish_json(folder.path / "statistics.json", figures)},
+        counts={"in": len(work.sampled), "out": len(groups), "quarantined": len(quarantine)},
+        quarantined=dict(sorted(Counter(row.reason for row in quarantine).items())),
+        results={name: figures[name] for name in ("groups", "pairs", "tie_shares")}
+        | {"rater_predicts_rater": figures["rater_agreement"][agreement.OVERALL]["rater_predicts_rater"]},
     )
 
 

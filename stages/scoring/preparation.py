@@ -18,7 +18,7 @@ import ray
 from ray.exceptions import NodeDiedError, WorkerCrashedError
 
 from stages.datasets import readers as edits
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 from stages.scoring.rows import change_from_source
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from stages.engine import storage
-from stages.engine.quarantine import Quarantined
+from stages.engine import contracts, storage
+from stages.engine.contracts import Quarantined
 
 if TYPE_CHECKING:
     from reward import EditSample, RewardModel, Score
@@ -81,15 +81,16 @@ def score_row(sample_id: str, score: Score, *, revision: str, change: float, tas
     return {
         "sample_id": sample_id,
         "scorer_revision": revision,
-        "dimensions": [
+        "dimensions": contracts.dimension_scores(
             {
-                "dimension": name,
-                "mean": round(mean, DECIMALS),
-                "sigma": round(score.sigma[name], DECIMALS),
-                "likert": None if name not in likert else round(likert[name], DECIMALS),
+                name: {
+                    "mean": round(mean, DECIMALS),
+                    "sigma": round(score.sigma[name], DECIMALS),
+                    "likert": None if name not in likert else round(likert[name], DECIMALS),
+                }
+                for name, mean in score.mean.items()
             }
-            for name, mean in score.mean.items()
-        ],
+        ),
         "overall_mean": round(score.overall_mean, DECIMALS),
         "overall_sigma": round(score.overall_sigma, DECIMALS),
         "change_from_source": round(change, DECIMALS),
