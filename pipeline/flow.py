@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.commands.tables import text_table
+from reward.evaluation.estimate import Estimate
 from stages.annotate import step as annotate
 from stages.config import FlowConfig
 from stages.context import Context
@@ -131,11 +132,11 @@ def _headline(index: Index) -> str:
             kept = ", ".join(_kept(name, entry) for name, entry in sorted(results["selections"].items()))
             return f"selected: {kept}"
         case "evaluate-editor":
-            overall = ", ".join(f"{arm} {value:.2f}" for arm, value in results["overall"].items())
-            differences = ", ".join(
-                f"{arm} {entry['value']:+.2f} [{entry['low']:+.2f}, {entry['high']:+.2f}]" for arm, entry in results["differences"].items()
-            )
-            return f"overall of 10: {overall}; against {results['reference_arm']}: {differences}"
+            overall = ", ".join(f"{arm} {'–' if value is None else f'{value:.2f}'}" for arm, value in results["overall"].items())
+            read = {arm: Estimate.read(entry) for arm, entry in results["differences"].items()}
+            differences = ", ".join(f"{arm} {found.words('{:+.2f}'.format) if found else '–'}" for arm, found in read.items())
+            failed = "".join(f"; {count:,} calls of the judge failed for {arm}" for arm, count in results.get("failed", {}).items())
+            return f"overall of 10: {overall}; against {results['reference_arm']}: {differences}{failed}"
         case _:
             return ", ".join(f"{name} {value}" for name, value in results.items() if isinstance(value, (int, str)))
 

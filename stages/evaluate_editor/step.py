@@ -85,6 +85,8 @@ def run(context: Context) -> Index:
     sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
     headline = {arm: entry["overall"] for arm, entry in evaluation["arms"].items()}
     results = {"overall": headline, "differences": evaluation["differences"], "reference_arm": config.reference_arm}
+    failed = {arm: entry["failed"] for arm, entry in evaluation["arms"].items() if entry["failed"]}
+    results |= {"failed": failed} if failed else {}
     return folder.publish(draft, **result.tables(), files={"evaluation.json": sha256}, results=results)
 
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from benchmark_copies import genai_row, judged, png, write
 from PIL import Image
-from reward.benchmarks.figures import Bootstrap
 
 from reward.benchmarks import genai_bench
 from reward.benchmarks.contamination import IMAGE_KINDS, TrainingIndex, TrainingSource, effect, find
 from reward.benchmarks.items import Item
 from reward.benchmarks.perceptual_hash import NEAR, distances, perceptual_hash
 from reward.benchmarks.result import BenchmarkResult
+from reward.evaluation.bootstrap import Bootstrap
 
 QUICK = Bootstrap(resamples=100)
 

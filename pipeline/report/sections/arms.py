@@ -76,7 +76,7 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
         )
         caption = "Whiskers are 95 % intervals; one that crosses the dashed line is no demonstrated difference."
         figures.append(Figure(title, drawn, caption))
-    blocks: list[Block] = [table, Columns(figures)]
+    blocks: list[Block] = [table, *_failures(arms), Columns(figures)]
     tasks = {name: arm.get("per_task") for name, arm in arms.items() if arm.get("per_task")}
     if tasks:
         names = sorted({task for values in tasks.values() for task in values})
@@ -86,6 +86,24 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
         blocks.append(Heading("How to read this"))
         blocks += [Paragraph(caveat) for caveat in evaluation["caveats"]]
     return blocks
+
+
+def _failures(arms: dict) -> list[Block]:
+    """Arms with calls of the judge that failed: how often and why, the means with failures as 0, and the tasks that lack verdicts."""
+    rows = [
+        (
+            words.name(name),
+            ", ".join(f"{words.name(status)} {count}" for status, count in arm["failures"].items()),
+            _score(arm["overall_failures_zero"]),
+            _score(arm["over_tasks_failures_zero"]),
+            ", ".join(words.name(task) for task in arm["thin_tasks"]) or "–",
+        )
+        for name, arm in arms.items()
+        if arm.get("failures")
+    ]
+    caption = "Failed calls have no score. With a task judged below 90 %, a mean over tasks does not compare with other systems."
+    columns = ("System", "Failed calls", "Overall, failures as 0", "Over tasks, failures as 0", "Tasks judged below 90 %")
+    return [Table(columns, rows, caption)] if rows else []
 
 
 def _cells(arm: dict) -> list[str]:

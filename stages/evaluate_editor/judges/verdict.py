@@ -58,7 +58,8 @@ def viescore(semantic_consistency: float, perceptual_quality: float) -> float:
 class Judge(BaseModel):
     """Base of a judge's configuration class. Each process judges through one instance, so a model can be loaded on the first call."""
 
-    name: ClassVar[str]
+    if TYPE_CHECKING:
+        name: str  # a field of each judge that has settings
     subscores: ClassVar[tuple[str, ...]] = HEADLINE
     """Names of the sub-scores of every ok verdict."""
     needs_reference: ClassVar[bool] = False

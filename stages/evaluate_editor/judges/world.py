@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import ConfigDict, RootModel
 
@@ -19,7 +19,7 @@ class WorldJudge(Judge, RootModel[Literal["world"]]):
     """A program that knows the exact edit; it has no settings."""
 
     model_config = ConfigDict(frozen=True)
-    name = "world"
+    name: ClassVar[str] = "world"
     needs_reference = True
     caveats = ("The judge's two scores are not independent: damage to the picture also lowers semantic consistency.",)
 
