@@ -19,7 +19,7 @@ class WorldJudge(Judge, RootModel[Literal["world"]]):
     """A program that knows the exact edit; it has no settings."""
 
     model_config = ConfigDict(frozen=True)
-    name: ClassVar[str] = "world"
+    name: ClassVar[str] = "world"  # ty: ignore[incompatible-attribute-override]
     needs_reference = True
     caveats = ("The judge's two scores are not independent: damage to the picture also lowers semantic consistency.",)
 

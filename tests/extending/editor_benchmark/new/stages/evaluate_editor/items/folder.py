@@ -35,16 +35,11 @@ class FolderItems(ItemSource, Config):
 
     def read(self, flow: FlowConfig, first: int, count: int) -> list[Item]:
         """In the order of the file."""
-        return [
-            Item(
-                row["id"],
-                np.asarray(Image.open(Path(self.path) / row["image"]).convert("RGB")),
-                row["instruction"],
-                row["task"],
-                row["language"],
-            )
-            for row in self._records()[first : first + count]
-        ]
+        items = []
+        for row in self._records()[first : first + count]:
+            image = np.asarray(Image.open(Path(self.path) / row["image"]).convert("RGB"))
+            items.append(Item(row["id"], image, row["instruction"], row["task"], row["language"]))
+        return items
 
     def _records(self) -> list[dict[str, str]]:
         rows = json.loads((Path(self.path) / "items.json").read_text(encoding="utf-8"))
