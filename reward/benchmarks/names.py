@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 if TYPE_CHECKING:
     from reward.benchmarks.items import Item, Scores
@@ -36,7 +36,9 @@ class Benchmark(Protocol):
         ...
 
 
-def benchmark(name: BenchmarkName) -> Benchmark:
-    """The module of a benchmark."""
+def benchmark(name: str) -> Benchmark:
+    """The module of a benchmark. Raises ``ValueError`` for a name that is none."""
+    if name not in get_args(BenchmarkName):
+        raise ValueError(f"there is no benchmark {name!r}; there are {', '.join(get_args(BenchmarkName))}")
     module: Benchmark = import_module(f"reward.benchmarks.{name.replace('-', '_')}")  # ty: ignore[invalid-assignment]
     return module

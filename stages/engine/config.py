@@ -1,4 +1,4 @@
-"""What all configuration objects of this layer are."""
+"""Base class of the configurations of the stages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Config(BaseModel):
-    """Base of the configurations of this layer: typed, frozen, no unknown keys."""
+    """Base of the configurations of the stages: typed, frozen, no unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

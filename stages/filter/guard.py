@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.config import FilterConfig
 from stages.contamination import match as contamination
 from stages.contamination import references
 from stages.contamination.config import ContaminationConfig
@@ -28,6 +27,7 @@ from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
 from stages.engine.units import Done, Unit
+from stages.filter.config import FilterConfig
 from stages.filter.inspection import Inspection, publish, rows_of
 
 NAME = "contamination"

@@ -20,7 +20,6 @@ from PIL import Image
 
 from reward.benchmarks.instruction_words import words
 from reward.benchmarks.perceptual_hash import perceptual_hash
-from stages.config import FilterConfig
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, storage
@@ -30,6 +29,7 @@ from stages.engine.run_units import run_units
 from stages.engine.rundir import Part, StepFolder
 from stages.engine.units import Done, Unit, UnitOutput, Work, publish_unit
 from stages.filter import duplicates
+from stages.filter.config import FilterConfig
 from stages.filter.gates import decide as gates
 from stages.filter.gates.pair import Pair
 

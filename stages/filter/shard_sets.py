@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from fsspec.implementations.local import LocalFileSystem
 
-from stages.config import ShardsConfig
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, storage
@@ -27,6 +26,7 @@ from stages.engine.rundir import StepFolder
 from stages.engine.units import Unit, UnitOutput, Work
 from stages.filter.selection import api as selection
 from stages.shards import format as shards
+from stages.shards.config import ShardsConfig
 
 LOCATION = ["position", "image_bytes"]
 """Columns of ``edits`` that planning shards needs beside the scores."""

@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.config import FilterConfig
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, steps, storage
@@ -28,6 +27,7 @@ from stages.engine.rundir import Index, Part, StepFolder
 from stages.engine.units import publish_unit
 from stages.filter import guard, inspection, shard_sets
 from stages.filter import scoring as edit_scoring
+from stages.filter.config import FilterConfig
 from stages.filter.gates import decide as gates
 from stages.filter.selection import api as selection
 from stages.filter.selection import stored

@@ -35,12 +35,12 @@ from stages.annotate.ratings import ledger, manifest
 from stages.annotate.ratings.accepted import accepted_ratings
 from stages.annotate.ratings.groups import CompleteGroup, complete_groups
 from stages.annotate.ratings.manifest import Manifest
-from stages.config import PreferencesConfig
 from stages.context import Context
 from stages.engine import contracts, steps, storage
 from stages.engine.ids import content_id
 from stages.engine.rundir import Index, StepFolder
 from stages.engine.units import publish_unit
+from stages.preferences.config import PreferencesConfig
 
 STEP = steps.PREFERENCES
 LABELS = {1.0: "a", 0.0: "b", 0.5: "tie", None: "tie"}

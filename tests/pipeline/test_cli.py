@@ -47,18 +47,6 @@ def test_help_has_an_example_of_the_command_with_options_that_it_has(command: tu
         assert (ROOT / file).exists()
 
 
-def test_help_imports_nothing_heavy() -> None:
-    code = "import sys, pipeline.cli; print(sorted({'ray', 'torch', 'pyarrow', 'pydantic', 'yaml', 'numpy'} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert found.stdout == "[]\n"
-
-
-def test_plan_and_status_do_not_import_torch() -> None:
-    code = "import sys, pipeline.planning.plan, pipeline.status; print('torch' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert found.stdout == "False\n"
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -149,9 +137,7 @@ def test_a_run_that_is_not_there_is_one_sentence(command: str, tmp_path: Path) -
     assert "there is no run directory" in refusal(command, "--config", DEMO, "--run", tmp_path / "none")
 
 
-@pytest.mark.parametrize(
-    ("run", "sentence"), [("s3://bucket/run", "must be on a (shared) file system"), ("{file}/run", "no writing there")]
-)
+@pytest.mark.parametrize(("run", "sentence"), [("s3://bucket/run", "must be on a (shared) file system"), ("{file}/run", "not writable")])
 def test_a_run_directory_that_cannot_be_is_one_sentence(run: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert sentence in refusal("run", "generate", "--config", DEMO, "--run", run.format(file=tmp_path / "file"))

@@ -31,7 +31,7 @@ def test_published_correlations_of_a_judge(shared_data: Path, published: dict[st
         for editor, parts in stored[task].items():
             human = np.stack([subscores(raters) for raters in panel[editor].values()]).mean(axis=-1)  # [item, part]
             given = [[parts[part].get(uid, NAN) for part in ("SC", "PQ")] for uid in panel[editor]]
-            worst = np.array([[np.clip(np.min(value), 0, 10) for value in values] for values in given])
+            worst = np.array([[np.clip(np.min(value), 0, 10) for value in values] for values in given], dtype=float)
             worst[np.isnan(worst).any(axis=1)] = NAN
             judged = [*worst.T, np.sqrt(worst.prod(axis=1)) / 10]
             for part, (predicted, rated) in enumerate(zip(judged, human.T, strict=True)):
