@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageFilter
 
-from stages.datasets.language import by_characters
+from stages.datasets.io.cells import by_characters
 from stages.datasets.readers import Edit
 from stages.engine.images import pixels, png
 from stages.world import flaws, items

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
+from reward.inputs.groups import RatedGroup
 from reward.inputs.images import decode
-from reward.training.groups import RatedGroup
 
 
 def change_from_source(source: Image.Image, edited: Image.Image) -> float:

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
-from reward.benchmarks.instruction_words import words
-from reward.benchmarks.perceptual_hash import perceptual_hash
+from reward.likeness import perceptual_hash, words
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, storage

@@ -17,13 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from reward.benchmarks.perceptual_hash import perceptual_hash
-from stages.config import WorldConfig
+from reward.likeness import perceptual_hash
 from stages.contamination import match as contamination
 from stages.contamination import references
 from stages.contamination.config import Reference
 from stages.datasets import readers as edits
-from stages.datasets.config import WorldEdits
+from stages.datasets.config import WorldConfig, WorldEdits
 from stages.engine import contracts, images
 from stages.engine.contracts import Quarantined
 from stages.filter.gates import wording
@@ -222,7 +221,7 @@ def test_training_and_noisy_scenes_of_the_world_have_no_picture_in_common() -> N
     trained = [(f"t{n}", images.png(render(items.item(0, "train", n, kinds=world.kinds).scene, world.size)), "") for n in range(150)]
     work = references.make_work()
     noisy = edits.plan(WorldEdits(dataset="world-edits", count=150), seed=0, world=world, unit_rows=150)[0]
-    known = pa.Table.from_pylist([references._row("training", *item) for item in trained], schema=contracts.REFERENCES)  # ty: ignore[invalid-argument-type]
+    known = pa.Table.from_pylist([references.row("training", *item) for item in trained], schema=contracts.REFERENCES)  # ty: ignore[invalid-argument-type]
     drawn = work(("x", noisy)).tables["references"].rename_columns(["reference", "sample_id", *known.column_names[2:]])
     assert contamination.find(drawn, known, distance=None, counts="image").filter(pc.field("match") == "exact image").num_rows == 0
     near = contamination.find(drawn, known, distance=8, counts="image")

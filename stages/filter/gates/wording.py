@@ -12,8 +12,8 @@ import unicodedata
 import numpy as np
 import pyarrow as pa
 
-from reward.benchmarks.instruction_words import words
-from stages.datasets.language import CHINESE_CHARACTER
+from reward.likeness import words
+from stages.datasets.io.cells import CHINESE_CHARACTER
 from stages.filter.gates.config import LanguageGate, NothingAskedGate
 from stages.filter.gates.finding import Finding, above, below
 from stages.filter.gates.pair import Pair
