@@ -39,7 +39,7 @@ from benchmarks import results
 from pipeline import config as configurations
 from reward import RatedGroup, RewardModel, pretrain, train
 from reward.evaluation.evaluate import overall_accuracy, predict_groups
-from reward.evaluation.metrics import Interval, Prediction, labelled_pairs
+from reward.evaluation.metrics import Prediction, labelled_pairs
 from reward.model.comparison import preference_probability
 from stages.annotate.active.information import ScoredGroup, choose
 from stages.engine.ids import uniform
@@ -154,10 +154,10 @@ def trained(options: argparse.Namespace, flow: Any, model: RewardModel, groups: 
         ).model
 
 
-def accuracy_of(model: RewardModel, truth: list[RatedGroup], seed: int) -> dict[str, float]:
+def accuracy_of(model: RewardModel, truth: list[RatedGroup], seed: int) -> dict[str, float | None]:
     """Accuracy on strict pairs of groups that are labelled with the ground-truth quality."""
-    accuracy: Interval = overall_accuracy(labelled_pairs(truth, predict_groups(model=model, groups=truth)), seed=seed)
-    return {"value": accuracy.estimate, "low": accuracy.low, "high": accuracy.high}
+    accuracy = overall_accuracy(labelled_pairs(truth, predict_groups(model=model, groups=truth)), seed=seed)
+    return accuracy.to_json(decimals=None)
 
 
 def chosen(

@@ -1,4 +1,4 @@
-"""The image editor as a library: a small FLUX-style editor, its training on edited pairs, and the judging of its edits.
+"""The image editor as a library: a small FLUX-style editor, and its training on edited pairs.
 
 Names are imported on first use, so that `finetune.config` can be read without torch.
 """
@@ -10,22 +10,16 @@ from typing import Any
 
 _HOME = {
     "BASE_TRAINING": "config",
-    "BenchmarkItem": "judging",
     "CodecConfig": "config",
     "DenoiserConfig": "config",
     "EditSamples": "data",
     "Editor": "editor",
     "EditorConfig": "config",
     "EditorTrainingConfig": "config",
-    "Judge": "judging",
     "ObjectiveConfig": "config",
     "PatchCodec": "codec",
     "SamplerConfig": "config",
-    "Verdict": "judging",
     "load_shards": "data",
-    "paired_bootstrap": "judging",
-    "paired_overall": "judging",
-    "summarise": "judging",
     "train": "training",
 }
 __all__ = sorted(_HOME)

@@ -15,7 +15,7 @@ from stages.context import Context
 from stages.filter import step as filter
 from stages.filter.selection import difference, stored
 from stages.filter.selection.config import SelectionConfig
-from stages.filter.selection.difference import Difference, Interval
+from stages.filter.selection.difference import Difference
 
 SHARES = ("proportional", "equal", "like")
 FLAGS = {("quotas", "by"): "--quota-by", ("at_most", "count"): "--at-most", ("at_most", "bits"): "--bits"}
@@ -83,9 +83,9 @@ def described(found: Difference) -> str:
     return "\n".join([*lines, "", text_table([found.by, found.a.name, found.b.name, "both", "difference"], rows)])
 
 
-def interval(found: Interval | None, absent: str) -> str:
+def interval(found: Estimate | None, absent: str) -> str:
     """A number with its 95 % interval, or ``absent``."""
-    return Estimate(found.value, found.low, found.high).words(words.score) if found else absent
+    return found.words(words.score) if found else absent
 
 
 def _quotas(by: str | None, given: tuple[str, ...], short: str) -> dict[str, Any] | None:

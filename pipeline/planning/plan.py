@@ -162,8 +162,9 @@ def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
             f"of {fine.training.batch_size}"
         )
         if flow.evaluate_editor is not None:
-            systems = len(fine.arms) + 3
-            work["evaluate-editor"] = f"{systems} systems x {flow.evaluate_editor.items} items, judge {flow.evaluate_editor.judge}"
+            benchmark = flow.evaluate_editor
+            systems = len(fine.arms) + 2 + benchmark.items.has_references
+            work["evaluate-editor"] = f"{systems} systems x {benchmark.items.count(flow)} items, judge {benchmark.judge.name}"
     elif flow.evaluate_editor is not None:
         work["evaluate-editor"] = "needs the section finetune"
     return work

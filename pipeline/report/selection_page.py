@@ -16,7 +16,7 @@ from reward.evaluation.estimate import Estimate
 from stages.context import Context
 from stages.engine import storage
 from stages.filter import step as filter
-from stages.filter.selection.difference import Difference, Interval, Side
+from stages.filter.selection.difference import Difference, Side
 
 MOST_STRATA = 40
 
@@ -82,7 +82,7 @@ def _gallery(context: Context, side: Side, ids: list[str], key: str) -> Section:
     return Section(key, side.name[0].upper() + side.name[1:], "", [*remark, Paragraph(shown), *blocks])
 
 
-def _words(found: Interval | None, *, bare: bool = False) -> str:
+def _words(found: Estimate | None, *, bare: bool = False) -> str:
     if found is None:
         return "–"
-    return words.score(found.value) if bare else Estimate(found.value, found.low, found.high).words(words.score)
+    return words.score(found.value) if bare else found.words(words.score)

@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from reward.benchmarks import pairs
-from reward.benchmarks.figures import DEFAULT, Bootstrap
 from reward.benchmarks.items import Comparison, Edit, Scores
 from reward.benchmarks.pictures import from_file
 from reward.benchmarks.result import BenchmarkResult, size_note
 from reward.benchmarks.tables import json_rows
+from reward.evaluation.bootstrap import DEFAULT, Bootstrap
 
 NAME = "aurora-pair"
 FILE = "pairwise.json"
@@ -43,5 +43,5 @@ def load(path: str | Path) -> list[Comparison]:
 
 
 def evaluate(items: Sequence[Comparison], scores: Scores, *, bootstrap: Bootstrap = DEFAULT) -> BenchmarkResult:
-    """Model and floors side by side."""
+    """Model and trivial baselines."""
     return pairs.evaluate(NAME, items, scores, bootstrap=bootstrap, notes=size_note(len(items), PUBLISHED_COMPARISONS, "pairs"))

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reward.benchmarks import ratings
-from reward.benchmarks.figures import DEFAULT, Bootstrap
 from reward.benchmarks.items import Edit, Rating, Scores
 from reward.benchmarks.pictures import from_file
 from reward.benchmarks.result import BenchmarkResult
 from reward.benchmarks.tables import json_rows
+from reward.evaluation.bootstrap import DEFAULT, Bootstrap
 
 NAME = "aurora-point"
 FILE = "pointwise.json"
@@ -34,5 +34,5 @@ def load(path: str | Path) -> list[Rating]:
 
 
 def evaluate(items: Sequence[Rating], scores: Scores, *, bootstrap: Bootstrap = DEFAULT) -> BenchmarkResult:
-    """Model and floors side by side."""
+    """Model and trivial baselines."""
     return ratings.evaluate(NAME, items, scores, bootstrap=bootstrap, published="mean")

@@ -25,10 +25,10 @@ from pathlib import Path
 import numpy as np
 
 from reward.benchmarks import ties
-from reward.benchmarks.figures import DEFAULT, Bootstrap
 from reward.benchmarks.items import OVERALL, Comparison, Edit, Scores, margins
 from reward.benchmarks.result import BenchmarkResult, Measured, assess, size_note
 from reward.benchmarks.tables import parquet_files, parquet_rows
+from reward.evaluation.bootstrap import DEFAULT, Bootstrap
 
 NAME = "editscore-editreward-bench"
 HUB_ID = "EditScore/EditReward-Bench"
@@ -89,7 +89,7 @@ def measure(items: Sequence[Comparison], scores: Scores, bootstrap: Bootstrap) -
 
 
 def evaluate(items: Sequence[Comparison], scores: Scores, *, bootstrap: Bootstrap = DEFAULT) -> BenchmarkResult:
-    """Model and floors side by side."""
+    """Model and trivial baselines."""
     notes = size_note(len(items), PUBLISHED_COMPARISONS, "comparisons")
     per_dimension = Counter(item.dimension for item in items)
     absent = [name for name in per_dimension if name not in _known(items, scores)]

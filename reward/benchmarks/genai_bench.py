@@ -6,36 +6,26 @@ right_output_image, left_model, right_model, vote_type. 919 votes: leftvote 240,
 are those of 2022 and 2023.
 
 Published convention of reward models: both kinds of ties are one label, accuracy with the oracle threshold. A scorer that gives
-everything the same score reaches 416/919 = 0.4527 that way. Judges of pairs are scored otherwise (``vote_accuracy``): they answer with
-one of four labels and must hit it.
+everything the same score reaches 416/919 = 0.4527 that way. Published figures of judges of pairs do not compare: those answer with one of
+four labels and must hit it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from reward.benchmarks import pairs
-from reward.benchmarks.figures import DEFAULT, Bootstrap
 from reward.benchmarks.items import Comparison, Edit, Scores
 from reward.benchmarks.result import BenchmarkResult, size_note
 from reward.benchmarks.tables import parquet_files, parquet_rows
+from reward.evaluation.bootstrap import DEFAULT, Bootstrap
 
 NAME = "genai-bench"
 HUB_ID = "TIGER-Lab/GenAI-Bench"
 SPLIT = "test_v1"
 PUBLISHED_COMPARISONS = 919
 LABELS = {"leftvote": 1, "rightvote": -1, "tievote": 0, "bothbad_vote": 0}
-ANSWERS = {
-    "leftvote": ("[[A>B]]", "[[A>>B]]"),
-    "rightvote": ("[[B>A]]", "[[B>>A]]"),
-    "tievote": ("[[A=B=Good]]", "[[A=B]]"),
-    "bothbad_vote": ("[[A=B=Bad]]", "[[A=B]]"),
-}
-"""Answers of a judge of pairs that count as right for each vote."""
-
-_ANSWER = re.compile(r"\[\[.*\]\]")
 
 
 def load(path: str | Path) -> list[Comparison]:
@@ -58,17 +48,5 @@ def load(path: str | Path) -> list[Comparison]:
 
 
 def evaluate(items: Sequence[Comparison], scores: Scores, *, bootstrap: Bootstrap = DEFAULT) -> BenchmarkResult:
-    """Model and floors side by side."""
+    """Model and trivial baselines."""
     return pairs.evaluate(NAME, items, scores, bootstrap=bootstrap, notes=size_note(len(items), PUBLISHED_COMPARISONS, "votes"))
-
-
-def vote_accuracy(votes: Sequence[str], answers: Sequence[str | None]) -> float:
-    """Share of votes that a judge of pairs hits with one of four labels; no answer, or one without [[...]], is wrong.
-
-    The answer is what stands between the first [[ and the last ]]. Raises ``ValueError`` for a vote that is none.
-    """
-    unknown = set(votes) - ANSWERS.keys()
-    if unknown:
-        raise ValueError(f"vote {sorted(unknown)[0]!r} is none of {', '.join(ANSWERS)}")
-    found = [_ANSWER.search(answer or "") for answer in answers]
-    return sum(answer is not None and answer[0] in ANSWERS[vote] for vote, answer in zip(votes, found, strict=True)) / len(votes)

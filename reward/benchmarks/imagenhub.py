@@ -10,36 +10,31 @@ Folder, put together from three places:
   439f72c). A table of uid by editor with cells "[SC, PQ]".
 
 Published convention. The human score of an edit is the mean over raters of sqrt(SC * PQ); about three quarters are exactly 0. Spearman's
-rho per editor, then tanh(mean rho). The editor Imagic is left out. Human agreement, from the correlations of ``human_correlations``, was
-published as tanh(mean over raters) per editor and, for all editors, as the tanh of the mean of those: the tanh is applied twice, so that
-this "upper bound" is deflated more than the models' rows.
-
-Judges that give sub-scores of 0 to 10 are combined as sqrt(min SC * min PQ) / 10 (VIEScore, arXiv 2312.14867).
+rho per editor, then tanh(mean rho). The editor Imagic is left out. Human agreement (each rater with the mean of the others) was published
+as tanh(mean over raters) per editor and, for all editors, as the tanh of the mean of those. The tanh is applied twice, so that this "upper
+bound" is deflated more than the models' rows. The result's notes give it in both ways.
 """
 
 from __future__ import annotations
 
 import csv
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from reward.benchmarks import ratings
-from reward.benchmarks.figures import DEFAULT, Bootstrap
 from reward.benchmarks.items import Edit, Rating, Scores
 from reward.benchmarks.pictures import from_file
-from reward.benchmarks.ranks import spearman
 from reward.benchmarks.result import BenchmarkResult, size_note
 from reward.benchmarks.tables import parquet_files, parquet_rows
+from reward.evaluation.bootstrap import DEFAULT, Bootstrap
 
 NAME = "imagenhub"
 HUB_ID = "ImagenHub/Text_Guided_Image_Editing"
 PUBLISHED_RATINGS = 1432
 LEFT_OUT = ("Imagic",)
-LARGEST_SUBSCORE = 10.0
 
 _CELL = re.compile(r"\[\s*(0|0\.5|1)(?:\.0)?\s*,\s*(0|0\.5|1)(?:\.0)?\s*\]")
 
@@ -61,13 +56,14 @@ def load(path: str | Path) -> list[Rating]:
             if uid not in rated:
                 raise row.fault("img_id", f"{uid} of {editor} has no rating in {folder / 'ratings'}")
             edit = Edit(row["source_img"], row.text("instruction"), from_file(folder / "outputs" / editor / uid))
-            score = float(np.sqrt(rated[uid].prod(axis=1)).mean())
-            items.append(Rating(f"{editor}/{uid}", edit, score, editor, source=str(row["img_id"])))
+            scores = np.sqrt(rated[uid].prod(axis=1))
+            raters = tuple(scores.tolist())
+            items.append(Rating(f"{editor}/{uid}", edit, float(scores.mean()), editor, source=str(row["img_id"]), raters=raters))
     return items
 
 
 def evaluate(items: Sequence[Rating], scores: Scores, *, bootstrap: Bootstrap = DEFAULT) -> BenchmarkResult:
-    """Model and floors side by side."""
+    """Model and trivial baselines."""
     notes = size_note(len(items), PUBLISHED_RATINGS, "rated edits")
     return ratings.evaluate(NAME, items, scores, bootstrap=bootstrap, published="tanh_of_mean", notes=notes)
 
@@ -83,42 +79,6 @@ def read_ratings(folder: Path) -> Panel:
         if {editor: set(rated) for editor, rated in panel.items()} != {editor: set(rated) for editor, rated in first.items()}:
             raise ValueError(f"{file} does not rate the same editors and images as {files[0].name}")
     return {editor: {uid: np.array([panel[editor][uid] for panel in panels]) for uid in rated} for editor, rated in first.items()}
-
-
-def subscores(raters: np.ndarray) -> dict[str, np.ndarray]:
-    """[..., 2] with SC and PQ -> SC, PQ and overall [...]."""
-    return {"SC": raters[..., 0], "PQ": raters[..., 1], "O": np.sqrt(raters[..., 0] * raters[..., 1])}
-
-
-def judge_subscores(semantic: Sequence[float] | float, perceptual: Sequence[float] | float) -> dict[str, float]:
-    """A judge's sub-scores of 0 to 10 for one edit (one number, or a list of which the smallest counts): SC, PQ and overall."""
-    worst = [float(np.clip(np.min(values), 0, LARGEST_SUBSCORE)) for values in (semantic, perceptual)]
-    return {"SC": worst[0], "PQ": worst[1], "O": math.sqrt(worst[0] * worst[1]) / LARGEST_SUBSCORE}
-
-
-def judge_correlations(panel: Panel, judged: Mapping[str, Mapping[str, Mapping[str, float]]], part: str) -> dict[str, float]:
-    """Spearman's rho of a judge with the mean of the raters, in one part (SC, PQ or O), for every editor that the judge was shown.
-
-    judged: editor -> uid -> SC, PQ, O. An image without a judgement counts as one that the judge says nothing about (``ranks.spearman``);
-    published values leave it out, which on the public ratings moves a figure by 0.0006 at most.
-    Raises ``ValueError`` for an editor that was not rated.
-    """
-    found = {}
-    for editor, given in judged.items():
-        if editor not in panel:
-            raise ValueError(f"a judge was shown the editor {editor}, which people did not rate; they rated {', '.join(panel)}")
-        human = np.array([subscores(raters)[part].mean() for raters in panel[editor].values()])
-        found[editor] = spearman(np.array([given[uid][part] if uid in given else math.nan for uid in panel[editor]]), human)
-    return found
-
-
-def human_correlations(panel: Panel, part: str) -> dict[str, list[float]]:
-    """Per editor, Spearman's rho of each rater with the mean of the others, in one part (SC, PQ or O)."""
-    found = {}
-    for editor, rated in panel.items():
-        values = np.array([subscores(raters)[part] for raters in rated.values()])  # [item, rater]
-        found[editor] = [spearman(values[:, rater], np.delete(values, rater, axis=1).mean(axis=1)) for rater in range(values.shape[1])]
-    return found
 
 
 def _read_rater(file: Path) -> dict[str, dict[str, tuple[float, float]]]:

@@ -1,4 +1,4 @@
-"""What benchmarks are made of: edits to score, people's comparisons and ratings of them, and the scores they are held against.
+"""What benchmarks are made of: edits to score, people's comparisons and ratings of them, and the scores that they are compared with.
 
 An edit that occurs in many comparisons is one edit: it is named by the content of its source, instruction and result, and scored once.
 """
@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from reward.benchmarks.pictures import CONTENT_DIGITS, Picture
+from reward.benchmarks.pictures import CONTENT_DIGITS, Picture, read
+from reward.inputs.sample import EditSample
 
 OVERALL = "overall"
 """Name of a model's aggregate where a dimension is asked for."""
@@ -58,13 +59,16 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Rating:
-    """One edit and the score that people gave it. editor: whose edit it is; source: what intervals keep together."""
+    """One edit and the score that people gave it. editor: whose edit it is; source: what intervals keep together; raters: the scores that
+    it is the mean of, where they are known.
+    """
 
     item_id: str
     edit: Edit
     score: float
     editor: str
     source: str
+    raters: tuple[float, ...] = ()
 
     @property
     def edits(self) -> tuple[Edit, ...]:
@@ -76,8 +80,8 @@ Item = Comparison | Rating
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What a model says of an edit. change: how far the edit is from its source (larger is farther); None where it was not measured."""
+class EditScore:
+    """A model's scores of an edit. change: how far the edit is from its source (larger is farther); None where it was not measured."""
 
     overall: float
     dimensions: Mapping[str, float]
@@ -88,13 +92,19 @@ class Judged:
         return self.overall if dimension == OVERALL else self.dimensions[dimension]
 
 
-Scores = Mapping[str, Judged]
+Scores = Mapping[str, EditScore]
 """By edit_id. An edit that is not in it could not be scored: it counts as a failure, never as absent."""
 
 
 def distinct(items: Iterable[Item]) -> list[Edit]:
     """Every edit once, in the order of first occurrence."""
     return list({edit.edit_id: edit for item in items for edit in item.edits}.values())
+
+
+def samples(edits: Sequence[Edit]) -> list[EditSample]:
+    """Edits with their images, as the model scores them."""
+    images = read([picture for edit in edits for picture in (edit.source, edit.edited)])
+    return [EditSample(images[edit.source.content], edit.instruction, images[edit.edited.content]) for edit in edits]
 
 
 def margins(comparisons: Sequence[Comparison], scores: Scores, dimension: str = OVERALL) -> np.ndarray:
@@ -108,5 +118,5 @@ def predictions(ratings: Sequence[Rating], scores: Scores) -> np.ndarray:
 
 
 def _value(scores: Scores, edit: Edit, dimension: str) -> float:
-    judged = scores.get(edit.edit_id)
-    return float("nan") if judged is None else judged.value(dimension)
+    found = scores.get(edit.edit_id)
+    return float("nan") if found is None else found.value(dimension)

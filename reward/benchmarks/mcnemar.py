@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binomtest
 
-from reward.benchmarks.figures import DEFAULT, Bootstrap, Figure
+from reward.evaluation.bootstrap import Bootstrap
+from reward.evaluation.estimate import Estimate
 
 
 @dataclass(frozen=True)
-class Compared:
+class McNemar:
     """Counts of items by who is right. p_value: two-sided, of only_first against only_second. difference: accuracy of the first minus the
     second's.
     """
@@ -26,15 +27,15 @@ class Compared:
     only_second: int
     neither: int
     p_value: float
-    difference: Figure
+    difference: Estimate
 
 
 def compare(
     first: Mapping[str, bool],
     second: Mapping[str, bool],
     source_of: Mapping[str, str],
-    bootstrap: Bootstrap = DEFAULT,
-) -> Compared:
+    bootstrap: Bootstrap,
+) -> McNemar:
     """Two models' correctness by item. Raises ``ValueError`` where they were not evaluated on the same items."""
     if first.keys() != second.keys():
         odd = sorted(first.keys() ^ second.keys())
@@ -48,4 +49,4 @@ def compare(
     discordant = only_first + only_second
     p_value = float(binomtest(only_first, discordant, 0.5).pvalue) if discordant else 1.0
     difference = bootstrap.mean(a.astype(np.float64) - b, [source_of[name] for name in first])
-    return Compared(int((a & b).sum()), only_first, only_second, int((~a & ~b).sum()), p_value, difference)
+    return McNemar(int((a & b).sum()), only_first, only_second, int((~a & ~b).sum()), p_value, difference)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from reward.benchmarks import ties
-from reward.benchmarks.figures import Bootstrap
 from reward.benchmarks.items import Comparison, Scores, margins
 from reward.benchmarks.result import BenchmarkResult, Measured, assess
+from reward.evaluation.bootstrap import Bootstrap
 
 
 def measure(items: Sequence[Comparison], scores: Scores, bootstrap: Bootstrap) -> Measured:

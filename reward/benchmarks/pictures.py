@@ -1,6 +1,6 @@
-"""Where a benchmark's images lie, and reading them when they are needed.
+"""Where a benchmark's images are stored, and reading them when they are needed.
 
-A benchmark of a thousand items holds gigabytes of images. Items therefore carry places and content hashes; the bytes are read unit by
+A benchmark of a thousand items has gigabytes of images. Items therefore carry references with content hashes. The bytes are read unit by
 unit, and must still have the hash that they had when the benchmark was loaded.
 """
 
@@ -21,14 +21,14 @@ CONTENT_DIGITS = 24
 class Picture:
     """An encoded image: a file of its own, or a cell of a Parquet table.
 
-    content: hash of the bytes. column: empty where the file is the image. place: position in a cell that holds several images, else None.
+    content: hash of the bytes. column: empty where the file is the image. index: of the image in a cell with several, else None.
     """
 
     file: str
     content: str
     column: str = ""
     row: int = 0
-    place: int | None = None
+    index: int | None = None
 
 
 def content_of(data: bytes) -> str:
@@ -58,9 +58,9 @@ def read(pictures: Sequence[Picture]) -> dict[str, bytes]:
         found |= _read_cells(file, column, inside)
     for content, data in found.items():
         if content_of(data) != content:
-            place = wanted[content]
-            cell = f", row {place.row}, column {place.column}" if place.column else ""
-            raise ValueError(f"{place.file}{cell} changed while the benchmark was being scored; run the command again")
+            picture = wanted[content]
+            cell = f", row {picture.row}, column {picture.column}" if picture.column else ""
+            raise ValueError(f"{picture.file}{cell} changed while the benchmark was being scored; run the command again")
     return found
 
 
@@ -78,5 +78,5 @@ def _read_cells(file: str, column: str, pictures: Sequence[Picture]) -> dict[str
         values = table.read_row_group(number, columns=[column]).column(0)
         for picture in inside:
             cell = values[picture.row - (end - size)].as_py()
-            found[picture.content] = (cell if picture.place is None else cell[picture.place])["bytes"]
+            found[picture.content] = (cell if picture.index is None else cell[picture.index])["bytes"]
     return found

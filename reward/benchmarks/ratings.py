@@ -2,25 +2,84 @@
 
 Correlation per editor asks which sources an editor does well on. Order within a source asks which editor did better on it, which is what a
 reward model is for; no published table has it.
+
+Published tables average Spearman's rho of the editors as tanh(mean rho) and call it a Fisher average (VIEScore, arXiv 2312.14867, and
+those after it). Fisher's average is tanh(mean artanh rho). The plain mean needs no name. All three are shown here.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
 import numpy as np
+from scipy.stats import spearmanr
 
-from reward.benchmarks.figures import Bootstrap
 from reward.benchmarks.items import Rating, Scores, predictions
-from reward.benchmarks.ranks import DIGITS, averages, spearman
 from reward.benchmarks.result import BenchmarkResult, Measured, assess
+from reward.evaluation.bootstrap import Bootstrap
+
+DIGITS = 9
+"""Values are rounded before they are ranked: sums of ratings in another order differ in the last bit and would not be ties."""
+LARGEST = 1 - 1e-9
+"""|rho| in Fisher's average is cut here: a single correlation of 1 would otherwise be the average."""
 
 Average = Literal["mean", "fisher", "tanh_of_mean"]
 SOUND: tuple[Average, ...] = ("mean", "fisher")
 WORDS: dict[str, str] = {"mean": "mean of rho", "fisher": "Fisher average of rho", "tanh_of_mean": "tanh(mean rho)"}
+
+
+def spearman(predicted: np.ndarray, human: np.ndarray) -> float:
+    """Spearman's rho of [item] values, ties by average rank; NaN where the human values are all equal.
+
+    A prediction that is NaN gets the median prediction: it says nothing about its item and pulls rho towards 0, where leaving it out would
+    flatter. Predictions that are all equal order nothing: 0.
+    """
+    known = predicted[~np.isnan(predicted)]
+    filled = np.where(np.isnan(predicted), np.median(known) if len(known) else 0.0, predicted)
+    x, y = np.round(filled, DIGITS), np.round(human, DIGITS)
+    if (y == y[0]).all():
+        return math.nan
+    return 0.0 if (x == x[0]).all() else float(spearmanr(x, y).statistic)
+
+
+@dataclass(frozen=True)
+class Averages:
+    """The same correlations averaged in three ways."""
+
+    mean: float
+    fisher: float
+    tanh_of_mean: float
+
+
+def averages(correlations: Sequence[float]) -> Averages:
+    """Averages of the correlations that are defined; NaN where none is."""
+    defined = np.array([value for value in correlations if not math.isnan(value)])
+    if not len(defined):
+        return Averages(math.nan, math.nan, math.nan)
+    mean = float(defined.mean())
+    fisher = float(np.tanh(np.arctanh(np.clip(defined, -LARGEST, LARGEST)).mean()))
+    return Averages(mean, fisher, math.tanh(mean))
+
+
+def rater_correlations(raters: np.ndarray) -> list[float]:
+    """Spearman's rho of each rater with the mean of the others. raters: scores [item, rater]."""
+    return [spearman(raters[:, rater], np.delete(raters, rater, axis=1).mean(axis=1)) for rater in range(raters.shape[1])]
+
+
+def human_agreement(items: Sequence[Rating]) -> Averages | None:
+    """Averages over editors of the mean correlation of a rater with the others; None where the raters' own scores are not known.
+
+    tanh_of_mean applies the tanh to the raters of an editor, and again to the editors, as published.
+    """
+    if any(len(item.raters) < 2 for item in items):
+        return None
+    found = [averages(rater_correlations(np.array([item.raters for item in rated]))) for rated in _by_editor(items).values()]
+    return Averages(*(getattr(averages([getattr(one, kind) for one in found]), kind) for kind in vars(found[0])))
 
 
 def measure(items: Sequence[Rating], scores: Scores, bootstrap: Bootstrap, published: Average) -> Measured:
@@ -30,6 +89,7 @@ def measure(items: Sequence[Rating], scores: Scores, bootstrap: Bootstrap, publi
     source = [item.source for item in items]
 
     def correlations(drawn: np.ndarray) -> list[float]:
+        """Per editor, over the drawn items; an editor that a resample misses is left out."""
         rows = [drawn[editor[drawn] == number] for number in range(len(editors))]
         return [spearman(predicted[inside], human[inside]) for inside in rows if len(inside)]
 
@@ -52,17 +112,19 @@ def evaluate(
     *,
     bootstrap: Bootstrap,
     published: Average,
-    notes: Sequence[str] = (),
+    notes: Iterable[str] = (),
 ) -> BenchmarkResult:
-    """Model and floors."""
-    by_editor = defaultdict(set)
-    for item in items:
-        by_editor[item.editor].add(round(item.score, DIGITS))
+    """Model and trivial baselines."""
+    levels = [{round(item.score, DIGITS) for item in rated} for rated in _by_editor(items).values()]
     counts = {
-        "editors": len(by_editor),
-        "editors whose ratings are all equal": sum(len(values) == 1 for values in by_editor.values()),
+        "editors": len(levels),
+        "editors whose ratings are all equal": sum(len(values) == 1 for values in levels),
         "ratings of 0": sum(item.score == 0 for item in items),
     }
+    people = human_agreement(items)
+    if people is not None:
+        text = f"one rater against the mean of the others reaches {getattr(people, published):.4f} by the published average"
+        notes = [*notes, f"{text}, {people.mean:.4f} as the mean of rho"]
     return assess(
         benchmark,
         items,
@@ -72,6 +134,13 @@ def evaluate(
         counts=counts,
         notes=notes,
     )
+
+
+def _by_editor(items: Sequence[Rating]) -> dict[str, list[Rating]]:
+    found = defaultdict(list)
+    for item in items:
+        found[item.editor].append(item)
+    return found
 
 
 def _order_within_sources(
@@ -88,7 +157,7 @@ def _order_within_sources(
             if gap == 0:
                 continue
             margin = predicted[a] - predicted[b]
-            right = bool(margin * gap > 0)
+            right = bool(margin * gap > 0)  # a margin of NaN (no score) is wrong
             values.append(0.5 if margin == 0 else float(right))
             name = f"{items[a].item_id} against {items[b].item_id}"
             correct[name], source_of[name] = right, source

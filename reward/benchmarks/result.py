@@ -1,23 +1,21 @@
-"""The result of a benchmark: published convention and sound figures side by side, for the model and for scorers that know nothing.
+"""The result of a benchmark: published convention and sound figures side by side, for the model and for trivial baselines.
 
-Every benchmark module has one function from items and scores to ``Measured``. The floors are the same function on other scores, so that no
-rule can be kinder to the model than to a constant.
+Every benchmark module has one function from items and scores to ``Measured``. The baselines go through the same function, so that no rule
+can be kinder to the model than to a constant.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reward.benchmarks.figures import Figure
-from reward.benchmarks.items import Item, Judged, Scores, distinct
+from reward.benchmarks.items import EditScore, Item, Scores, distinct
+from reward.evaluation.estimate import Estimate, number
 
 MODEL = "model"
-FLOORS = ("random", "constant", "closest to the source")
-DECIMALS = 6
+BASELINES = ("random", "constant", "closest to the source")
 
 
 @dataclass(frozen=True)
@@ -28,8 +26,8 @@ class Measured:
     headline; what two models are compared on.
     """
 
-    published: dict[str, Figure]
-    sound: dict[str, Figure]
+    published: dict[str, Estimate]
+    sound: dict[str, Estimate]
     details: dict[str, float] = field(default_factory=dict)
     correct: dict[str, bool] = field(default_factory=dict)
     source_of: dict[str, str] = field(default_factory=dict)
@@ -37,7 +35,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """scorers: the model first, then the floors. chance: what guessing reaches, exactly. counts: items, edits, failures, faults of the
+    """scorers: the model first, then the baselines. chance: what guessing reaches, exactly. counts: items, edits, failures, faults of the
     data.
     """
 
@@ -54,12 +52,13 @@ class BenchmarkResult:
 
     def table(self) -> str:
         """The figures as text: one line per figure, one column per scorer."""
+        form = "{:.4f}".format
         header = ["convention", "figure", "n", *self.scorers]
         lines = [header]
         for convention in ("published", "sound"):
             for name, figure in getattr(self.model, convention).items():
                 others = [getattr(measured, convention)[name] for measured in self.scorers.values()]
-                lines.append([convention, name, str(figure.n), str(figure), *(f"{other.value:.4f}" for other in others[1:])])
+                lines.append([convention, name, str(figure.n), figure.words(form), *(form(other.value) for other in others[1:])])
         widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
         counts = ", ".join(f"{name} {count:,}" for name, count in self.counts.items())
         chance = ", ".join(f"{name} {value:.4f}" for name, value in self.chance.items())
@@ -72,12 +71,12 @@ class BenchmarkResult:
         """Plain values, rounded; None for what is not defined."""
         rows = [
             {"convention": convention, "figure": name}
-            | {scorer: plain(getattr(measured, convention)[name]) for scorer, measured in self.scorers.items()}
+            | {scorer: getattr(measured, convention)[name].to_json() for scorer, measured in self.scorers.items()}
             for convention in ("published", "sound")
             for name in getattr(self.model, convention)
         ]
-        details = {scorer: {name: _number(value) for name, value in measured.details.items()} for scorer, measured in self.scorers.items()}
-        chance = {name: _number(value) for name, value in self.chance.items()}
+        details = {scorer: {name: number(value) for name, value in measured.details.items()} for scorer, measured in self.scorers.items()}
+        chance = {name: number(value) for name, value in self.chance.items()}
         return {"rows": rows, "details": details, "chance": chance, "counts": self.counts, "notes": list(self.notes)}
 
 
@@ -90,9 +89,9 @@ def assess(
     seed: int,
     chance: dict[str, float] | None = None,
     counts: dict[str, int] | None = None,
-    notes: Sequence[str] = (),
+    notes: Iterable[str] = (),
 ) -> BenchmarkResult:
-    """Measure the model and the floors. Raises ``ValueError`` where there is no item or no edit has a score."""
+    """Measure the model and the trivial baselines. Raises ``ValueError`` where there is no item or no edit has a score."""
     if not items:
         raise ValueError(f"{benchmark}: there is no item to evaluate")
     edits = distinct(items)
@@ -101,7 +100,7 @@ def assess(
         raise ValueError(f"{benchmark}: none of its {len(edits):,} edits has a score")
     failed_items = sum(any(edit.edit_id not in scored for edit in item.edits) for item in items)
     basic = {"items": len(items), "edits": len(edits), "edits without score": len(edits) - len(scored), "items without score": failed_items}
-    scorers = {MODEL: measure(scored)} | {name: measure(values) for name, values in _floors(items, scored, seed).items()}
+    scorers = {MODEL: measure(scored)} | {name: measure(values) for name, values in _baselines(items, scored, seed).items()}
     return BenchmarkResult(benchmark, scorers, chance or {}, basic | (counts or {}), tuple(notes))
 
 
@@ -112,32 +111,23 @@ def size_note(found: int, published: int, what: str) -> list[str]:
     return [f"{found:,} {what}, while published figures rest on {published:,}: another version, or a part of it"]
 
 
-def _floors(items: Sequence[Item], scored: Scores, seed: int) -> dict[str, dict[str, Judged]]:
-    """Scores of those who know nothing, for every edit; closeness only where it was measured."""
+def _baselines(items: Sequence[Item], scored: Scores, seed: int) -> dict[str, dict[str, EditScore]]:
+    """Scores that ignore the instruction, for every edit; closeness only where it was measured."""
     dimensions = tuple(next(iter(scored.values())).dimensions)
     ids = [edit.edit_id for edit in distinct(items)]
-    floors = {
+    found = {
         "random": {name: _same(_uniform(seed, name), dimensions) for name in ids},
         "constant": {name: _same(0.0, dimensions) for name in ids},
         "closest to the source": {name: _same(-judged.change, dimensions) for name, judged in scored.items() if judged.change is not None},
     }
-    assert tuple(floors) == FLOORS
-    return {name: values for name, values in floors.items() if values}
+    assert tuple(found) == BASELINES
+    return {name: values for name, values in found.items() if values}
 
 
-def _same(value: float, dimensions: Sequence[str]) -> Judged:
-    return Judged(value, dict.fromkeys(dimensions, value))
+def _same(value: float, dimensions: Sequence[str]) -> EditScore:
+    return EditScore(value, dict.fromkeys(dimensions, value))
 
 
 def _uniform(seed: int, name: str) -> float:
     """In [0, 1), from the name alone, so that neither order nor number of edits matters."""
     return int(hashlib.sha256(f"{seed} {name}".encode()).hexdigest()[:13], 16) / 16**13
-
-
-def plain(figure: Figure) -> dict[str, Any]:
-    """A figure for JSON: rounded, None where it is not defined."""
-    return {"value": _number(figure.value), "low": _number(figure.low), "high": _number(figure.high), "n": figure.n}
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else round(value, DECIMALS)

@@ -101,8 +101,8 @@ def _check_columns(file: Path, there: Any, wanted: Sequence[str], where: str = "
         raise ValueError(f"{file}{where} has no column {missing[0]}; expected {', '.join(wanted)}")
 
 
-def _picture(row: Row, column: str, image: Any, place: int | None = None) -> Picture:
+def _picture(row: Row, column: str, image: Any, index: int | None = None) -> Picture:
     data = image.get("bytes") if isinstance(image, dict) else None
     if not data:
         raise row.fault(column, "there are no image bytes; expected the Hub's image struct {bytes, path} with the image embedded")
-    return Picture(str(row.file), content_of(data), column, row.number, place)
+    return Picture(str(row.file), content_of(data), column, row.number, index)

@@ -18,6 +18,7 @@ Sound. Groups of which no comparison is contradicted by another row; one answer 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -26,11 +27,11 @@ from pathlib import Path
 import numpy as np
 
 from reward.benchmarks import ties
-from reward.benchmarks.figures import DEFAULT, Bootstrap, Figure
 from reward.benchmarks.items import Comparison, Edit, Scores, margins
 from reward.benchmarks.result import BenchmarkResult, Measured, assess, size_note
-from reward.benchmarks.strict_groups import all_right, chance
 from reward.benchmarks.tables import Row, parquet_files, parquet_rows
+from reward.evaluation.bootstrap import DEFAULT, Bootstrap
+from reward.evaluation.estimate import Estimate
 
 NAME = "tiger-editreward-bench"
 HUB_ID = "TIGER-Lab/EditReward-Bench"
@@ -87,11 +88,26 @@ def contradicted(items: Sequence[Comparison]) -> tuple[set[str], dict[str, int]]
     return groups, {"rows that repeat a comparison": repeated, "comparisons with contradicting labels": contradicting}
 
 
+def all_right(correct: np.ndarray, group: Sequence[str]) -> dict[str, bool]:
+    """From [comparison] to groups in the order of first occurrence: whether every comparison of the group is right."""
+    found: dict[str, bool] = {}
+    for name, right in zip(group, correct.tolist(), strict=True):
+        found[name] = found.get(name, True) and bool(right)
+    return found
+
+
+def chance(candidates: int) -> dict[str, float]:
+    """What guessing reaches on a group with a strict order. A scorer is transitive: it draws one of K! orders. A judge of pairs is not."""
+    return {"scorer": 1 / math.factorial(candidates), "judge of pairs": 0.5 ** math.comb(candidates, 2)}
+
+
 def measure(items: Sequence[Comparison], scores: Scores, bootstrap: Bootstrap) -> Measured:
     """Strict accuracy of groups by size, overall, and pooled over comparisons."""
     margin, label = margins(items, scores), np.array([item.label for item in items])
     source, group = [item.source for item in items], [item.group for item in items]
     pairs = np.array([item.kind == "2pair" for item in items])
+    # Groups of 3 and 4 have no ties, so the sign decides. In groups of 2 the published rule is lenient (a tie is right near 0, a decision
+    # by its sign) and the sound one gives a single answer per pair.
     by_sign = ties.three_way(margin, label, ties.NEVER)
     lenient, single = by_sign.copy(), by_sign.copy()
     details = {}
@@ -116,7 +132,7 @@ def measure(items: Sequence[Comparison], scores: Scores, bootstrap: Bootstrap) -
 
 
 def evaluate(items: Sequence[Comparison], scores: Scores, *, bootstrap: Bootstrap = DEFAULT) -> BenchmarkResult:
-    """Model and floors side by side."""
+    """Model and trivial baselines."""
     faulty, repeats = contradicted(items)
     comparisons = Counter(item.group for item in items)
     sizes = {item.group: SIZES[item.kind] for item in items}
@@ -139,10 +155,10 @@ def evaluate(items: Sequence[Comparison], scores: Scores, *, bootstrap: Bootstra
     )
 
 
-def _by_size(right: dict[str, bool], source_of: dict[str, str], bootstrap: Bootstrap) -> dict[str, Figure]:
+def _by_size(right: dict[str, bool], source_of: dict[str, str], bootstrap: Bootstrap) -> dict[str, Estimate]:
     """Strict accuracy: overall first, then by size."""
 
-    def share(names: list[str]) -> Figure:
+    def share(names: list[str]) -> Estimate:
         return bootstrap.mean(np.array([right[name] for name in names], dtype=np.float64), [source_of[name] for name in names])
 
     by_kind = {kind: [name for name in right if name.startswith(f"{kind}/")] for kind in SIZES}

@@ -1,4 +1,4 @@
-"""Scores that know nothing of the instruction; they stand beside a model in every table."""
+"""Trivial baselines: scores that ignore the instruction, shown beside a model in every table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def change_from_source(source: Image.Image, edited: Image.Image) -> float:
 
 
 def closeness_scores(groups: Sequence[RatedGroup]) -> list[np.ndarray]:
-    """-|edited - source| per candidate: rewards changing little, so also changing nothing."""
+    """-|edited - source| per candidate: best for an edit that changes nothing."""
     found = []
     for group in groups:
         source = decode(group.source, what="source image")

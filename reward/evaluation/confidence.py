@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reward.evaluation.metrics import Array, Interval, LabelledPairs, SourceDraws, correctness, percentile_interval
+from reward.evaluation.bootstrap import Array, SourceDraws, percentile_interval
+from reward.evaluation.estimate import Estimate
+from reward.evaluation.metrics import LabelledPairs, correctness
 
 SHARES = tuple(share / 10 for share in range(1, 11))
 """Shares of most confident pairs at which a curve is drawn."""
@@ -24,7 +26,7 @@ class Bin:
 
     pairs: int
     predicted: float
-    observed: Interval
+    observed: Estimate
 
 
 def reliability(probability: Array, label: Array, source: Array, *, bins: int = 10, resamples: int = 2000, seed: int = 0) -> list[Bin]:
@@ -50,9 +52,9 @@ class CalibrationError:
     opposite sign cancel in it.
     """
 
-    error: Interval
+    error: Estimate
     noise: float
-    overconfidence: Interval
+    overconfidence: Estimate
 
 
 def calibration_error(
@@ -76,16 +78,16 @@ class CurvePoint:
     """Accuracy among the most confident share of strict pairs."""
 
     share: float
-    accuracy: Interval
+    accuracy: Estimate
 
 
 @dataclass(frozen=True)
 class Halves:
     """Accuracy of the more confident half of the strict pairs, of the rest, and the first minus the second."""
 
-    confident: Interval
-    rest: Interval
-    difference: Interval
+    confident: Estimate
+    rest: Estimate
+    difference: Estimate
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Confidence:
 
     curves: Mapping[str, Sequence[CurvePoint]]
     halves: Mapping[str, Halves]
-    added: Interval
+    added: Estimate
 
 
 def rankings(pairs: LabelledPairs) -> dict[str, Array]:
@@ -119,7 +121,7 @@ def measure_confidence(pairs: LabelledPairs, *, resamples: int = 2000, seed: int
         points = draws.mean_intervals(right[:, None], inside)
         curves[name] = [CurvePoint(share, accuracy) for share, accuracy in zip(SHARES, points, strict=True)]
         halves[name], differences[name] = _halves(right, most_confident(confidence, 0.5), draws)
-    added = halves["probability"].difference.estimate - halves["margin"].difference.estimate
+    added = halves["probability"].difference.value - halves["margin"].difference.value
     return Confidence(curves, halves, percentile_interval(added, differences["probability"] - differences["margin"]))
 
 
@@ -137,7 +139,7 @@ def _halves(right: Array, inside: Array, draws: SourceDraws) -> tuple[Halves, Ar
     confident, rest = draws.mean_intervals(right[:, None], weights)
     resampled = draws.means(right[:, None], weights)
     difference = resampled[:, 0] - resampled[:, 1]
-    return Halves(confident, rest, percentile_interval(confident.estimate - rest.estimate, difference)), difference
+    return Halves(confident, rest, percentile_interval(confident.value - rest.value, difference)), difference
 
 
 def _strict(probability: Array, label: Array, source: Array) -> tuple[Array, Array, Array]:

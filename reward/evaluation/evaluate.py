@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 
 from reward.config import TOKEN_BUDGET
+from reward.evaluation.bootstrap import clustered_interval
 from reward.evaluation.confidence import Bin, CalibrationError, Confidence, calibration_error, measure_confidence, reliability
+from reward.evaluation.estimate import Estimate
 from reward.evaluation.metrics import (
-    Interval,
     LabelledPairs,
     Prediction,
-    clustered_interval,
     correctness,
     head_dimension_correctness,
     labelled_pairs,
@@ -76,12 +76,12 @@ class Evaluation:
 
     pairs: int
     strict_pairs: int
-    accuracy: Interval
-    accuracy_ties_wrong: Interval
-    log_likelihood: Interval
-    dimensions: dict[str, Interval | None]
-    by_task: dict[str, Interval]
-    heads: list[list[Interval | None]]
+    accuracy: Estimate
+    accuracy_ties_wrong: Estimate
+    log_likelihood: Estimate
+    dimensions: dict[str, Estimate | None]
+    by_task: dict[str, Estimate]
+    heads: list[list[Estimate | None]]
     confidence: Confidence
     unseen_pairs: int
     calibration_error: CalibrationError | None
@@ -137,13 +137,13 @@ def evaluate(
 
 def overall_accuracy(
     pairs: LabelledPairs, *, predicted_tie: Literal["half", "wrong"] = "half", resamples: int = 2000, seed: int = 0
-) -> Interval:
+) -> Estimate:
     """Accuracy over strict pairs of the overall label. Raises ValueError when no pair is strict."""
     values = correctness(pairs.overall_margin, pairs.overall, predicted_tie)
     return clustered_interval(values, pairs.source, resamples=resamples, seed=seed)
 
 
-def _interval(values: np.ndarray, source: np.ndarray, *, resamples: int, seed: int) -> Interval | None:
+def _interval(values: np.ndarray, source: np.ndarray, *, resamples: int, seed: int) -> Estimate | None:
     return None if np.isnan(values).all() else clustered_interval(values, source, resamples=resamples, seed=seed)
 
 

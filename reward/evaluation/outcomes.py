@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reward.evaluation.bootstrap import Array, SourceDraws
 from reward.evaluation.confidence import Bin
-from reward.evaluation.metrics import Array, Interval, LabelledPairs, SourceDraws, correctness
+from reward.evaluation.estimate import Estimate
+from reward.evaluation.metrics import LabelledPairs, correctness
 from reward.model.calibration import log_likelihood, outcome_columns
 from reward.model.comparison import outcome_probabilities
 
@@ -27,10 +29,10 @@ class ThreeWay:
 
     threshold: float
     pairs: int
-    accuracy: Interval
-    never_tie: Interval
-    tie_share: Interval
-    log_likelihood: Interval
+    accuracy: Estimate
+    never_tie: Estimate
+    tie_share: Estimate
+    log_likelihood: Estimate
     uninformed: float
     ties: list[Bin]
 
@@ -45,7 +47,7 @@ def measure_three_way(pairs: LabelledPairs, *, threshold: float, bins: int = 5, 
     columns = np.stack([right, ordered, tied, log_likelihood(probabilities, outcome)], axis=1)
     draws = SourceDraws.of(pairs.source, resamples=resamples, seed=seed)
     accuracy, never_tie, tie_share, likelihood = draws.mean_intervals(columns, np.ones_like(columns))
-    share = tie_share.estimate
+    share = tie_share.value
     constant = np.tile([(1 - share) / 2, share, (1 - share) / 2], (len(outcome), 1))
     return ThreeWay(
         threshold=threshold,

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from reward.benchmarks.names import BenchmarkName
 from stages.datasets.config import CandidateEdits, Delivered, TableEdits
-from stages.engine.config import BenchmarkName, Config
+from stages.engine.config import Config
 
 
 class ImageFolder(Config):

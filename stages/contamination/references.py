@@ -119,7 +119,7 @@ def _pieces(reference: Reference, key: str) -> Iterator[tuple[Payload, str, int]
             for part in _parts(names):
                 yield ImagePaths(storage.absolute(folder), tuple(part)), settings_hash([[name, sizes[name]] for name in part]), len(part)
         case BenchmarkItems() as given:
-            from reward.benchmarks import benchmark
+            from reward.benchmarks.names import benchmark
 
             try:
                 loaded = benchmark(given.benchmark).load(storage.absolute(given.path))

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import BaseModel, ConfigDict, Field
-
-BenchmarkName = Literal["tiger-editreward-bench", "editscore-editreward-bench", "genai-bench", "aurora-pair", "aurora-point", "imagenhub"]
-"""Published benchmarks of reward models that are read from local copies (docs/benchmarks.md)."""
 
 
 class Config(BaseModel):

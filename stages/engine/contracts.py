@@ -14,6 +14,7 @@
 | ``scores`` | one edit scored by one reward model |
 | ``selection`` | one selected sample, with rank and rule |
 | ``verdicts`` | one judged benchmark item |
+| ``subscores`` | one further score of such an item |
 | ``samples`` | one image of a benchmark item, for the report |
 | ``quarantine`` | one row that could not be processed, with the reason |
 | ``revisions`` | one submission of a person for a group, with its number |
@@ -206,6 +207,15 @@ VERDICTS = _schema(
     ("status", pa.string()),
     ("raw", pa.string()),
 )  # fmt: skip
+SUBSCORES = _schema(
+    "subscores", 1,
+    ("item_id", pa.string()),
+    ("arm", pa.string()),
+    ("judge", pa.string()),
+    ("judge_revision", pa.string()),
+    ("subscore", pa.string()),
+    ("score", pa.float64()),
+)  # fmt: skip
 SAMPLES = _schema(
     "samples", 1,
     ("item_id", pa.string()),
@@ -263,6 +273,7 @@ SCHEMAS = {
     "scores": SCORES,
     "selection": SELECTION,
     "verdicts": VERDICTS,
+    "subscores": SUBSCORES,
     "samples": SAMPLES,
     "quarantine": QUARANTINE,
     "revisions": REVISIONS,

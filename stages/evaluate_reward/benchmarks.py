@@ -1,9 +1,9 @@
 """Published benchmarks of the reward model, a part of the step evaluate-reward.
 
 In: local copies of benchmarks and the model. Out, in the step's folder: ``benchmarks.json`` with the figures of each benchmark (published
-convention, sound, floors), what of it occurs among the run's sources, and a comparison with another model; ``benchmarks/<name>.jsonl`` with
-one line per item; and the scores of every distinct edit, in ``benchmarks/`` with an index of their own. A unit is a slice of sources with
-all their edits; an edit that several benchmarks have is scored once.
+convention, sound, trivial baselines), which of its items occur among the run's sources, and a comparison with another model;
+``benchmarks/<name>.jsonl`` with one line per item; and the scores of every distinct edit, in ``benchmarks/`` with an index of their own. A
+unit is a slice of sources with all their edits. An edit that several benchmarks have is scored once.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reward.benchmarks.items import Comparison, Edit, EditScore, Item, distinct, samples
+from reward.benchmarks.names import benchmark
 from reward.config import TOKEN_BUDGET
-from stages.config import BenchmarkConfig, EvaluateRewardConfig
+from reward.evaluation.bootstrap import Bootstrap
+from reward.evaluation.estimate import number
 from stages.context import Context
 from stages.engine import contracts, storage
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Index, Part, StepFolder
 from stages.engine.units import Done, Unit, UnitOutput, Work
+from stages.evaluate_reward.config import BenchmarkConfig, EvaluateRewardConfig
 from stages.evaluate_reward.leaks import leaks, training_sources
 from stages.scoring.rows import load_model, score_rows, scorer_revision
 
 if TYPE_CHECKING:
-    from reward.benchmarks.figures import Bootstrap
-    from reward.benchmarks.items import Edit, Item, Judged
     from reward.benchmarks.result import BenchmarkResult
 
 FOLDER = "benchmarks"
@@ -39,7 +41,7 @@ RESULT = "benchmarks.json"
 
 @dataclass(frozen=True)
 class Benchmarked:
-    """What the step lists in its index: files by sha256, and the headline figures; both empty without benchmarks."""
+    """Entries of the step's index: files by sha256, and the headline figures; both empty without benchmarks."""
 
     files: dict[str, str] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
@@ -53,9 +55,6 @@ def inputs(config: EvaluateRewardConfig) -> dict[str, str]:
 
 def run(context: Context, step: StepFolder, model: Path) -> Benchmarked:
     """Score what is missing, print and publish the figures."""
-    from reward.benchmarks import benchmark
-    from reward.benchmarks.items import distinct
-
     config = context.flow.evaluate_reward
     if not config.benchmarks:
         return Benchmarked()
@@ -70,7 +69,7 @@ def run(context: Context, step: StepFolder, model: Path) -> Benchmarked:
     edits = distinct(item for there in items.values() for item in there)
     done = {revision: _score(context, folder, path, revision, edits) for revision, path in models.items()}
     index = _index(context, folder, done)
-    scores = [_judged(folder, found.artifacts()["scores"]) for found in done.values()]
+    scores = [_edit_scores(folder, found.artifacts()["scores"]) for found in done.values()]
     training = training_sources(context.run)
     figures, headlines, files = {}, {}, {}
     for entry in config.benchmarks:
@@ -114,8 +113,6 @@ def _score(context: Context, folder: StepFolder, model: Path, revision: str, edi
 
 
 def _make_work(model: Path, revision: str) -> Work:
-    from reward.benchmarks.scoring import samples
-
     loaded = load_model(model)
 
     def work(edits: list[Edit]) -> UnitOutput:
@@ -141,59 +138,49 @@ def _index(context: Context, folder: StepFolder, done: Mapping[str, Done]) -> In
     return folder.publish(Index(folder.name, key, {}, {}), artifacts=artifacts, counts=counts, quarantined=quarantined)
 
 
-def _judged(folder: StepFolder, parts: Sequence[Part]) -> dict[str, Judged]:
-    from reward.benchmarks.items import Judged
-
-    judged = {}
+def _edit_scores(folder: StepFolder, parts: Sequence[Part]) -> dict[str, EditScore]:
+    scores = {}
     for row in folder.read_table("scores", parts).to_pylist():
         means = {name: score["mean"] for name, score in contracts.scores_by_dimension(row["dimensions"]).items()}
-        judged[row["sample_id"]] = Judged(row["overall_mean"], means, row["change_from_source"])
-    return judged
+        scores[row["sample_id"]] = EditScore(row["overall_mean"], means, row["change_from_source"])
+    return scores
 
 
-def _evaluate(context: Context, entry: BenchmarkConfig, items: Sequence[Item], scores: Mapping[str, Judged]) -> BenchmarkResult:
-    from reward.benchmarks import benchmark
-
+def _evaluate(context: Context, entry: BenchmarkConfig, items: Sequence[Item], scores: Mapping[str, EditScore]) -> BenchmarkResult:
     return benchmark(entry.name).evaluate(items, scores, bootstrap=_bootstrap(context))
 
 
 def _compare(context: Context, results: Sequence[BenchmarkResult]) -> dict[str, Any]:
-    """McNemar between the model and the other, and the other's figures."""
+    """McNemar's test between the model and the other, and the other's figures."""
     from reward.benchmarks.mcnemar import compare
-    from reward.benchmarks.result import plain
 
     first, second = results
     found = compare(first.model.correct, second.model.correct, first.model.source_of, _bootstrap(context))
-    return asdict(found) | {"difference": plain(found.difference), "other": second.to_json()}
+    return asdict(found) | {"difference": found.difference.to_json(), "other": second.to_json()}
 
 
 def _bootstrap(context: Context) -> Bootstrap:
-    from reward.benchmarks.figures import Bootstrap
-
     return Bootstrap(context.flow.evaluate_reward.bootstrap, context.flow.seed)
 
 
 def _headline(result: BenchmarkResult) -> dict[str, Any]:
     """The first figure of each convention, under its name."""
-    from reward.benchmarks.result import plain
 
     rows = {convention: next(iter(getattr(result.model, convention).items()), None) for convention in ("published", "sound")}
-    return {convention: {"figure": row[0], "value": plain(row[1])["value"]} for convention, row in rows.items() if row is not None}
+    return {convention: {"figure": row[0], "value": number(row[1].value)} for convention, row in rows.items() if row is not None}
 
 
-def _lines(items: Sequence[Item], scores: Mapping[str, Judged], result: BenchmarkResult) -> bytes:
-    """One JSON line per item: what people said, what the model said, and whether that is right by the sound rule.
+def _lines(items: Sequence[Item], scores: Mapping[str, EditScore], result: BenchmarkResult) -> bytes:
+    """One JSON line per item: the label or rating of people, the scores of the model, and whether they agree by the sound rule.
 
     Right is null where the rule does not judge this item by itself: a comparison of a strict group, or one left out.
     """
-    from reward.benchmarks.items import Comparison
-
     correct = result.model.correct
     lines = []
     for item in items:
         given = [scores.get(edit.edit_id) for edit in item.edits]
         line: dict[str, Any] = {"item_id": item.item_id, "source": item.source, "edits": [edit.edit_id for edit in item.edits]}
-        line |= {"scores": [None if judged is None else {"overall": judged.overall, **judged.dimensions} for judged in given]}
+        line |= {"scores": [None if found is None else {"overall": found.overall, **found.dimensions} for found in given]}
         if isinstance(item, Comparison):
             line |= {"label": item.label, "group": item.group, "kind": item.kind, "dimension": item.dimension}
             line |= {"right": correct.get(item.item_id), "group_right": correct.get(item.group)}
@@ -226,7 +213,7 @@ def _listing(entry: BenchmarkConfig) -> str:
 
 @contextmanager
 def _naming(entry: BenchmarkConfig) -> Generator[None]:
-    """What is wrong with a benchmark says which one."""
+    """Errors name the benchmark."""
     try:
         yield
     except ValueError as error:

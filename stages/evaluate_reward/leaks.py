@@ -114,14 +114,12 @@ def _matches(rows: list[dict[str, Any]], known: pa.Table, distance: int | None) 
 
 def _plain(found: Effect) -> dict[str, Any]:
     """Each figure of the model on all items, and without those that match."""
-    from reward.benchmarks.result import plain
-
     rows = []
     for convention in ("published", "sound"):
         without = getattr(found.without.model, convention) if found.without else {}
         for name, figure in getattr(found.all.model, convention).items():
             other = without.get(name)
             rows.append(
-                {"convention": convention, "figure": name, "all": plain(figure), "without": None if other is None else plain(other)}
+                {"convention": convention, "figure": name, "all": figure.to_json(), "without": None if other is None else other.to_json()}
             )
     return {"items": found.items, "rows": rows}

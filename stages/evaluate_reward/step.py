@@ -1,8 +1,8 @@
 """Evaluate the reward model on held-out source groups: agreement, what each head predicts, calibration, confidence, baselines.
 
-Agreement is with the raters' preferences and, where the embedded world drew the candidates, with the levels that it drew ("truth").
-Accuracies are over strict pairs unless named otherwise; intervals are bootstrapped over sources. What depends on a calibration is
-measured on the half of the groups that it was not fitted on. Baselines that know nothing stand beside the model.
+Agreement is with the raters' preferences and, for candidates of the built-in toy data set, with its ground-truth quality ("truth").
+Accuracies are over strict pairs unless named otherwise; intervals are bootstrapped over sources. Whatever depends on a calibration is
+measured on the half of the groups that it was not fitted on. Trivial baselines (scores that ignore the instruction) are measured too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reward.config import TOKEN_BUDGET
-from stages.config import EvaluateRewardConfig
+from reward.evaluation.estimate import number
 from stages.context import Context
 from stages.engine import contracts, steps, storage
 from stages.engine.ids import settings_hash
@@ -23,7 +23,8 @@ from stages.engine.run_units import run_units
 from stages.engine.rundir import Index, RunDir
 from stages.engine.units import Unit, UnitOutput, Work
 from stages.evaluate_reward import benchmarks
-from stages.evaluate_reward.figures import figures, interval, number
+from stages.evaluate_reward.config import EvaluateRewardConfig
+from stages.evaluate_reward.figures import figures
 from stages.preferences.groups import calibrates, load_groups, with_truth
 from stages.scoring.rows import load_model, score_rows, scorer_revision
 
@@ -124,7 +125,7 @@ def _evaluation(
     dimensions = tuple(complete[0].scores[0])
     predictions = [_prediction(group, scores, dimensions) for group in complete]
     calibrated_on = {group.source_id for group in complete if calibrates(group.source_id)}
-    ignorant = {
+    trivial = {
         "closeness to the source": baselines.closeness_scores(complete),
         "constant": baselines.constant_scores(complete),
         "random": baselines.random_scores(complete, seed=seed),
@@ -143,9 +144,9 @@ def _evaluation(
             resamples=resamples,
             seed=seed,
         )
-        simple = ignorant | (rated if name == "truth" else {})
+        compared = trivial | (rated if name == "truth" else {})
         baseline = partial(_baseline, labelled, dimensions=dimensions, resamples=resamples, seed=seed)
-        against[name] = figures(result, dimensions) | {"baselines": {which: baseline(values) for which, values in simple.items()}}
+        against[name] = figures(result, dimensions) | {"baselines": {which: baseline(values) for which, values in compared.items()}}
     return {
         "against": against,
         "likert": _likert(complete, scores, dimensions),
@@ -165,7 +166,8 @@ def _baseline(
     from reward.evaluation.evaluate import from_scores, overall_accuracy
     from reward.evaluation.metrics import labelled_pairs
 
-    return interval(overall_accuracy(labelled_pairs(groups, from_scores(scores, len(dimensions))), resamples=resamples, seed=seed))
+    found = overall_accuracy(labelled_pairs(groups, from_scores(scores, len(dimensions))), resamples=resamples, seed=seed)
+    return found.to_json()
 
 
 def _prediction(group: RatedGroup, scores: dict[str, dict[str, Any]], dimensions: tuple[str, ...]) -> Prediction:

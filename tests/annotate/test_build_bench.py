@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from benchmark_copies import scored
 from command import pipeline, refusal
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -213,12 +214,11 @@ def test_from_raters_of_the_world_to_a_scored_model(cluster: object, tmp_path: P
     import torch
 
     from reward import RewardModel, RewardModelConfig
-    from reward.benchmarks.figures import Bootstrap
-    from reward.benchmarks.scoring import score_items
+    from reward.evaluation.bootstrap import Bootstrap
 
     torch.set_num_threads(1)
     model = RewardModel.from_config(RewardModelConfig(), ["make the circle red"], seed=0)
-    scores, failed = score_items(model=model, items=items)
+    scores, failed = scored(model, items)
     assert not failed
     result = bench.evaluate(items, scores, bootstrap=Bootstrap(100))
     assert result.counts["groups"] == 15 and result.counts["groups without all their comparisons"] == 0

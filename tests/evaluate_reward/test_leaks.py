@@ -15,9 +15,9 @@ from PIL import Image
 
 from reward.benchmarks import genai_bench
 from reward.benchmarks.contamination import IMAGE_KINDS, effect
-from reward.benchmarks.figures import Bootstrap
 from reward.benchmarks.items import Item
 from reward.benchmarks.result import BenchmarkResult
+from reward.evaluation.bootstrap import Bootstrap
 from reward.likeness import NEAR, perceptual_hash, words
 from stages.evaluate_reward.leaks import TrainingSources, find, hashed
 

@@ -687,6 +687,22 @@ def test_histogram_heights_are_shares_of_each_sample() -> None:
     assert "1,000 values, median 0.500" in drawn
 
 
+def test_failed_calls_of_the_judge_are_shown_with_the_arms(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    assert "Failed calls" not in Page(build(run)).words()
+    value = storage.read_json(run.path / "evaluate-editor" / "evaluation.json")
+    value["arms"]["full"] |= {
+        "failed": 3,
+        "failures": {"refused": 2, "api_error": 1},
+        "overall_failures_zero": 1.25,
+        "over_tasks_failures_zero": 1.5,
+        "thin_tasks": ["move"],
+    }
+    storage.publish_json(run.path / "evaluate-editor" / "evaluation.json", value)
+    words = Page(build(run)).words()
+    assert "Failed calls" in words and "refused 2" in words and "1.25" in words
+
+
 def test_a_result_that_may_be_chance_or_is_none_is_called_so(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     for step, name, change in (

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from benchmark_copies import genai_copy, genai_row, imagenhub_copy, tiger_row, write, write_json
 
-from reward.benchmarks import aurora_point, benchmark, genai_bench, imagenhub, tiger_editreward_bench
+from reward.benchmarks import aurora_point, genai_bench, imagenhub, tiger_editreward_bench
+from reward.benchmarks.names import benchmark
 from reward.benchmarks.pictures import read
 
 

@@ -1,4 +1,4 @@
-"""The rules that benchmark figures rest on, by hand and by property: ties, ranks, strict groups, comparison of models, position bias."""
+"""The rules that benchmark figures rest on, by hand and by property: ties, ranks, strict groups, comparison of models."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from reward.benchmarks import ties
-from reward.benchmarks.figures import Bootstrap
-from reward.benchmarks.items import Comparison, Edit, Judged
 from reward.benchmarks.mcnemar import compare
-from reward.benchmarks.pictures import Picture
-from reward.benchmarks.position_bias import pointwise_judge, position_bias
-from reward.benchmarks.ranks import averages, spearman
-from reward.benchmarks.strict_groups import all_right, chance
+from reward.benchmarks.ratings import averages, spearman
+from reward.benchmarks.tiger_editreward_bench import all_right, chance
+from reward.evaluation.bootstrap import Bootstrap
 
 NAN = float("nan")
 margins = st.lists(st.sampled_from([-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0, NAN]), min_size=1, max_size=12)
@@ -123,37 +120,6 @@ def test_mcnemar() -> None:
     assert compare(first, first, dict(zip(names, names, strict=True)), QUICK).p_value == 1
     with pytest.raises(ValueError, match="same items only; x and 0 more"):
         compare(first, first | {"x": True}, {}, QUICK)
-
-
-def comparison(number: int, label: int) -> Comparison:
-    first, second = (Edit(Picture("", "s"), "do", Picture("", f"{number}{side}")) for side in "ab")
-    return Comparison(str(number), first, second, label, source=str(number))
-
-
-PAIRS = [comparison(number, label) for number, label in enumerate([1, 1, -1, -1, 0])]
-
-
-def test_a_judge_that_likes_the_first_place() -> None:
-    found = position_bias(lambda first, second: 1, PAIRS, QUICK)
-    assert (found.better_first.value, found.better_second.value, found.gap.value) == (1, 0, 1)
-    assert (found.symmetric.value, found.both_orders.value, found.consistent.value, found.first_chosen.value) == (0.5, 0, 0, 1)
-    assert (found.calls, found.unanswered, found.gap.n, found.consistent.n) == (10, 0, 4, 5)
-
-
-def test_a_scorer_of_single_edits_cannot_be_biased() -> None:
-    values = {"0a": 2.0, "0b": 1.0, "1a": 0.0, "1b": 3.0, "2a": 1.0, "2b": 2.0, "3a": 5.0, "3b": 1.0, "4a": 1.0, "4b": 1.0}
-    scores = {edit.edit_id: Judged(values[edit.edited.content], {}) for item in PAIRS for edit in item.edits}
-    found = position_bias(pointwise_judge(scores), PAIRS, QUICK)
-    assert (found.gap.value, found.gap.low, found.gap.high) == (0, 0, 0), "by construction"
-    assert (found.consistent.value, found.first_chosen.value) == (1, 0.5)
-    assert found.symmetric.value == found.both_orders.value == found.better_first.value == 0.5, "pairs 0 and 2 of four"
-
-
-def test_calls_without_an_answer_are_wrong() -> None:
-    found = position_bias(lambda first, second: None if first.edited.content == "0a" else 1, PAIRS, QUICK)
-    assert found.unanswered == 1 and found.better_first.value == 0.75 and found.consistent.value == 0
-    with pytest.raises(ValueError, match="answered 'A'"):
-        position_bias(lambda first, second: "A", PAIRS, QUICK)  # ty: ignore[invalid-argument-type]
 
 
 def test_intervals_keep_a_source_together() -> None:

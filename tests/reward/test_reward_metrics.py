@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from reward.evaluation.baselines import change_from_source, closeness_scores, constant_scores, random_scores
+from reward.evaluation.bootstrap import Bootstrap, SourceDraws, clustered_interval
 from reward.evaluation.confidence import SHARES, calibration_error, measure_confidence, most_confident, reliability
 from reward.evaluation.evaluate import evaluate, from_scores, held_out_means
 from reward.evaluation.metrics import (
     LabelledPairs,
-    SourceDraws,
-    clustered_interval,
     correctness,
     head_dimension_correctness,
     labelled_pairs,
@@ -77,17 +76,17 @@ def test_calibration_error_by_hand() -> None:
     probability = np.array([0.9, 0.1, 0.9, 0.1, 0.62, 0.62])  # confidences .9 four times, .62 twice
     label = np.array([1.0, 0.0, 1.0, 1.0, 1.0, 0.0])  # right: yes, yes, yes, no; yes, no
     error = calibration_error(probability, label, np.arange(6))
-    assert error is not None and error.error.estimate == pytest.approx(4 / 6 * 0.15 + 2 / 6 * 0.12)
+    assert error is not None and error.error.value == pytest.approx(4 / 6 * 0.15 + 2 / 6 * 0.12)
     found = reliability(probability, label, np.arange(6))
-    assert [(b.pairs, round(b.predicted, 2), b.observed.estimate) for b in found] == [(2, 0.62, 0.5), (4, 0.9, 0.75)]
-    assert all(b.observed.low <= b.observed.estimate <= b.observed.high for b in found)
+    assert [(b.pairs, round(b.predicted, 2), b.observed.value) for b in found] == [(2, 0.62, 0.5), (4, 0.9, 0.75)]
+    assert all(b.observed.low <= b.observed.value <= b.observed.high for b in found)
     assert calibration_error(np.array([0.7]), np.array([NAN]), np.zeros(1)) is None
     assert reliability(np.array([0.7]), np.array([NAN]), np.zeros(1)) == []
 
 
 def test_certainty_is_in_the_last_bin() -> None:
     (last,) = reliability(np.array([1.0, 0.0, 0.96]), np.array([1.0, 0.0, 1.0]), np.arange(3))
-    assert last.pairs == 3 and last.observed.estimate == 1.0
+    assert last.pairs == 3 and last.observed.value == 1.0
 
 
 def test_an_error_of_calibration_is_judged_by_the_noise_it_would_have_anyway() -> None:
@@ -100,14 +99,14 @@ def test_an_error_of_calibration_is_judged_by_the_noise_it_would_have_anyway() -
         label = (generator.random(200)[source] < probability).astype(float)
         found = calibration_error(probability, label, source, resamples=200, seed=trial)
         assert found is not None
-        errors.append(found.error.estimate)
+        errors.append(found.error.value)
         noises.append(found.noise)
         unbiased += found.overconfidence.low <= 0 <= found.overconfidence.high
     assert np.mean(noises) == pytest.approx(np.mean(errors), rel=0.1) and np.mean(errors) > 0.04
     assert unbiased >= 32
     wrong = calibration_error(np.full(400, 0.9), (np.arange(400) % 10 < 7).astype(float), np.arange(400), resamples=200)
     assert wrong is not None and wrong.noise < 0.05 < 0.15 < wrong.error.low < 0.2 < wrong.error.high
-    assert wrong.overconfidence.estimate == pytest.approx(0.2)
+    assert wrong.overconfidence.value == pytest.approx(0.2)
 
 
 def test_equal_confidence_is_shared_out_at_the_border() -> None:
@@ -134,12 +133,12 @@ def test_sigma_that_knows_where_the_model_is_wrong_adds_to_the_margin() -> None:
     pairs = pairs_of(label.tolist(), [1.0] * 200, np.where(wide, 5.0, 0.1).tolist())
     found = measure_confidence(pairs, resamples=200)
     by_p, by_margin, by_sigma = (found.halves[name] for name in ("probability", "margin", "sigma"))
-    assert by_p.confident.estimate == 1.0 and by_p.rest.estimate == 0.5 and by_sigma.difference.estimate == 0.5
-    assert by_margin.difference.estimate == 0.0  # margins are equal, so their order says nothing
-    assert found.added.estimate == 0.5 and found.added.low > 0.3
+    assert by_p.confident.value == 1.0 and by_p.rest.value == 0.5 and by_sigma.difference.value == 0.5
+    assert by_margin.difference.value == 0.0  # margins are equal, so their order says nothing
+    assert found.added.value == 0.5 and found.added.low > 0.3
     curve = found.curves["probability"]
-    assert [point.share for point in curve] == list(SHARES) and curve[-1].accuracy.estimate == pytest.approx(0.75)
-    assert curve[0].accuracy.estimate == 1.0
+    assert [point.share for point in curve] == list(SHARES) and curve[-1].accuracy.value == pytest.approx(0.75)
+    assert curve[0].accuracy.value == 1.0
     with pytest.raises(ValueError, match="at least two"):
         measure_confidence(pairs.where(np.arange(200) < 1))
 
@@ -150,9 +149,9 @@ def test_without_sigma_all_that_counts_is_the_margin() -> None:
     pairs = pairs_of((generator.random(300) < 1 / (1 + np.exp(-3 * margin))).astype(float).tolist(), margin.tolist(), [0.0] * 300)
     found = measure_confidence(pairs, resamples=100)
     assert found.halves["probability"] == found.halves["margin"]
-    assert found.added.estimate == found.added.low == found.added.high == 0.0
+    assert found.added.value == found.added.low == found.added.high == 0.0
     assert found.halves["margin"].difference.low > 0.0
-    assert found.halves["sigma"].difference.estimate == pytest.approx(0.0)
+    assert found.halves["sigma"].difference.value == pytest.approx(0.0)
 
 
 # ---- three outcomes
@@ -188,23 +187,23 @@ def test_three_way_accuracy_names_ties() -> None:
     """Threshold 2, no sigma: |margin| 5 is an order, 0.1 is a tie."""
     pairs = pairs_of([1.0, 0.0, 1.0, NAN, NAN], [5.0, -5.0, 0.1, 0.1, 5.0], [0.0] * 5)
     found = measure_three_way(pairs, threshold=2.0, bins=2, resamples=50)
-    assert found.accuracy.estimate == pytest.approx(3 / 5)  # two orders and one tie
-    assert found.never_tie.estimate == pytest.approx(3 / 5)  # three orders
-    assert found.tie_share.estimate == pytest.approx(2 / 5)
+    assert found.accuracy.value == pytest.approx(3 / 5)  # two orders and one tie
+    assert found.never_tie.value == pytest.approx(3 / 5)  # three orders
+    assert found.tie_share.value == pytest.approx(2 / 5)
     assert found.uninformed == pytest.approx(0.6 * np.log(0.3) + 0.4 * np.log(0.4))
     sure, near = 1 / (1 + np.exp(-3)), 1 / (1 + np.exp(1.9))  # sigmoid(5 - 2), sigmoid(0.1 - 2)
     tie, far = 1 - near - 1 / (1 + np.exp(2.1)), 1 - sure - 1 / (1 + np.exp(7))
-    assert found.log_likelihood.estimate == pytest.approx(np.log([sure, sure, near, tie, far]).mean())
+    assert found.log_likelihood.value == pytest.approx(np.log([sure, sure, near, tie, far]).mean())
     unlikely, likely = found.ties
     assert (unlikely.pairs, likely.pairs) == (3, 2)
     assert unlikely.predicted == pytest.approx(far) and likely.predicted == pytest.approx(tie)
-    assert unlikely.observed.estimate == pytest.approx(1 / 3) and likely.observed.estimate == pytest.approx(1 / 2)
+    assert unlikely.observed.value == pytest.approx(1 / 3) and likely.observed.value == pytest.approx(1 / 2)
 
 
 def test_tie_bins_never_split_equal_predictions() -> None:
     pairs = pairs_of([1.0, NAN, 0.0, NAN], [0.0] * 4)
     (only,) = measure_three_way(pairs, threshold=1.0, resamples=50).ties
-    assert only.pairs == 4 and only.observed.estimate == 0.5
+    assert only.pairs == 4 and only.observed.value == 0.5
 
 
 # ---- intervals
@@ -215,19 +214,19 @@ def test_intervals_resample_sources_not_pairs() -> None:
     by_source = generator.random(40)
     once = clustered_interval(by_source, np.arange(40), seed=1)
     often = clustered_interval(by_source.repeat(25), np.arange(40).repeat(25), seed=1)
-    for name in ("estimate", "low", "high"):
+    for name in ("value", "low", "high"):
         assert getattr(often, name) == pytest.approx(getattr(once, name))  # repeating what a source says adds no knowledge
     naive = clustered_interval(by_source.repeat(25), np.arange(1000), seed=1)
     assert naive.high - naive.low < (once.high - once.low) / 3
-    assert once.low < once.estimate < once.high and once == clustered_interval(by_source, np.arange(40), seed=1)
+    assert once.low < once.value < once.high and once == clustered_interval(by_source, np.arange(40), seed=1)
 
 
 def test_any_statistic_and_nan_values() -> None:
-    values, source = np.array([1.0, NAN, 0.0, 1.0]), np.array([0, 0, 1, 1])
-    mean = clustered_interval(values, source, resamples=50)
-    same = clustered_interval(values, source, resamples=50, statistic=lambda found: float(found.mean()))
-    assert (mean.estimate, mean.low, mean.high) == pytest.approx((same.estimate, same.low, same.high))
-    assert mean.estimate == pytest.approx(2 / 3)
+    values, source = np.array([1.0, 0.0, 1.0]), np.array([0, 1, 1])
+    mean = clustered_interval(np.array([1.0, NAN, 0.0, 1.0]), np.array([0, 0, 1, 1]), resamples=50)
+    same = Bootstrap(resamples=50).of(lambda drawn: float(values[drawn].mean()), source)
+    assert (mean.value, mean.low, mean.high) == pytest.approx((same.value, same.low, same.high)) and same.n == 3
+    assert mean.value == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match="no values"):
         clustered_interval(np.array([NAN]), np.array([0]))
 
@@ -276,12 +275,12 @@ def test_a_perfect_a_constant_and_a_reversed_score() -> None:
         evaluate(groups=groups, predictions=from_scores(scores, 2), dimensions=DIMENSIONS, resamples=50)
         for scores in (truth, constant_scores(groups), [-scores for scores in truth])
     ]
-    assert [r.accuracy.estimate for r in results] == [1.0, 0.5, 0.0]
-    assert [r.accuracy_ties_wrong.estimate for r in results] == [1.0, 0.0, 0.0]
-    assert results[1].log_likelihood.estimate == pytest.approx(np.log(0.5))
+    assert [r.accuracy.value for r in results] == [1.0, 0.5, 0.0]
+    assert [r.accuracy_ties_wrong.value for r in results] == [1.0, 0.0, 0.0]
+    assert results[1].log_likelihood.value == pytest.approx(np.log(0.5))
     assert all(r.pairs == r.strict_pairs == 4 and set(r.by_task) == {"add", "move"} for r in results)
     found = [r.dimensions["visual_quality"] for r in results]
-    assert [value and value.estimate for value in found] == [1.0, 0.5, 0.0]
+    assert [value and value.value for value in found] == [1.0, 0.5, 0.0]
 
 
 def test_what_is_calibrated_is_measured_on_groups_that_calibration_has_not_seen() -> None:
@@ -292,7 +291,7 @@ def test_what_is_calibrated_is_measured_on_groups_that_calibration_has_not_seen(
     assert (whole.pairs, whole.strict_pairs, whole.unseen_pairs) == (9, 8, 9)
     assert (half.pairs, half.unseen_pairs) == (9, 3) and half.accuracy == whole.accuracy and half.confidence == whole.confidence
     assert whole.three_way is not None and whole.three_way.pairs == 9
-    assert half.three_way is not None and half.three_way.pairs == 3 and half.three_way.tie_share.estimate == pytest.approx(1 / 3)
+    assert half.three_way is not None and half.three_way.pairs == 3 and half.three_way.tie_share.value == pytest.approx(1 / 3)
     assert sum(b.pairs for b in half.calibration_bins) == 2
     assert measure().three_way is None  # no threshold, no ties
     nothing = measure(tie_threshold=0.5, calibrated_on={"x", "y"})

@@ -6,14 +6,17 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from reward.benchmarks.items import Item, Judged, distinct
+from reward.benchmarks.items import EditScore, Item, distinct, samples
 from reward.benchmarks.pictures import content_of
+
+if TYPE_CHECKING:
+    from reward import RewardModel, SampleError
 
 DIMENSIONS = ("instruction_following", "visual_quality")
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -129,7 +132,7 @@ def imagenhub_copy(folder: Path) -> Path:
     return folder
 
 
-def judged(items: Sequence[Item], values: Mapping[int, float | Mapping[str, float]], change: float | None = None) -> dict[str, Judged]:
+def judged(items: Sequence[Item], values: Mapping[int, float | Mapping[str, float]], change: float | None = None) -> dict[str, EditScore]:
     """Scores by the number of the edited image: one value for everything, or one per dimension and overall. Others have no score."""
     by_content = {content_of(png(number)): value for number, value in values.items()}
     found = {}
@@ -138,5 +141,15 @@ def judged(items: Sequence[Item], values: Mapping[int, float | Mapping[str, floa
         if value is None:
             continue
         parts = value if isinstance(value, Mapping) else dict.fromkeys((*DIMENSIONS, "overall"), value)
-        found[edit.edit_id] = Judged(parts["overall"], {name: parts[name] for name in parts if name != "overall"}, change)
+        found[edit.edit_id] = EditScore(parts["overall"], {name: parts[name] for name in parts if name != "overall"}, change)
     return found
+
+
+def scored(model: RewardModel, items: Sequence[Item]) -> tuple[dict[str, EditScore], list[SampleError]]:
+    """Scores of a model without the pipeline, as docs/benchmarks.md does it, and what could not be scored."""
+    from reward import SampleError, score
+
+    edits = distinct(items)
+    results = list(score(model=model, samples=samples(edits)))
+    found = {e.edit_id: EditScore(r.overall_mean, r.mean) for e, r in zip(edits, results, strict=True) if not isinstance(r, SampleError)}
+    return found, [result for result in results if isinstance(result, SampleError)]

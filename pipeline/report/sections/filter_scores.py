@@ -11,7 +11,6 @@ from pipeline import words
 from pipeline.report.blocks import Block, Columns, Fact, Facts, Figure, Heading, Paragraph
 from pipeline.report.charts import boxes, histogram, scatter
 from pipeline.report.scored_edits import ScoredEdits
-from reward.evaluation.estimate import Estimate
 from stages.filter.selection.difference import spearman
 
 DRAWN_SELECTIONS = 2
@@ -67,7 +66,7 @@ def simple_measures(edits: ScoredEdits) -> list[Block]:
         title = f"Score against {name.partition(' (')[0]}"
         points = {"scored edits": np.stack([column, edits.overall], axis=1)}
         found = spearman(column, edits.overall)
-        correlation = Estimate(found.value, found.low, found.high).words(words.score) if found else "–"
+        correlation = found.words(words.score) if found else "–"
         caption = f"Rank correlation {correlation} (95 % interval, edits taken as independent)."
         figures.append(Figure(title, scatter(points, title=title, x_label=name, y_label="overall score"), caption))
     if not figures:

@@ -20,7 +20,8 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from stages.annotate.agreement.bootstrap import DIGITS, Estimate, add_up, estimate, ratio, resampled_sums, share
+from reward.evaluation.estimate import Estimate
+from stages.annotate.agreement.bootstrap import DIGITS, add_up, estimate, ratio, resampled_sums, share
 
 NO_VARIATION = "no variation"
 NO_OVERLAP = "no item was rated twice"

@@ -8,37 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
+from reward.evaluation.bootstrap import percentile_interval
+from reward.evaluation.estimate import DECIMALS, Estimate
+
 RESAMPLES = 1000
-DIGITS = 6
-"""Values are rounded, so that published bytes do not depend on the summation order of a linear algebra library."""
+DIGITS = DECIMALS
 
 _DRAWS = 1 << 20  # groups drawn in one pass; changing it changes the draws of a seed
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 """From summed tables [b, ...] to values [b, ...]; NaN where the statistic is not defined."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A statistic and its 95 % interval. ``value`` is None where it is not defined, and ``note`` says why."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-    note: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; an empty note is left out."""
-        return {name: value for name, value in asdict(self).items() if name != "note" or value}
-
-    def __str__(self) -> str:
-        return self.note if self.value is None else f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
 def resampled_sums(tables: np.ndarray, *, seed: int, resamples: int = RESAMPLES) -> np.ndarray:
@@ -63,10 +46,9 @@ def estimate(tables: np.ndarray, sums: np.ndarray, statistic: Statistic, *, n: i
     """
     value = float(statistic(tables.sum(axis=0, keepdims=True, dtype=np.float64))[0])
     if np.isnan(value):
-        return Estimate(None, None, None, n, undefined)
-    values = statistic(sums)
-    low, high = np.percentile(values[~np.isnan(values)], [2.5, 97.5]) if not np.isnan(values).all() else (value, value)
-    return Estimate(round(value, DIGITS), round(float(low), DIGITS), round(float(high), DIGITS), n)
+        return Estimate(value, n=n, note=undefined)
+    found = percentile_interval(value, statistic(sums))
+    return replace(found, n=n).rounded(DIGITS)
 
 
 def add_up(tables: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:

@@ -63,7 +63,7 @@ def _person(
     shared = max((profile.compared_groups for profile in of.values()), default=0)
 
     def each(value: str) -> dict[str, float | None]:
-        return {d: getattr(of[d], value).value if d in of else None for d in packet.dimensions}
+        return {d: getattr(of[d], value).to_json()["value"] if d in of else None for d in packet.dimensions}
 
     result: dict[str, Any] = {
         "annotator": name,

@@ -19,8 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reward.evaluation.estimate import Estimate
 from stages.annotate.agreement.alpha import OVERALL, Panel, panels, weighted_kappa
-from stages.annotate.agreement.bootstrap import DIGITS, Estimate, estimate, ratio, resampled_sums
+from stages.annotate.agreement.bootstrap import DIGITS, estimate, ratio, resampled_sums
 from stages.annotate.ratings.rating_task import level_width
 
 ALONE = "nobody else rated the same"

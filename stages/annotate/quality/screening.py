@@ -108,9 +108,9 @@ def attention(profile: Profile, config: QualityConfig) -> list[str]:
     """Reasons why an annotator needs the lead's attention."""
     rules, reasons = config.attention, []
     if profile.compared_groups >= config.least_groups:
-        if profile.kappa.value is None or profile.kappa.value < rules.kappa:
+        if not profile.kappa.defined or profile.kappa.value < rules.kappa:
             reasons.append(f"{profile.dimension}: kappa with the others {profile.kappa}, wanted {rules.kappa:g}")
-        if profile.severity.value is not None and abs(profile.severity.value) > rules.severity:
+        if profile.severity.defined and abs(profile.severity.value) > rules.severity:
             word = "lenient" if profile.severity.value > 0 else "strict"
             reasons.append(f"{profile.dimension}: {word} by {abs(profile.severity.value):.2f}, at most {rules.severity:g} wanted")
     if profile.drift is not None and abs(profile.drift) > rules.drift:
@@ -172,4 +172,4 @@ def _by_name(found: Sequence[Profile]) -> dict[str, list[Profile]]:
 
 
 def _lowest_kappa(of_name: Sequence[Profile]) -> float:
-    return min((profile.kappa.value for profile in of_name if profile.kappa.value is not None), default=np.inf)
+    return min((profile.kappa.value for profile in of_name if profile.kappa.defined), default=np.inf)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.stats import rankdata
+from scipy.stats import spearmanr
 
+from reward.evaluation.estimate import Estimate
 from stages.context import Context
 from stages.filter.selection import stored
 from stages.filter.selection.companions import Companions
@@ -19,21 +20,12 @@ Z = 1.959964
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A number with the ends of its 95 % interval, where it has one."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True)
 class Side:
     """A part of the two selections: its size, and the mean overall score of its samples."""
 
     name: str
     count: int
-    mean: Interval | None
+    mean: Estimate | None
 
 
 @dataclass(frozen=True)
@@ -57,7 +49,7 @@ class Difference:
     only_a: Side
     only_b: Side
     jaccard: float
-    correlation: Interval | None
+    correlation: Estimate | None
     strata: tuple[StratumCounts, ...]
     only_a_ids: tuple[str, ...]
     only_b_ids: tuple[str, ...]
@@ -104,21 +96,21 @@ def difference(
     )
 
 
-def mean(values: np.ndarray) -> Interval | None:
+def mean(values: np.ndarray) -> Estimate | None:
     """Mean of values [n] with a normal interval; None of nothing, without an interval of one value."""
     if len(values) < 2:
-        return Interval(float(values[0])) if len(values) else None
+        return Estimate(float(values[0])) if len(values) else None
     centre, half = float(values.mean()), Z * float(values.std(ddof=1)) / math.sqrt(len(values))
-    return Interval(centre, centre - half, centre + half)
+    return Estimate(centre, centre - half, centre + half)
 
 
-def spearman(a: np.ndarray, b: np.ndarray) -> Interval | None:
+def spearman(a: np.ndarray, b: np.ndarray) -> Estimate | None:
     """Rank correlation of two columns of numbers [n], equal ones sharing their mean rank; None for fewer than 4 and where one is constant.
 
     The interval is Fisher's z with the variance (1 + r^2 / 2) / (n - 3) of Bonett and Wright (2000, Psychometrika 65).
     """
     if len(a) < 4 or a.min() == a.max() or b.min() == b.max():
         return None
-    r = float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
+    r = float(spearmanr(a, b).statistic)
     z, half = np.arctanh(min(max(r, -1 + 1e-12), 1 - 1e-12)), Z * math.sqrt((1 + r * r / 2) / (len(a) - 3))
-    return Interval(r, float(np.tanh(z - half)), float(np.tanh(z + half)))
+    return Estimate(r, float(np.tanh(z - half)), float(np.tanh(z + half)))

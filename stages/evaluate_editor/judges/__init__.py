@@ -1,0 +1,1 @@
+"""Judges of edits, a file each; ``stages.evaluate_editor.config`` lists them."""

@@ -1,0 +1,76 @@
+"""What a judge says of an edit, and what its configuration class has to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from stages.evaluate_editor.items.item import Item
+
+Status = Literal["ok", "refused", "unparsable", "api_error", "missing"]
+HEADLINE = ("semantic_consistency", "perceptual_quality")
+"""The two sub-scores of VIEScore (Ku et al. 2024, arXiv 2312.14867), which have columns of their own."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A judge's answer on one edit. ``scores``: sub-scores by name, 0 to 10, none unless the status is ok. ``raw``: the answer itself.
+
+    ``overall`` is the judge's aggregate, 0 to 10. Raises ``ValueError`` for scores that do not go with the status.
+    """
+
+    status: Status
+    scores: Mapping[str, float] = field(default_factory=dict)
+    overall: float | None = None
+    raw: str = ""
+
+    def __post_init__(self) -> None:
+        given = (*self.scores.values(), self.overall)
+        if self.status not in get_args(Status):
+            raise ValueError(f"status {self.status!r} of a verdict is none of {', '.join(get_args(Status))}")
+        if self.status != "ok" and given != (None,):
+            raise ValueError(f"a verdict with status {self.status!r} has no scores, got {given}")
+        if self.status == "ok" and not (self.scores and all(score is not None and 0 <= score <= 10 for score in given)):
+            raise ValueError(f"an ok verdict needs sub-scores and an overall score in 0..10, got {dict(self.scores)} and {self.overall}")
+
+
+@dataclass(frozen=True)
+class JudgedEdit:
+    """One arm's edit of a benchmark item, with its verdict."""
+
+    item_id: str
+    task: str
+    verdict: Verdict
+
+
+def viescore(semantic_consistency: float, perceptual_quality: float) -> float:
+    """Overall of an edit: sqrt(SC * PQ), averaged over edits afterwards (VIEScore): a mean of roots, not the root of means."""
+    return math.sqrt(semantic_consistency * perceptual_quality)
+
+
+class Judge(BaseModel):
+    """Base of a judge's configuration class. Each process judges through one instance, so a model can be loaded on the first call."""
+
+    if TYPE_CHECKING:
+        name: str  # a field of each judge that has settings
+    subscores: ClassVar[tuple[str, ...]] = HEADLINE
+    """Names of the sub-scores of every ok verdict."""
+    needs_reference: ClassVar[bool] = False
+    caveats: ClassVar[tuple[str, ...]] = ()
+    """Remarks that are shown with the results."""
+
+    @property
+    def revision(self) -> str:
+        """Changes whenever the same edit may get another score; no other judge has the same one."""
+        raise NotImplementedError
+
+    def judge(self, items: Sequence[Item], edited: Sequence[np.ndarray]) -> list[Verdict]:
+        """One verdict per edit, uint8 of its item's size. A failed call is a status, never an exception or a guess."""
+        raise NotImplementedError
