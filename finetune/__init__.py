@@ -22,9 +22,9 @@ _HOME = {
     "PatchCodec": "codec",
     "SamplerConfig": "config",
     "Verdict": "judging",
-    "load_shards": "data",
     "paired_bootstrap": "judging",
     "paired_overall": "judging",
+    "squared": "data",
     "summarise": "judging",
     "train": "training",
 }

@@ -19,7 +19,7 @@ from reward.benchmarks.items import Edit, Item
 from reward.benchmarks.perceptual_hash import NEAR, distances, perceptual_hash
 from reward.benchmarks.pictures import Picture, content_of, read
 from reward.benchmarks.result import BenchmarkResult
-from reward.inputs.images import decode
+from reward.inputs.decoding import decode
 from reward.inputs.sample import ImageError
 
 BATCH = 64

@@ -1,7 +1,4 @@
-"""Score the edits of a benchmark in one process. The pipeline does so on Ray, unit by unit (``stages/evaluate_reward/benchmarks.py``).
-
-Closeness to the source is measured at full size here, at 64 pixels there, where it is a column of the scores.
-"""
+"""Score the edits of a benchmark in one process. The pipeline does so on Ray, unit by unit (``stages/evaluate_reward/benchmarks.py``)."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import TYPE_CHECKING
 from reward.benchmarks.items import Edit, Item, Judged, distinct
 from reward.benchmarks.pictures import read
 from reward.evaluation.baselines import change_from_source
-from reward.inputs.images import decode
+from reward.inputs.decoding import decode
 from reward.inputs.sample import EditSample, SampleError
 
 if TYPE_CHECKING:

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from PIL import Image
 
 from reward.benchmarks.instruction_words import words
 from reward.benchmarks.perceptual_hash import perceptual_hash
+from reward.inputs.decoding import decode
+from reward.inputs.sample import ImageError
 from stages.contamination.config import BenchmarkItems, ImageFolder, Reference
 from stages.datasets import files, presets
 from stages.datasets import readers as edits
 from stages.datasets.config import TableEdits, WebdatasetEdits
-from stages.engine import contracts, images, storage
+from stages.engine import contracts, storage
 from stages.engine.ids import settings_hash
 from stages.engine.quarantine import Quarantined
 from stages.engine.units import Unit, UnitOutput, Work
@@ -104,9 +105,9 @@ def publish_training(model: Path, sources: Iterable[Item]) -> None:
 
 def _row(name: str, item: str, data: bytes, instruction: str) -> dict[str, Any] | Quarantined:
     try:
-        bits = perceptual_hash(Image.fromarray(images.pixels(data)))
-    except ValueError as error:
-        return Quarantined(item, f"{name}/{item}", "undecodable-image", f"the source of {item}: {error}")
+        bits = perceptual_hash(decode(data, what=f"the source of {item}"))
+    except ImageError as error:
+        return Quarantined(item, f"{name}/{item}", "undecodable-image", str(error))
     return {
         "reference": name,
         "item": item,

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
+from reward.inputs.decoding import decode
+from reward.inputs.sample import ImageError
 from stages.config import WorldConfig
 from stages.datasets import candidates, editreward_data, sharegpt4o, tables, triplets, webdataset_tars, world_edits
 from stages.datasets.config import EditsInput
@@ -101,14 +103,14 @@ def good(metadata: Sequence[str]) -> np.ndarray:
 
 
 def opened(edit: Edit) -> tuple[Image.Image, Image.Image] | Quarantined:
-    """Source and edited image, decoded completely to RGB; or why there are none."""
+    """Source and edited image, decoded completely (reward/inputs/decoding.py); or why there are none."""
     found = []
     for role, data, path in (("source", edit.source, edit.source_path), ("edited", edit.edited, edit.edited_path)):
         if images.extension(data) is None:
             message = f"the {role} image {path} is not PNG, JPEG or WebP; convert it"
             return Quarantined(edit.row_id, edit.position, "unsupported-format", message)
         try:
-            found.append(images.decoded(data))
-        except ValueError as error:
-            return Quarantined(edit.row_id, edit.position, "undecodable-image", f"the {role} image {path}: {error}")
+            found.append(decode(data, what=f"the {role} image {path}"))
+        except ImageError as error:
+            return Quarantined(edit.row_id, edit.position, "undecodable-image", str(error))
     return found[0], found[1]

@@ -28,6 +28,7 @@ from stages.engine.rundir import StepFolder
 from stages.engine.units import Unit, UnitOutput, Work
 from stages.filter.selection import api as selection
 from stages.shards import format as shards
+from stages.shards.read import folder_of
 
 LOCATION = ["position", "image_bytes"]
 """Columns of ``edits`` that planning shards needs beside the scores."""
@@ -54,14 +55,6 @@ class ShardSet:
     folder: str
     units: Sequence[Unit]
     about: Mapping[str, Any]
-
-
-def folder_of(step: StepFolder, config: ShardsConfig, name: str) -> str:
-    """Folder or URL of a selection's shards."""
-    if config.target is None:
-        return str(step.path / "shards" / name)
-    target = config.target if "://" in config.target else str(Path(config.target).absolute())
-    return f"{target.rstrip('/')}/{name}"
 
 
 def plan(

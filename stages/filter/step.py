@@ -35,6 +35,7 @@ from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig
 from stages.scoring.rows import DECIMALS, scorer_revision
 from stages.shards import format as shards
+from stages.shards.read import folder_of
 
 STEP = steps.FILTER
 EXAMPLES = 12
@@ -160,17 +161,6 @@ def _scored_slices(context: Context, index: Index) -> Sequence[edits.Slice]:
     return slices
 
 
-def shard_urls(context: Context, name: str) -> list[str]:
-    """Paths or URLs of a selection's shards, in their order."""
-    folder = shard_sets.folder_of(context.run.step(STEP), context.need("filter").shards, name)
-    return [f"{folder}/{shard['name']}" for shard in storage.read_json(f"{folder}/{shards.INDEX}")["shards"]]
-
-
-def shards_hash(context: Context, name: str) -> str:
-    """Hash that names the content of a selection's shards."""
-    return storage.sha256_of(f"{shard_sets.folder_of(context.run.step(STEP), context.need('filter').shards, name)}/{shards.INDEX}")
-
-
 def _model(context: Context, config: FilterConfig) -> Path:
     """Directory of the reward model: the configured one, or the one trained in this run."""
     if config.model:
@@ -234,7 +224,7 @@ def _shards_are_there(step: StepFolder, config: FilterConfig) -> bool:
     if config.shards.target is None:
         return True
     keys = {entry.name: storage.read_json(step.path / "shards" / entry.name / shards.INDEX)["key"] for entry in config.selections}
-    return all(shard_sets.is_whole(shard_sets.folder_of(step, config.shards, name), key) for name, key in keys.items())
+    return all(shard_sets.is_whole(folder_of(step, config.shards, name), key) for name, key in keys.items())
 
 
 def _results(config: FilterConfig, revision: str, scores: pa.Table, delivered: pa.Table, tables: Mapping[str, pa.Table]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A folder of shards read back, sample by sample, with every member checked against ``samples.parquet``."""
+"""A folder of shards read back, sample by sample, with every member checked against ``samples.parquet``; and where a run has them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from stages.engine import storage, tar
+from stages.config import ShardsConfig
+from stages.context import Context
+from stages.engine import steps, storage, tar
+from stages.engine.rundir import StepFolder
 from stages.shards import format as shards
 
 
@@ -22,6 +26,24 @@ class Stored:
     edited: bytes
     edited_extension: str
     facts: dict[str, Any]
+
+
+def folder_of(step: StepFolder, config: ShardsConfig, name: str) -> str:
+    """Folder or URL of a selection's shards."""
+    if config.target is None:
+        return str(step.path / "shards" / name)
+    target = config.target if "://" in config.target else str(Path(config.target).absolute())
+    return f"{target.rstrip('/')}/{name}"
+
+
+def folder_in(context: Context, name: str) -> str:
+    """Folder or URL of the shards that the run's filter step wrote of a selection."""
+    return folder_of(context.run.step(steps.FILTER), context.need("filter").shards, name)
+
+
+def content_hash(folder: str) -> str:
+    """Hash that names the content of a finished folder of shards."""
+    return storage.sha256_of(f"{folder}/{shards.INDEX}")
 
 
 def samples(folder: str) -> Iterator[Stored]:

@@ -50,7 +50,8 @@ from reward.config import (
     TrainingConfig,
 )
 from reward.evaluation.evaluate import predict_groups
-from reward.inputs.images import decode, fitted_size, patchify, resize
+from reward.inputs.decoding import decode
+from reward.inputs.images import fitted_size, patchify, resize
 from reward.inputs.tokenizer import REWARD_TOKEN, build_tokenizer, load_tokenizer
 from reward.model.backbone import FAMILIES, encode
 from reward.model.calibration import fit_calibration

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from reward.inputs.decoding import for_browser
 from stages.annotate.packet import label_studio
 from stages.annotate.ratings.csv_table import csv_table
 from stages.annotate.ratings.delivery import REQUIRED
@@ -115,11 +116,11 @@ def _copy_images(generate: StepFolder, artifact: str, key: str, wanted: Collecti
                 if row[key] not in wanted:
                     continue
                 data = row["image"]["bytes"]
-                extension = images.extension(data)
-                if extension is None:
+                if images.extension(data) is None:
                     raise ValueError(f"the image of {artifact} row {row[key]} is neither PNG, JPEG nor WebP; raters could not be shown it")
+                data = for_browser(data, what=f"the image of {artifact} row {row[key]}")
                 sha256 = hashlib.sha256(data).hexdigest()
-                name = f"images/{sha256[:ID_DIGITS]}.{extension}"
+                name = f"images/{sha256[:ID_DIGITS]}.{images.extension(data)}"
                 (folder / name).write_bytes(data)
                 copied[row[key]] = (name, sha256)
     assert copied.keys() == set(wanted), f"{artifact} without an image"

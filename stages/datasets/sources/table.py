@@ -10,6 +10,7 @@ import posixpath
 from collections.abc import Iterator
 from typing import Any
 
+from reward.inputs.decoding import decode
 from stages.config import TableSources
 from stages.engine import images, storage
 from stages.engine.ids import content_id, uniform
@@ -54,7 +55,7 @@ def load(piece: dict[str, Any]) -> Iterator[dict[str, Any] | Quarantined]:
             continue
         try:
             data = storage.read_bytes(posixpath.join(piece["folder"], str(row["image"])))
-            images.pixels(data)
+            decode(data, what=f"image {row['image']}")
         except KeyError:
             yield Quarantined(row_id, position, "missing-image", "the row has no column image")
             continue
@@ -62,7 +63,7 @@ def load(piece: dict[str, Any]) -> Iterator[dict[str, Any] | Quarantined]:
             yield Quarantined(row_id, position, "missing-image", f"image {row['image']} cannot be read: {error}")
             continue
         except ValueError as error:
-            yield Quarantined(row_id, position, "undecodable-image", f"image {row['image']}: {error}")
+            yield Quarantined(row_id, position, "undecodable-image", str(error))
             continue
         group = content_id("group", data)
         held_out = uniform("split", group) < piece["validation_share"]
