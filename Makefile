@@ -23,7 +23,7 @@ demo-small: CONFIG = configs/demo-small.yaml
 demo-small: demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.config import ShardsConfig, WorldConfig
+from stages.config import WorldConfig
 from stages.datasets import readers as edits
 from stages.datasets.config import TripletEdits, WorldEdits
 from stages.engine import contracts, units
@@ -42,6 +42,7 @@ from stages.engine.rundir import StepFolder
 from stages.filter import shard_sets
 from stages.filter.selection import api as selection
 from stages.filter.selection.config import SelectionConfig
+from stages.shards.config import ShardsConfig
 
 UNIT_ROWS = 500
 SLEEP_SECONDS = 0.25

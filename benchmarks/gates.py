@@ -26,7 +26,7 @@ from benchmarks import results
 from benchmarks.planted_defects import PLANTED, drawn_edits, nameless, real_triplets
 from stages.datasets.readers import Edit
 from stages.engine import contracts
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 from stages.filter import inspection
 from stages.filter.gates import decide as gates
 from stages.filter.gates.config import GatesConfig, LanguageGate, SizeGate, SourceReuseGate

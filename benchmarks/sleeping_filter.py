@@ -17,8 +17,8 @@ from typing import Any, cast
 from reward.evaluation.baselines import change_from_source
 from stages.datasets import readers as edits
 from stages.engine import contracts
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import uniform
-from stages.engine.quarantine import Quarantined
 from stages.engine.units import UnitOutput, Work
 from stages.filter import scoring as edit_scoring
 from stages.scoring.preparation import Prepared, Ready, pieces_of, prepared

@@ -12,15 +12,17 @@ import sys
 
 import webdataset
 
-from stages.config import FilterConfig, FlowConfig, ShardsConfig
+from stages.config import FlowConfig
 from stages.context import Context
 from stages.datasets.config import TripletEdits
 from stages.engine.cluster import Cluster
 from stages.engine.config import RayConfig
 from stages.engine.rundir import RunDir
 from stages.filter import step as filter
+from stages.filter.config import FilterConfig
 from stages.filter.selection.config import SelectionConfig
 from stages.shards import format as shards
+from stages.shards.config import ShardsConfig
 
 edits, model, run_directory = sys.argv[1:4]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,24 +76,23 @@ def cluster() -> Iterator[object]:
     cluster.close()
 
 
-SLOW = (
-    "test_reward_training",
-    "test_benchmark_step",
-    "test_build_bench",
-    "test_units",
-    "test_generate",
-    "test_next_annotations",
-    "test_real_input",
-    "test_cli",
-    "test_robust",
-    "test_filter_robust",
-    "test_examples",
-    "test_training_group",
-    "test_kill",
-)
-"""Test files that start Ray or whole commands, in the order in which they come after all others."""
+@pytest.fixture(autouse=True)
+def no_other_cluster(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that needs Ray in this process asks for the fixture ``cluster``; any other test starts none."""
+    before = _ray_runs()
+    yield
+    if not before and "cluster" not in request.fixturenames:
+        assert not _ray_runs(), "this test started Ray in the test process: it should use the fixture `cluster`"
+
+
+def _ray_runs() -> bool:
+    ray = sys.modules.get("ray")
+    return ray is not None and ray.is_initialized()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first, so that a mistake shows early."""
-    items.sort(key=lambda item: SLOW.index(item.path.stem) + 1 if item.path.stem in SLOW else 0)
+    """Fast tests first. With ``pytest -n 2 --dist loadgroup`` all tests with the cluster run in one process, so there is one cluster."""
+    for item in items:
+        if "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("ray"))
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None or "cluster" in getattr(item, "fixturenames", ()))

@@ -15,7 +15,8 @@ from pipeline.commands.tables import text_table
 from pipeline.flow import STEPS
 from pipeline.planning import filter_cost, selection_sizes
 from reward.config import BackboneConfig, RewardModelConfig
-from stages.config import FlowConfig, TableSources, WorldEdits, WorldSources
+from stages.config import FlowConfig, TableSources, WorldSources
+from stages.datasets.config import WorldEdits
 from stages.editors import editors
 from stages.engine import storage
 from stages.engine.rundir import Index, RunDir

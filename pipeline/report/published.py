@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import yaml
 
 from stages.annotate.ratings.revisions import standing
@@ -77,7 +76,7 @@ class Published:
             return None
         filters = [(where[0], "in", list(where[1]))] if where else None
         folder = self.path / step
-        tables = [pq.read_table(folder / part.path, columns=columns, filters=filters, partitioning=None) for part in parts]
+        tables = [storage.read_table(folder / part.path, columns, filters) for part in parts]
         return pa.concat_tables(tables)
 
     def ratings(self, where: tuple[str, Iterable[Any]] | None = None) -> pa.Table | None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from reward.benchmarks.instruction_words import words
 from reward.benchmarks.perceptual_hash import perceptual_hash
@@ -25,8 +24,8 @@ from stages.datasets import files, presets
 from stages.datasets import readers as edits
 from stages.datasets.config import TableEdits, WebdatasetEdits
 from stages.engine import contracts, storage
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
-from stages.engine.quarantine import Quarantined
 from stages.engine.units import Unit, UnitOutput, Work
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def make_work() -> Work:
 def of_training(model: Path) -> pa.Table | None:
     """The sources that a model names as those it was trained on; None where it names none, such as a model from elsewhere."""
     path = model / SOURCES
-    return pq.read_table(path, partitioning=None).cast(contracts.REFERENCES) if path.exists() else None
+    return storage.read_table(path).cast(contracts.REFERENCES) if path.exists() else None
 
 
 def publish_training(model: Path, sources: Iterable[Item]) -> None:

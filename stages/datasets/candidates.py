@@ -21,7 +21,7 @@ from stages.datasets.config import CandidateEdits
 from stages.datasets.files import OneOpen, opened
 from stages.datasets.slices import Edit, Slice, cut, position
 from stages.engine import steps
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 from stages.engine.rundir import RunDir
 
 DATASET = "candidates"

@@ -23,7 +23,7 @@ from stages.datasets.cells import Fault
 from stages.datasets.config import EditRewardDataEdits
 from stages.datasets.files import OneOpen
 from stages.datasets.slices import Edit, Slice, cut, position
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 
 DATASET = "editreward-data"
 SIDES = ("left", "right")

@@ -20,7 +20,7 @@ from stages.datasets.config import EditsInput
 from stages.datasets.memory import samples
 from stages.datasets.slices import Edit, Slice, kept, numbers_of, pick, position
 from stages.engine import images
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 
 __all__ = [
     "READERS",

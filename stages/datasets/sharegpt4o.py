@@ -31,8 +31,8 @@ from stages.datasets.slices import Edit, Slice, cut_blockwise, is_text, position
 from stages.datasets.tar_places import TarPlaces, packed, unpacked
 from stages.datasets.text_tables import Bad, Record, records
 from stages.engine import storage
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import ID_DIGITS
-from stages.engine.quarantine import Quarantined
 
 DATASET = "sharegpt4o"
 RECORDS = "text_and_image_to_image.json"

@@ -28,8 +28,8 @@ from stages.datasets.config import TableEdits
 from stages.datasets.files import OneOpen, find, opened
 from stages.datasets.slices import Edit, Slice, cut_blockwise, is_text, position
 from stages.datasets.text_tables import Bad
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import ID_DIGITS
-from stages.engine.quarantine import Quarantined
 
 DATASET = "table"
 WHAT = "filter.input"

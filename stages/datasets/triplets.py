@@ -24,8 +24,8 @@ from stages.datasets.config import TripletEdits
 from stages.datasets.digests import digest, repeated
 from stages.datasets.slices import Edit, Slice, cut_blockwise, is_text, position
 from stages.engine import storage
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import ID_DIGITS
-from stages.engine.quarantine import Quarantined
 
 DATASET = "triplets"
 ROLES = ("source", "edited")

@@ -25,8 +25,8 @@ from stages.datasets.config import WebdatasetEdits
 from stages.datasets.digests import digest, repeated
 from stages.datasets.slices import Edit, Slice, cut_blockwise, is_text, position
 from stages.engine import tar
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
-from stages.engine.quarantine import Quarantined
 
 DATASET = "webdataset"
 WHAT = "filter.input"

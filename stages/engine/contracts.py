@@ -16,6 +16,10 @@ work gives equal bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import pyarrow as pa
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -23,7 +27,7 @@ IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 DIMENSIONS = ("instruction_following", "visual_quality")
 """Dimensions of the paper (section 2.1); the schemas hold any others as well."""
 
-_DIMENSION_SCORE = pa.struct([("dimension", pa.string()), ("mean", pa.float64()), ("sigma", pa.float64()), ("likert", pa.float64())])
+DIMENSION_SCORE = pa.struct([("dimension", pa.string()), ("mean", pa.float64()), ("sigma", pa.float64()), ("likert", pa.float64())])
 _DIMENSION_PREFERENCE = pa.struct(
     [("dimension", pa.string()), ("score_a", pa.float64()), ("score_b", pa.float64()), ("label", pa.string())]
 )
@@ -161,7 +165,7 @@ SCORES = _schema(
     "scores", 1,
     ("sample_id", pa.string()),
     ("scorer_revision", pa.string()),
-    ("dimensions", pa.list_(_DIMENSION_SCORE)),
+    ("dimensions", pa.list_(DIMENSION_SCORE)),
     ("overall_mean", pa.float64()),
     ("overall_sigma", pa.float64()),
     ("change_from_source", pa.float64()),  # mean absolute pixel difference, 0..255
@@ -254,6 +258,26 @@ SCHEMAS = {
     "exclusions": EXCLUSIONS,
     "consensus": CONSENSUS,
 }
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """A row that could not be processed. ``position`` is where it came from, ``reason`` a short code, ``message`` a sentence."""
+
+    row_id: str
+    position: str
+    reason: str
+    message: str
+
+
+def scores_by_dimension(entries: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """``{mean, sigma, likert}`` by dimension, of the list ``dimensions`` of a row of ``scores``."""
+    return {entry["dimension"]: {name: entry[name] for name in ("mean", "sigma", "likert")} for entry in entries}
+
+
+def dimension_scores(scores: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Inverse of :func:`scores_by_dimension`."""
+    return [{"dimension": dimension, **score} for dimension, score in scores.items()]
 
 
 def table(artifact: str, rows: list[dict]) -> pa.Table:

@@ -12,13 +12,12 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stages.engine import storage
 from stages.engine.contracts import SCHEMAS
@@ -35,9 +34,24 @@ class Part:
     sha256: str
 
 
+class Tables(TypedDict, total=False):
+    """Tables that a step made, in parts, and its counted rows; ``quarantined``: rows by reason."""
+
+    artifacts: dict[str, list[Part]]
+    counts: dict[str, int]
+    quarantined: dict[str, int]
+
+
+class Content(Tables, total=False):
+    """What a step made: tables, sha256 of every other file, and a few numbers to show."""
+
+    files: dict[str, str]
+    results: dict[str, Any]
+
+
 @dataclass(frozen=True)
 class Index:
-    """What a finished step made. ``artifacts`` are tables in parts, ``files`` anything else, ``results`` a few numbers to show."""
+    """From which inputs and with which settings a step was made, and its :class:`Content`."""
 
     step: str
     key: str
@@ -87,16 +101,17 @@ class StepFolder:
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path} does not have the layout of a step index ({error}); delete the step's folder") from None
 
-    def begin(self, *, settings: Mapping[str, Any], inputs: Mapping[str, str], force: bool) -> tuple[str, bool]:
-        """The step's key and whether it is already done with it.
+    def begin(self, *, settings: Mapping[str, Any], inputs: Mapping[str, str], force: bool) -> tuple[Index, Index | None]:
+        """Start the step: an index without content for :meth:`publish`, and the published index if the step is up to date.
 
         Raises ``ValueError`` when the step was made with other settings or inputs and ``force`` is off: nothing finished is
         overwritten unasked.
         """
         key = settings_hash(dict(settings), dict(inputs), self.name)
         index = self.index()
+        draft = Index(self.name, key, dict(settings), dict(inputs))
         if index is not None and index.key == key and not self.damage(index):
-            return key, True
+            return draft, index
         if index is not None and index.key != key and not force:
             raise ValueError(
                 f"step {self.name} in {self.path.parent} was made with {_difference(index, settings, inputs)}; "
@@ -108,10 +123,11 @@ class StepFolder:
                 shutil.rmtree(leftover, ignore_errors=True)
             else:
                 leftover.unlink(missing_ok=True)
-        return key, False
+        return draft, None
 
-    def publish(self, index: Index) -> Index:
-        """Publish the index, which makes the step done, and remove unit folders that it no longer lists."""
+    def publish(self, index: Index, **content: Unpack[Content]) -> Index:
+        """Publish the index with its content, which makes the step done, and remove unit folders that it no longer lists."""
+        index = replace(index, **content)
         storage.publish_json(self.path / "index.json", index.to_json())
         listed = {Path(part.path).parent.name for parts in index.artifacts.values() for part in parts}
         for folder in (self.path / "units").glob("*"):
@@ -130,12 +146,15 @@ class StepFolder:
 
     def read(self, artifact: str, columns: list[str] | None = None) -> pa.Table:
         """All rows of an artifact in the order of its parts. Raises ``ValueError`` while the step is not done."""
+        return self.read_table(artifact, self.require().artifacts.get(artifact, []), columns)
+
+    def read_table(self, artifact: str, parts: Sequence[Part], columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of some parts in their order, as the artifact's contract types them; the index need not be published."""
         schema = SCHEMAS[artifact]
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
-        parts = self.require().artifacts.get(artifact, [])
-        tables = [pq.read_table(self.path / part.path, columns=columns, partitioning=None) for part in parts]
-        return pa.concat_tables([table.cast(schema) for table in tables]) if tables else schema.empty_table()
+        tables = [storage.read_table(self.path / part.path, columns).cast(schema) for part in parts]
+        return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def require(self) -> Index:
         """The index; raises ``ValueError`` with what to run when the step is not done."""

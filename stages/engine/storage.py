@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import threading
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -145,6 +145,11 @@ def table_bytes(table: pa.Table) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(table.combine_chunks(), buffer, compression="zstd", row_group_size=1024, store_schema=True)
     return buffer.getvalue()
+
+
+def read_table(path: str | Path, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
+    """All columns of a local Parquet file or some, rows that pass ``filters`` only; names in the path are never read as columns."""
+    return pq.read_table(path, columns=columns and [*columns], filters=filters, partitioning=None)
 
 
 def sha256_of(path: str | Path) -> str:

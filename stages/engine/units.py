@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from stages.engine import storage
-from stages.engine.quarantine import Quarantined
-from stages.engine.rundir import Part
+from stages.engine.contracts import Quarantined
+from stages.engine.rundir import Part, Tables
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,10 @@ class Done:
     """All units of a step, in their order."""
 
     records: list[UnitRecord]
+
+    def tables(self) -> Tables:
+        """What the step's index says of the units."""
+        return {"artifacts": self.artifacts(), "counts": self.counts(), "quarantined": self.quarantined()}
 
     def artifacts(self) -> dict[str, list[Part]]:
         """Parts per artifact in unit order; empty parts are left out."""

@@ -6,12 +6,13 @@ means, 0..10. Copying the source and the exact edit stand in the table as floor 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from finetune import judging
 from stages.config import EvaluateEditorConfig, WorldConfig
@@ -67,9 +68,9 @@ def run(context: Context) -> Index:
         "judge_revision": WorldJudge.revision,
     }
     inputs = {steps.FINETUNE: trained.fingerprint}
-    key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
+    draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
-        return folder.require()
+        return done
     editors = context.run.step(steps.FINETUNE).path / "editors"
     units = []
     for arm in [COPY, EXACT, *arms]:
@@ -89,20 +90,11 @@ def run(context: Context) -> Index:
         num_gpus=context.cluster.share_of_a_gpu(config.workers),
         rows_are="edits",
     )
-    index = Index(
-        step=STEP,
-        key=key,
-        settings=settings,
-        inputs=inputs,
-        artifacts=result.artifacts(),
-        counts=result.counts(),
-        quarantined=result.quarantined(),
-    )
-    evaluation = _evaluate(index, folder.path, config, context.flow.seed)
+    evaluation = _evaluate(folder.read_table("verdicts", result.artifacts()["verdicts"]), config, context.flow.seed)
     sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
     headline = {arm: entry["overall"] for arm, entry in evaluation["arms"].items()}
     results = {"overall": headline, "differences": evaluation["differences"], "reference_arm": config.reference_arm}
-    return folder.publish(replace(index, files={"evaluation.json": sha256}, results=results))
+    return folder.publish(draft, **result.tables(), files={"evaluation.json": sha256}, results=results)
 
 
 def benchmark_item(seed: int, index: int, world: WorldConfig) -> judging.BenchmarkItem:
@@ -170,17 +162,14 @@ def _edit(arm: str, batch: list[judging.BenchmarkItem], editors: Path, opened: d
     return opened[arm].edit(sources, [item.instruction for item in batch], sample_ids=[item.item_id for item in batch])
 
 
-def _evaluate(index: Index, folder: Path, config: EvaluateEditorConfig, seed: int) -> dict[str, Any]:
+def _evaluate(table: pa.Table, config: EvaluateEditorConfig, seed: int) -> dict[str, Any]:
     """Means per arm with bootstrap intervals over items, and paired differences against the reference arm."""
-    import pyarrow.parquet as pq
-
     verdicts: dict[str, list[judging.Verdict]] = {}
-    for part in index.artifacts["verdicts"]:
-        for row in pq.read_table(folder / part.path).to_pylist():
-            verdict = judging.Verdict(
-                row["item_id"], row["task"], row["status"], row["semantic_consistency"], row["perceptual_quality"], row["raw"]
-            )
-            verdicts.setdefault(row["arm"], []).append(verdict)
+    for row in table.to_pylist():
+        verdict = judging.Verdict(
+            row["item_id"], row["task"], row["status"], row["semantic_consistency"], row["perceptual_quality"], row["raw"]
+        )
+        verdicts.setdefault(row["arm"], []).append(verdict)
     arms: dict[str, Any] = {}
     for arm, rows in verdicts.items():
         summary = judging.summarise(rows)

@@ -17,8 +17,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-
 from reward.config import TOKEN_BUDGET
 from stages.config import BenchmarkConfig, EvaluateRewardConfig
 from stages.context import Context
@@ -140,17 +138,17 @@ def _index(context: Context, folder: StepFolder, done: Mapping[str, Done]) -> In
             for name, value in added.items():
                 total[name] = total.get(name, 0) + value
     key = settings_hash(FOLDER, [record.key for found in done.values() for record in found.records])
-    return folder.publish(Index(folder.name, key, {}, {}, artifacts=artifacts, counts=counts, quarantined=quarantined))
+    return folder.publish(Index(folder.name, key, {}, {}), artifacts=artifacts, counts=counts, quarantined=quarantined)
 
 
 def _judged(folder: StepFolder, parts: Sequence[Part]) -> dict[str, Judged]:
     from reward.benchmarks.items import Judged
 
-    rows = [row for part in parts for row in pq.read_table(folder.path / part.path, partitioning=None).to_pylist()]
-    return {
-        row["sample_id"]: Judged(row["overall_mean"], {e["dimension"]: e["mean"] for e in row["dimensions"]}, row["change_from_source"])
-        for row in rows
-    }
+    judged = {}
+    for row in folder.read_table("scores", parts).to_pylist():
+        means = {name: score["mean"] for name, score in contracts.scores_by_dimension(row["dimensions"]).items()}
+        judged[row["sample_id"]] = Judged(row["overall_mean"], means, row["change_from_source"])
+    return judged
 
 
 def _evaluate(context: Context, entry: BenchmarkConfig, items: Sequence[Item], scores: Mapping[str, Judged]) -> BenchmarkResult:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-
 from stages.engine import steps
 from stages.engine.rundir import RunDir
 
@@ -50,7 +48,7 @@ def _sources(run: RunDir) -> Iterator[TrainingSource]:
     index = folder.index()
     for part in index.artifacts["sources"] if index is not None else ():  # a model from elsewhere: its training data are not here
         columns = ["source_id", "image", "instruction", "split"]
-        for row in pq.read_table(folder.path / part.path, columns=columns, partitioning=None).to_pylist():
+        for row in folder.read_table("sources", [part], columns).to_pylist():
             yield TrainingSource(row["source_id"], (row["image"] or {}).get("bytes"), row["instruction"], row["split"])
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from reward.config import TOKEN_BUDGET
 from stages.config import EvaluateRewardConfig
@@ -21,7 +20,7 @@ from stages.context import Context
 from stages.engine import contracts, steps, storage
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
-from stages.engine.rundir import Index, RunDir, StepFolder
+from stages.engine.rundir import Index, RunDir
 from stages.engine.units import Unit, UnitOutput, Work
 from stages.evaluate_reward import benchmarks
 from stages.evaluate_reward.figures import figures, interval, number
@@ -45,9 +44,9 @@ def run(context: Context) -> Index:
     inputs |= benchmarks.inputs(config)
     settings = {"evaluate_reward": config.model_dump(mode="json", exclude={"workers", "unit_sources"}), "seed": context.flow.seed}
     folder = context.run.step(STEP)
-    key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
+    draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
-        return folder.require()
+        return done
     groups = load_groups(context.run, "validation") if context.run.step(steps.PREFERENCES).index() is not None else []
     if not groups and not config.benchmarks:
         raise ValueError(
@@ -55,7 +54,7 @@ def run(context: Context) -> Index:
         )
     benchmarked = benchmarks.run(context, folder, model)
     if not groups:
-        return folder.publish(Index(STEP, key, settings, inputs, files=benchmarked.files, results=benchmarked.results))
+        return folder.publish(draft, files=benchmarked.files, results=benchmarked.results)
     revision = scorer_revision(model)
     slices = [groups[first : first + config.unit_sources] for first in range(0, len(groups), config.unit_sources)]
     units = [
@@ -66,23 +65,14 @@ def run(context: Context) -> Index:
     result = run_units(
         folder, units, partial(_make_work, model), cluster=context.cluster, workers=config.workers, num_gpus=gpus, rows_are="edits"
     )
-    artifacts = result.artifacts()
+    scores = {row["sample_id"]: row for row in folder.read_table("scores", result.artifacts()["scores"]).to_pylist()}
     threshold = _tie_threshold(model)
-    evaluation = _evaluation(groups, _table(folder, artifacts), context.run, threshold, config.bootstrap, context.flow.seed)
+    evaluation = _evaluation(groups, scores, context.run, threshold, config.bootstrap, context.flow.seed)
     sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
     reference = evaluation["against"]["truth" if "truth" in evaluation["against"] else "ratings"]
-    index = Index(
-        step=STEP,
-        key=key,
-        settings=settings,
-        inputs=inputs,
-        artifacts=artifacts,
-        files={"evaluation.json": sha256} | benchmarked.files,
-        counts=result.counts(),
-        quarantined=result.quarantined(),
-        results={"pair_accuracy": reference["pair_accuracy"]["overall"], "against": sorted(evaluation["against"])} | benchmarked.results,
-    )
-    return folder.publish(index)
+    results = {"pair_accuracy": reference["pair_accuracy"]["overall"], "against": sorted(evaluation["against"])}
+    files = {"evaluation.json": sha256} | benchmarked.files
+    return folder.publish(draft, **result.tables(), files=files, results=results | benchmarked.results)
 
 
 def _model(context: Context, config: EvaluateRewardConfig) -> tuple[Path, dict[str, str]]:
@@ -119,13 +109,6 @@ def _make_work(model: Path) -> Work:
         return UnitOutput({"scores": contracts.table("scores", scored.rows)}, len(samples), len(scored.rows), scored.quarantine)
 
     return work
-
-
-def _table(folder: StepFolder, artifacts: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    import pyarrow.parquet as pq
-
-    tables = [pq.read_table(folder.path / part.path, partitioning=None) for part in artifacts["scores"]]
-    return {row["sample_id"]: row for row in pa.concat_tables(tables).to_pylist()}
 
 
 def _evaluation(
@@ -189,7 +172,7 @@ def _prediction(group: RatedGroup, scores: dict[str, dict[str, Any]], dimensions
     from reward.evaluation.metrics import Prediction
 
     rows = [scores[candidate] for candidate in group.candidate_ids]
-    by_name = [{entry["dimension"]: entry for entry in row["dimensions"]} for row in rows]
+    by_name = [contracts.scores_by_dimension(row["dimensions"]) for row in rows]
     return Prediction(
         mean=np.array([[entry[name]["mean"] for name in dimensions] for entry in by_name]),
         sigma=np.array([[entry[name]["sigma"] for name in dimensions] for entry in by_name]),
@@ -204,8 +187,9 @@ def _likert(groups: list[RatedGroup], scores: dict[str, dict[str, Any]], dimensi
     errors: dict[str, list[float]] = {name: [] for name in dimensions}
     for group in unseen:
         for candidate, rated in zip(group.candidate_ids, group.scores, strict=True):
-            for entry in (entry for entry in scores[candidate]["dimensions"] if entry["likert"] is not None):
-                errors[entry["dimension"]].append(abs(entry["likert"] - rated[entry["dimension"]]))
+            for name, score in contracts.scores_by_dimension(scores[candidate]["dimensions"]).items():
+                if score["likert"] is not None:
+                    errors[name].append(abs(score["likert"] - rated[name]))
     return {
         name: {"mean_absolute_error": number(float(np.mean(values))), "ratings": len(values)} for name, values in errors.items() if values
     }

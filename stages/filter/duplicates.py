@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 
 REASON = "duplicate"
 

@@ -17,19 +17,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from stages.config import FilterConfig
 from stages.contamination import match as contamination
 from stages.contamination import references
 from stages.contamination.config import ContaminationConfig
 from stages.context import Context
 from stages.datasets import readers as edits
-from stages.engine import contracts
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
-from stages.engine.rundir import Part, StepFolder
+from stages.engine.rundir import StepFolder
 from stages.engine.units import Done, Unit
+from stages.filter.config import FilterConfig
 from stages.filter.inspection import Inspection, publish, rows_of
 
 NAME = "contamination"
@@ -55,8 +53,8 @@ def check(
     done = run_units(step, units, references.make_work, cluster=context.cluster, workers=config.inspect_workers, rows_are="reference items")
     _require_readable(step, known, done)
     training = references.of_training(model) if settings.training else None
-    tables = [_read(step, record.parts["references"], contracts.REFERENCES) for record in done.records]
-    items = pa.concat_tables([contracts.REFERENCES.empty_table(), *([training] if training is not None else []), *tables])
+    items = step.read_table("references", [record.parts["references"] for record in done.records])
+    items = pa.concat_tables([training, items]) if training is not None else items
     left = _left(step, inspected)
     hits = contamination.find(left, items, distance=settings.distance, counts=settings.counts)
     ids = contamination.counted(hits)
@@ -92,9 +90,7 @@ def about(summary: Mapping[str, Any], hits: pa.Table, selection: pa.Table) -> di
 def _left(step: StepFolder, inspected: Inspection) -> pa.Table:
     """Rows of ``inspected`` that are to be scored: neither copies nor dropped by a gate."""
     columns = ["sample_id", "position", "source_sha256", "source_phash", "instruction"]
-    schema = pa.schema([contracts.INSPECTED.field(name) for name in columns])
-    parts = [_read(step, part, schema, columns) for part in inspected.artifacts["inspected"]]
-    table = pa.concat_tables([schema.empty_table(), *parts])
+    table = step.read_table("inspected", inspected.artifacts["inspected"], columns)
     return table.filter(pa.array(np.isin(edits.numbers_of(table["position"]), inspected.numbers)))
 
 
@@ -123,13 +119,9 @@ def _require_readable(step: StepFolder, known: Mapping[str, Sequence[Unit]], don
     for name, units in known.items():
         there = [next(records) for _ in units]
         if there and not any(record.rows_out for record in there):
-            said = pq.read_table(step.path / there[0].parts["quarantine"].path, partitioning=None)["message"]
+            said = step.read_table("quarantine", [there[0].parts["quarantine"]])["message"]
             first = f" (the first: {said[0]})" if len(said) else ""
             count = sum(record.rows_in for record in there)
             raise ValueError(
                 f"filter.contamination.references: none of the {count:,} items of {name} can be read{first}; correct its input"
             )
-
-
-def _read(step: StepFolder, part: Part, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
-    return pq.read_table(step.path / part.path, columns=columns, partitioning=None).cast(schema)

@@ -16,21 +16,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from PIL import Image
 
 from reward.benchmarks.instruction_words import words
 from reward.benchmarks.perceptual_hash import perceptual_hash
-from stages.config import FilterConfig
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, storage
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
-from stages.engine.quarantine import Quarantined
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Part, StepFolder
 from stages.engine.units import Done, Unit, UnitOutput, Work, publish_unit
 from stages.filter import duplicates
+from stages.filter.config import FilterConfig
 from stages.filter.gates import decide as gates
 from stages.filter.gates.pair import Pair
 
@@ -62,7 +61,8 @@ def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Se
     units = [Unit(settings_hash("inspect", REVISION, piece.fingerprint), piece, len(piece.rows)) for piece in slices]
     done = run_units(step, units, make_work, cluster=context.cluster, workers=config.inspect_workers, rows_are="edits inspected")
     artifacts = done.artifacts()
-    inspected = _read(step, done)
+    columns = [name for name in contracts.INSPECTED.names if name != "edited_sha256"]  # neither a gate nor the search for copies reads it
+    inspected = step.read_table("inspected", [record.parts["inspected"] for record in done.records], columns)
     copies, repeated = duplicates.find(inspected)
     single = inspected.filter(pa.array(~repeated)) if copies else inspected
     decided = gates.decide(single, config.gates)
@@ -147,13 +147,6 @@ def check_unchanged(inspection: Inspection, delivered: pa.Table) -> None:
             f"{position} changed since it was inspected as sample {before} (an image or the instruction is another); "
             "restore the data set, or score it in a new run directory"
         )
-
-
-def _read(step: StepFolder, done: Done) -> pa.Table:
-    """All rows, without what neither a gate nor the search for copies asks for."""
-    schema = contracts.INSPECTED.remove(contracts.INSPECTED.get_field_index("edited_sha256"))
-    parts = [record.parts["inspected"].path for record in done.records]
-    return pa.concat_tables([pq.read_table(step.path / path, columns=schema.names, partitioning=None).cast(schema) for path in parts])
 
 
 def publish(step: StepFolder, artifact: str, table: pa.Table) -> list[Part]:

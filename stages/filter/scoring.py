@@ -15,15 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages.config import FilterConfig
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
-from stages.engine.quarantine import Quarantined
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
 from stages.engine.units import Done, Unit, UnitOutput, Work
+from stages.filter.config import FilterConfig
 from stages.scoring.meter import Figures, Meter, summary
 from stages.scoring.preparation import Prepared, Ready, pieces_of, prepare, prepared
 from stages.scoring.rows import load_model, score_row, scorer_revision

@@ -15,19 +15,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
-from stages.config import ShardsConfig
 from stages.context import Context
 from stages.datasets import readers as edits
-from stages.engine import storage
+from stages.engine import contracts, storage
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
 from stages.engine.units import Unit, UnitOutput, Work
 from stages.filter.selection import api as selection
 from stages.shards import format as shards
+from stages.shards.config import ShardsConfig
 from stages.shards.read import folder_of
 
 LOCATION = ["position", "image_bytes"]
@@ -121,8 +120,7 @@ def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, worke
     for entry in missing:
         parts = [records[unit.key].parts for unit in entry.units]
         described, twin = (
-            pa.concat_tables([pq.read_table(step.path / part[name].path, partitioning=None) for part in parts])
-            for name in ("shard", "twin")
+            pa.concat_tables([storage.read_table(step.path / part[name].path) for part in parts]) for name in ("shard", "twin")
         )
         written = [shards.Shard(**row) for row in described.to_pylist()]
         _remove_stale(entry.folder, {shard.name for shard in written})
@@ -158,7 +156,7 @@ def is_whole(folder: str, key: str) -> bool:
 def _samples(task: Task) -> Iterator[shards.Sample]:
     rows = task.samples.to_pylist()
     for row, edit in zip(rows, edits.fetch_known(task.piece, [row["sample_id"] for row in rows]), strict=True):
-        scores = {entry["dimension"]: {key: entry[key] for key in ("mean", "sigma", "likert")} for entry in row["dimensions"]}
+        scores = contracts.scores_by_dimension(row["dimensions"])
         facts = {
             "dataset": edit.dataset,
             "instruction": edit.instruction,
@@ -220,7 +218,7 @@ def _forget_lost(step: StepFolder, unit: Unit) -> None:
     record = step.path / "units" / unit.key / "shard.parquet"
     if not record.exists():
         return
-    shard = shards.Shard(**pq.read_table(record, partitioning=None).to_pylist()[0])
+    shard = shards.Shard(**storage.read_table(record).to_pylist()[0])
     if not _is_there(unit.payload.folder, shard):
         shutil.rmtree(record.parent)
 

@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from stages.config import FilterConfig
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, steps, storage
@@ -29,6 +27,7 @@ from stages.engine.rundir import Index, Part, StepFolder
 from stages.engine.units import publish_unit
 from stages.filter import guard, inspection, shard_sets
 from stages.filter import scoring as edit_scoring
+from stages.filter.config import FilterConfig
 from stages.filter.gates import decide as gates
 from stages.filter.selection import api as selection
 from stages.filter.selection import stored
@@ -56,20 +55,24 @@ def run(context: Context) -> Index:
     }
     known = guard.plan(config.contamination)
     inputs = {"reward model": revision, "edits": _fingerprint(slices)} | gates.inputs(config.gates) | guard.inputs(known)
-    key, done = step.begin(settings=settings, inputs=inputs, force=context.force)
+    draft, done = step.begin(settings=settings, inputs=inputs, force=context.force)
     if done and _shards_are_there(step, config):
-        return step.require()
+        return done
     inspected, compared = guard.check(context, config, step, inspection.inspect(context, config, step, slices), known, model)
     scored = edit_scoring.score_edits(context, config, step, model, revision, inspected.kept)
     counts, quarantined = inspection.balance(inspected, scored)
     artifacts = inspection.merge(inspected.artifacts, scored.artifacts())
-    scores, delivered = _read(step, artifacts, "scores"), _read(step, artifacts, "edits", _held(config))
+
+    def read(name: str, columns: list[str] | None = None) -> pa.Table:
+        return step.read_table(name, artifacts.get(name, []), columns)
+
+    scores, delivered = read("scores"), read("edits", _held(config))
     if not scores.num_rows:
         left_out = quarantined | inspected.dropped() | ({guard.NAME: compared["dropped"]} if compared["dropped"] else {})
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
         raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}); correct filter.input or filter.gates")
     inspection.check_unchanged(inspected, delivered)
-    companions = selection.Companions(lambda name, columns: _read(step, artifacts, name, columns), frozenset(artifacts))
+    companions = selection.Companions(read, frozenset(artifacts))
     tables: dict[str, pa.Table] = {}
     files: dict[str, str] = {}
     for entry in config.selections:
@@ -77,23 +80,19 @@ def run(context: Context) -> Index:
         files |= stored.publish(step, entry, made, artifacts["scores"], tables.get(entry.like or ""))
         tables[entry.name] = made.table
     artifacts["examples"] = _examples(step, scores, delivered, slices, config.selections, tables)
-    hits = _read(step, artifacts, "contamination")
+    hits = read("contamination")
     about = {name: guard.about(compared, hits, table) for name, table in tables.items()}
     sets = shard_sets.plan(step, config.shards, tables, shard_sets.located(scores, delivered), slices, about)
     for name, content in shard_sets.write(context, step, sets, workers=config.workers).items():
         files |= _shard_files(step, config, name, content)
-    index = Index(
-        step=STEP,
-        key=key,
-        settings=settings,
-        inputs=inputs,
+    return step.publish(
+        draft,
         artifacts=artifacts,
         files=files,
         counts=counts,
         quarantined=quarantined,
         results=_results(config, revision, scores, delivered, tables) | {"gates": inspected.summary, guard.NAME: compared},
     )
-    return step.publish(index)
 
 
 def select(context: Context, config: SelectionConfig) -> pa.Table:
@@ -177,14 +176,6 @@ def _fingerprint(slices: Sequence[edits.Slice]) -> str:
 def _held(config: FilterConfig) -> list[str]:
     """Columns of ``edits`` that are held for all rows: instructions and what else came with the data set stay in the files."""
     return ["sample_id", *shard_sets.LOCATION, *(["metadata"] if edits.knows_truth(config.input.dataset) else [])]
-
-
-def _read(step: StepFolder, artifacts: Mapping[str, Sequence[Part]], name: str, columns: list[str] | None = None) -> pa.Table:
-    """An artifact of the step before its index is published, all columns of it or some."""
-    schema = contracts.SCHEMAS[name]
-    schema = schema if columns is None else pa.schema([schema.field(column) for column in columns], schema.metadata)
-    tables = [pq.read_table(step.path / part.path, columns=columns, partitioning=None).cast(schema) for part in artifacts.get(name, [])]
-    return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 def _examples(

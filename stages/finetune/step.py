@@ -15,7 +15,7 @@ import ray
 from ray.exceptions import RayTaskError
 
 from reward.inputs.decoding import decode
-from stages.config import FinetuneConfig, FlowConfig
+from stages.config import FlowConfig
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import steps, storage
@@ -33,6 +33,7 @@ from stages.engine.training_group import (
     root_cause,
     seeded,
 )
+from stages.finetune.config import FinetuneConfig
 from stages.shards import read as shards
 
 if TYPE_CHECKING:
@@ -58,9 +59,9 @@ def run(context: Context) -> Index:
         "seed": flow.seed,
     }
     inputs = {steps.FILTER: filtered.fingerprint}
-    key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
+    draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
-        return folder.require()
+        return done
     base_settings = settings["finetune"]["base"] | {"editor": settings["finetune"]["editor"], "workers": config.workers}
     base_key = settings_hash(STEP, BASE, base_settings, settings["world"], flow.seed)
     base_payload = _payload(folder.path, BASE, base_key, flow)
@@ -72,8 +73,7 @@ def run(context: Context) -> Index:
     _clear(folder.path, {BASE, *config.arms})
     files = {f"editors/{name}": sha256 for name, sha256 in storage.tree_hashes(folder.path / "editors").items()}
     files |= {f"metrics/{name}": sha256 for name, sha256 in storage.tree_hashes(folder.path / "metrics").items()}
-    index = Index(step=STEP, key=key, settings=settings, inputs=inputs, files=files, results={"arms": [BASE, *config.arms]})
-    return folder.publish(index)
+    return folder.publish(draft, files=files, results={"arms": [BASE, *config.arms]})
 
 
 def _train_arms(context: Context, config: FinetuneConfig, folder: Path, base_key: str) -> None:

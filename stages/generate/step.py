@@ -11,15 +11,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from stages.config import EditorChoice, GenerateConfig, WorldConfig
 from stages.context import Context
 from stages.datasets.sources import readers as sources
 from stages.editors import editors
 from stages.engine import contracts, images, steps
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import content_id, settings_hash, uniform
-from stages.engine.quarantine import Quarantined
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Index, Part, StepFolder
 from stages.engine.units import Unit, UnitOutput, Work
@@ -48,9 +46,9 @@ def run(context: Context) -> Index:
     }
     pieces = sources.plan(config.sources, seed=flow.seed, drawing=flow.world, rows=config.unit_sources)
     folder = context.run.step(STEP)
-    key, done = folder.begin(settings=settings, inputs={"sources": settings_hash(pieces)}, force=context.force)
+    draft, done = folder.begin(settings=settings, inputs={"sources": settings_hash(pieces)}, force=context.force)
     if done:
-        return folder.require()
+        return done
     editor_settings = {name: settings[name] for name in ("world", "seed")} | {
         "editors": settings["generate"]["editors"],
         "annotate": config.annotate,
@@ -61,45 +59,28 @@ def run(context: Context) -> Index:
     artifacts = result.artifacts()
     _refuse_twins(folder, artifacts)
     failed = _failed(folder, artifacts)
-    index = Index(
-        step=STEP,
-        key=key,
-        settings=settings,
-        inputs={"sources": settings_hash(pieces)},
-        artifacts=artifacts,
-        counts=result.counts(),
-        quarantined=result.quarantined(),
-        results={"candidates_per_source": len(planned), "annotated_per_source": config.annotate, "failed_candidates": failed},
-    )
-    return folder.publish(index)
+    results = {"candidates_per_source": len(planned), "annotated_per_source": config.annotate, "failed_candidates": failed}
+    return folder.publish(draft, **result.tables(), results=results)
 
 
 def _refuse_twins(folder: StepFolder, artifacts: Mapping[str, Sequence[Part]]) -> None:
     """Raise ``ValueError`` when two rows are the same source; their candidates would have the same ids."""
     seen: set[str] = set()
-    for part in artifacts["sources"]:
-        for source_id, instruction in zip(*_columns(folder, part, ["source_id", "instruction"]), strict=True):
-            if source_id in seen:
-                raise ValueError(f"generate.sources: two rows have the same image and the instruction {instruction!r}; remove one")
-            seen.add(source_id)
+    rows = folder.read_table("sources", artifacts["sources"], ["source_id", "instruction"])
+    for source_id, instruction in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        if source_id in seen:
+            raise ValueError(f"generate.sources: two rows have the same image and the instruction {instruction!r}; remove one")
+        seen.add(source_id)
 
 
 def _failed(folder: StepFolder, artifacts: Mapping[str, Sequence[Part]]) -> int:
     """How many candidates failed. Raises ``ValueError`` with an editor's words when all of them did."""
-    statuses: list[str] = []
-    errors: list[str] = []
-    for part in artifacts["candidates"]:
-        status, error = _columns(folder, part, ["status", "error"])
-        statuses += status
-        errors += [text for text in error if text]
+    rows = folder.read_table("candidates", artifacts["candidates"], ["status", "error"])
+    statuses, errors = rows["status"].to_pylist(), [text for text in rows["error"].to_pylist() if text]
     failed = statuses.count("failed")
     if failed == len(statuses):
         raise ValueError(f"none of the {failed:,} candidates could be made: {errors[0] if errors else 'there are no sources'}")
     return failed
-
-
-def _columns(folder: StepFolder, part: Part, names: list[str]) -> list[list[str]]:
-    return [column.to_pylist() for column in pq.read_table(folder.path / part.path, columns=names, partitioning=None).columns]
 
 
 def _plan(choices: Sequence[EditorChoice]) -> list[tuple[str, int]]:

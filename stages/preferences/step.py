@@ -35,12 +35,12 @@ from stages.annotate.ratings import ledger, manifest
 from stages.annotate.ratings.accepted import accepted_ratings
 from stages.annotate.ratings.groups import CompleteGroup, complete_groups
 from stages.annotate.ratings.manifest import Manifest
-from stages.config import PreferencesConfig
 from stages.context import Context
 from stages.engine import contracts, steps, storage
 from stages.engine.ids import content_id
 from stages.engine.rundir import Index, StepFolder
 from stages.engine.units import publish_unit
+from stages.preferences.config import PreferencesConfig
 
 STEP = steps.PREFERENCES
 LABELS = {1.0: "a", 0.0: "b", 0.5: "tie", None: "tie"}
@@ -65,9 +65,9 @@ def run(context: Context) -> Index:
     ratings = ledger.scores_only(accepted)
     inputs |= decision
     folder = context.run.step(STEP)
-    key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
+    draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
-        return folder.require()
+        return done
     work = manifest.from_generate(generate, context.flow.annotate, seed=context.flow.seed)
     sources = {row["source_id"]: row for row in generate.read("sources", ["source_id", "split", "group", "task"]).to_pylist()}
     _refuse_leaks(sources)
@@ -77,21 +77,16 @@ def run(context: Context) -> Index:
         example = f", e.g. {quarantine[0].position}: {quarantine[0].message}" if quarantine else ""
         raise ValueError(f"the ratings in {annotate.path} give no pair{example}; ingest ratings of whole groups")
     quarantine_table = contracts.table("quarantine", [asdict(row) for row in quarantine])
-    parts = publish_unit(folder.path, key, {"pairs": pairs, "quarantine": quarantine_table})
+    parts = publish_unit(folder.path, draft.key, {"pairs": pairs, "quarantine": quarantine_table})
     figures = _statistics(ratings, groups, pairs, config, work, sources, generate, context.flow.seed)
     return folder.publish(
-        Index(
-            step=STEP,
-            key=key,
-            settings=settings,
-            inputs=inputs,
-            artifacts={name: [part] for name, part in parts.items() if part.rows},
-            files={"statistics.json": storage.publish_json(folder.path / "statistics.json", figures)},
-            counts={"in": len(work.sampled), "out": len(groups), "quarantined": len(quarantine)},
-            quarantined=dict(sorted(Counter(row.reason for row in quarantine).items())),
-            results={name: figures[name] for name in ("groups", "pairs", "tie_shares")}
-            | {"rater_predicts_rater": figures["rater_agreement"][agreement.OVERALL]["rater_predicts_rater"]},
-        )
+        draft,
+        artifacts={name: [part] for name, part in parts.items() if part.rows},
+        files={"statistics.json": storage.publish_json(folder.path / "statistics.json", figures)},
+        counts={"in": len(work.sampled), "out": len(groups), "quarantined": len(quarantine)},
+        quarantined=dict(sorted(Counter(row.reason for row in quarantine).items())),
+        results={name: figures[name] for name in ("groups", "pairs", "tie_shares")}
+        | {"rater_predicts_rater": figures["rater_agreement"][agreement.OVERALL]["rater_predicts_rater"]},
     )
 
 

@@ -19,7 +19,7 @@ from ray.exceptions import NodeDiedError, WorkerCrashedError
 
 from reward.evaluation.baselines import change_from_source
 from stages.datasets import readers as edits
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 
 if TYPE_CHECKING:
     from reward import SampleError

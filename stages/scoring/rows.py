@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from reward.evaluation.baselines import change_from_source
 from reward.inputs.decoding import decode
-from stages.engine import storage
-from stages.engine.quarantine import Quarantined
+from stages.engine import contracts, storage
+from stages.engine.contracts import Quarantined
 
 if TYPE_CHECKING:
     from reward import EditSample, RewardModel, Score
@@ -77,15 +77,16 @@ def score_row(sample_id: str, score: Score, *, revision: str, change: float, tas
     return {
         "sample_id": sample_id,
         "scorer_revision": revision,
-        "dimensions": [
+        "dimensions": contracts.dimension_scores(
             {
-                "dimension": name,
-                "mean": round(mean, DECIMALS),
-                "sigma": round(score.sigma[name], DECIMALS),
-                "likert": None if name not in likert else round(likert[name], DECIMALS),
+                name: {
+                    "mean": round(mean, DECIMALS),
+                    "sigma": round(score.sigma[name], DECIMALS),
+                    "likert": None if name not in likert else round(likert[name], DECIMALS),
+                }
+                for name, mean in score.mean.items()
             }
-            for name, mean in score.mean.items()
-        ],
+        ),
         "overall_mean": round(score.overall_mean, DECIMALS),
         "overall_sigma": round(score.overall_sigma, DECIMALS),
         "change_from_source": round(change, DECIMALS),

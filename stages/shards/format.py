@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from stages.engine import images, storage, tar
 from stages.engine import read_ahead as beside
+from stages.engine.contracts import DIMENSION_SCORE, dimension_scores
 
 Part = tuple[str, str]
 """A member by sample id and kind (one of PARTS)."""
@@ -36,7 +37,6 @@ AHEAD = 4
 VERIFIERS = 8
 """Most shards that are verified at the same time."""
 
-_SCORE = pa.struct([("dimension", pa.string()), ("mean", pa.float64()), ("sigma", pa.float64()), ("likert", pa.float64())])
 TWIN = pa.schema(
     [
         ("sample_id", pa.string()),
@@ -45,7 +45,7 @@ TWIN = pa.schema(
         ("instruction", pa.string()),
         ("overall_mean", pa.float64()),
         ("overall_sigma", pa.float64()),
-        ("dimensions", pa.list_(_SCORE)),
+        ("dimensions", pa.list_(DIMENSION_SCORE)),
         ("source_sha256", pa.string()),
         ("edited_sha256", pa.string()),
         ("json_sha256", pa.string()),
@@ -254,7 +254,7 @@ def _twin(sample: Sample, shard: str, json_sha256: str) -> dict[str, Any]:
         "instruction": facts["instruction"],
         "overall_mean": facts["scores"]["overall"]["mean"],
         "overall_sigma": facts["scores"]["overall"]["sigma"],
-        "dimensions": [{"dimension": name, **score} for name, score in facts["scores"].items() if name != "overall"],
+        "dimensions": dimension_scores({name: score for name, score in facts["scores"].items() if name != "overall"}),
         "source_sha256": sample.source_sha256,
         "edited_sha256": sample.edited_sha256,
         "json_sha256": json_sha256,

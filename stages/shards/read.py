@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stages.config import ShardsConfig
 from stages.context import Context
 from stages.engine import steps, storage, tar
 from stages.engine.rundir import StepFolder
 from stages.shards import format as shards
+from stages.shards.config import ShardsConfig
 
 
 @dataclass(frozen=True)

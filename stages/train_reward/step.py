@@ -56,9 +56,9 @@ def run(context: Context) -> Index:
     }
     inputs = {steps.PREFERENCES: preferred.fingerprint}
     folder = context.run.step(STEP)
-    key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
+    draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
-        return folder.require()
+        return done
     model = folder.path / "model"
     training_key = settings_hash(STEP, settings, inputs)
     if not is_trained(model, training_key):
@@ -71,8 +71,7 @@ def run(context: Context) -> Index:
     files = {f"model/{name}": sha256 for name, sha256 in storage.tree_hashes(model).items()}
     files |= {name: storage.sha256_of(folder.path / name) for name in (METRICS, CURVES)}
     results = {"groups": preferred.results["groups"]["train"], "pairs": sum(preferred.results["pairs"]["train"].values())}
-    index = Index(step=STEP, key=key, settings=settings, inputs=inputs, files=files, results=results)
-    return folder.publish(index)
+    return folder.publish(draft, files=files, results=results)
 
 
 def _checkpoints(folder: Path, key: str) -> Path:

@@ -361,7 +361,7 @@ def test_a_crash_before_the_index_leaves_the_ledger_and_a_rerun_completes_it(tmp
     annotate.ingest(undisturbed, files)
     annotate.ingest(crashed, files[:1])
     with monkeypatch.context() as patch:
-        patch.setattr(StepFolder, "publish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(StepFolder, "publish", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             annotate.ingest(crashed, files[1:])
     assert len(list((crashed.run.path / "annotate" / "units").iterdir())) == 2, "the batch is there, the index does not list it"

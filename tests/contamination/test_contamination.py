@@ -25,7 +25,7 @@ from stages.contamination.config import Reference
 from stages.datasets import readers as edits
 from stages.datasets.config import WorldEdits
 from stages.engine import contracts, images
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 from stages.filter.gates import wording
 from stages.world import items
 from stages.world.scenes import render

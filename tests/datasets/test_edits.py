@@ -26,8 +26,7 @@ from stages.datasets import readers as edits
 from stages.datasets.blocks import Block, Spans, cut_blocks
 from stages.datasets.config import EditsInput, ShareGPT4oEdits, TripletEdits, WorldEdits
 from stages.engine import storage, tar
-from stages.engine.contracts import EDITS
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import EDITS, Quarantined
 from stages.filter import duplicates, inspection
 
 MINI, TRIPLETS = SHARED / "sharegpt4o-mini", SHARED / "triplets"

@@ -24,8 +24,7 @@ from stages.datasets import readers as edits
 from stages.datasets import text_tables
 from stages.datasets.blocks import Block, Spans, cut_blocks, read_places
 from stages.datasets.config import CandidateEdits, EditRewardDataEdits, EditsInput, TableColumns, TableEdits, WebdatasetEdits
-from stages.engine.contracts import EDITS, IMAGE
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import EDITS, IMAGE, Quarantined
 from stages.shards import format as shards
 
 steady = settings(deadline=None, derandomize=True)
@@ -503,7 +502,7 @@ MEASURE = """
 import json, sys, tracemalloc
 from pathlib import Path
 import pyarrow as pa, pyarrow.parquet as pq
-from stages import edits
+from stages.datasets import readers as edits
 from stages.datasets.config import TableEdits
 
 image = {"bytes": b"x" * 2000, "path": None}

@@ -17,6 +17,8 @@ from reward import EditSample, RewardModel, RewardModelConfig, Score, preference
 from stages.world import items
 from stages.world.scenes import render
 
+pytestmark = pytest.mark.slow
+
 TRIPLETS = SHARED / "triplets" / "triplets.jsonl"
 
 

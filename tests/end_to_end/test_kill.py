@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 TINY = """\
 name: tiny
 world: {size: 32, kinds: [recolour, remove]}

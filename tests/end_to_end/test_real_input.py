@@ -25,6 +25,8 @@ from stages.engine.cluster import Cluster
 from stages.engine.rundir import RunDir
 from stages.filter import step as filter
 
+pytestmark = pytest.mark.slow
+
 MINI = "sharegpt4o-mini"
 
 

@@ -8,25 +8,27 @@ import sys
 from pathlib import Path
 
 import fsspec
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.engine import contracts, storage
 from stages.engine.ids import content_id, settings_hash
-from stages.engine.rundir import Index, RunDir
+from stages.engine.rundir import RunDir
 from stages.engine.units import publish_unit
 
 
 def publish(run: RunDir, settings: dict, *, score: float = 1.0, force: bool = False) -> bool:
     folder = run.step("step")
-    key, done = folder.begin(settings=settings, inputs={"before": "abc"}, force=force)
+    draft, done = folder.begin(settings=settings, inputs={"before": "abc"}, force=force)
     if done:
+        assert done == folder.require()
         return False
     rows = [{"sample_id": "x", "rank": 0, "stratum": "", "score": score, "rule": "top"}]
     parts = publish_unit(folder.path, settings_hash(settings), {"selection": contracts.table("selection", rows)})
     sha256 = storage.publish_json(folder.path / "statistics.json", settings)
-    folder.publish(Index("step", key, settings, {"before": "abc"}, {"selection": [parts["selection"]]}, {"statistics.json": sha256}))
+    folder.publish(draft, artifacts={"selection": [parts["selection"]]}, files={"statistics.json": sha256})
     return True
 
 
@@ -92,6 +94,29 @@ def test_other_file_systems() -> None:
     assert storage.read_bytes("memory://bucket/a/b.bin") == b"abc" and storage.sha256_of("memory://bucket/a/b.bin") == sha256
     with pytest.raises(ValueError, match="must be on a"):
         RunDir("s3://bucket/run")
+
+
+def test_tables_are_read_before_the_index_is_there(tmp_path: Path) -> None:
+    folder = RunDir(tmp_path / "dataset=a").step("step")
+    rows = [{"sample_id": name, "rank": 0, "stratum": "", "score": 1.0, "rule": "top"} for name in "ab"]
+    parts = [
+        publish_unit(folder.path, key, {"selection": contracts.table("selection", [row])})["selection"]
+        for key, row in zip("kl", rows, strict=True)
+    ]
+    assert folder.read_table("selection", parts[::-1]).to_pylist() == rows[::-1]
+    some = folder.read_table("selection", parts, ["score", "sample_id"])
+    assert some.schema.names == ["score", "sample_id"] and some.schema.metadata == contracts.SELECTION.metadata
+    assert folder.read_table("selection", [], ["rank"]).schema.names == ["rank"]
+
+
+def test_scores_of_dimensions_go_into_rows_and_back() -> None:
+    scores = {
+        "visual_quality": {"mean": 1.0, "sigma": 0.5, "likert": None},
+        "instruction_following": {"mean": 2.0, "sigma": 0.1, "likert": 3.0},
+    }
+    entries = contracts.dimension_scores(scores)
+    assert pa.array([entries], pa.list_(contracts.DIMENSION_SCORE)).to_pylist() == [entries]
+    assert contracts.scores_by_dimension(entries) == scores and list(contracts.scores_by_dimension(entries)) == list(scores)
 
 
 def test_a_step_that_is_not_done_says_so(tmp_path: Path) -> None:

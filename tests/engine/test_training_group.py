@@ -24,6 +24,8 @@ from stages.engine.training_group import (
     total_steps,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def loop(payload: dict[str, Any]) -> None:
     """Train a tiny editor; with ``dies`` the process is gone at the first report after a checkpoint, once."""

@@ -11,10 +11,10 @@ import pytest
 
 from stages.engine import contracts
 from stages.engine.cluster import Cluster
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
-from stages.engine.quarantine import Quarantined
 from stages.engine.run_units import run_units
-from stages.engine.rundir import Index, RunDir
+from stages.engine.rundir import RunDir
 from stages.engine.units import Done, Unit, UnitOutput, Work
 
 UNITS = [Unit(settings_hash("unit", number), number, 10) for number in range(12)]
@@ -44,9 +44,9 @@ def make_work(traces: Path, fault: str = "none") -> Work:
 def run(cluster: Cluster, path: Path, traces: Path, *, workers: int = 2, fault: str = "none") -> Done:
     traces.mkdir(exist_ok=True)
     folder = RunDir(path).step("step")
-    key, _ = folder.begin(settings={"a": 1}, inputs={}, force=False)
+    draft, _ = folder.begin(settings={"a": 1}, inputs={}, force=False)
     done = run_units(folder, UNITS, partial(make_work, traces, fault), cluster=cluster, workers=workers)
-    folder.publish(Index("step", key, {"a": 1}, {}, artifacts=done.artifacts(), counts=done.counts(), quarantined=done.quarantined()))
+    folder.publish(draft, **done.tables())
     return done
 
 
@@ -90,7 +90,7 @@ def test_a_damaged_unit_is_done_again(cluster: Cluster, tmp_path: Path) -> None:
     victim.write_bytes(victim.read_bytes()[:-20])
     folder = RunDir(tmp_path / "run").step("step")
     assert folder.damage(folder.require()) == done.records[4].parts["selection"].path
-    assert folder.begin(settings={"a": 1}, inputs={}, force=False)[1] is False
+    assert folder.begin(settings={"a": 1}, inputs={}, force=False)[1] is None
     run(cluster, tmp_path / "run", tmp_path / "traces")
     assert RunDir(tmp_path / "run").artifact_hashes() == hashes
     assert [trace.name for trace in sorted((tmp_path / "traces").iterdir()) if trace.name.endswith("-1")] == ["4-1"]

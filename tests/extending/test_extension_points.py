@@ -1,7 +1,7 @@
 """Each kind of thing that docs/architecture.md says how to add is added to a copy of the product and used there.
 
-A folder beside this file is one example: ``new/`` holds its new product files under their paths, ``lines.yaml`` the lines that existing files get,
-``use.py`` a program that asserts that the addition works, run with the copy as the only product on the path.
+A folder beside this file is one example: ``new/`` holds its new product files under their paths, ``lines.yaml`` the lines that existing
+files get, ``use.py`` a program that asserts that the addition works, run with the copy as the only product on the path.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 from paths import ROOT
+
+pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 EXAMPLES = sorted(path.parent for path in HERE.glob("*/use.py"))

@@ -28,8 +28,8 @@ from reward.model.backbone import encode
 from stages.datasets.readers import Slice
 from stages.engine import dispatch
 from stages.engine.cluster import Cluster
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
-from stages.engine.quarantine import Quarantined
 from stages.engine.run_units import run_units
 from stages.engine.rundir import RunDir
 from stages.engine.units import Unit
@@ -37,6 +37,8 @@ from stages.filter import step as filter
 from stages.scoring import preparation
 from stages.scoring.meter import Meter, summary
 from stages.scoring.preparation import prepared
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +107,7 @@ def test_edits_that_do_not_fit_into_memory_are_set_aside_and_cost_no_other(
         return encode(backbone, batch, **how)
 
     use(monkeypatch, [])
-    monkeypatch.setattr(reward.model, "encode", limited)
+    monkeypatch.setattr(reward.model.model, "encode", limited)
     undisturbed = context(tmp_path / "undisturbed", small / "model", token_budget=1)
     expected = filter.run(undisturbed)
     limit = max(rows) - 1

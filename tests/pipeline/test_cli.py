@@ -47,18 +47,6 @@ def test_help_has_an_example_of_the_command_with_options_that_it_has(command: tu
         assert (ROOT / file).exists()
 
 
-def test_help_imports_nothing_heavy() -> None:
-    code = "import sys, pipeline.cli; print(sorted({'ray', 'torch', 'pyarrow', 'pydantic', 'yaml', 'numpy'} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert found.stdout == "[]\n"
-
-
-def test_plan_and_status_do_not_import_torch() -> None:
-    code = "import sys, pipeline.planning.plan, pipeline.status; print('torch' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert found.stdout == "False\n"
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -23,6 +23,8 @@ from stages.engine import storage
 from stages.filter import shard_sets
 from stages.finetune import step as finetune
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 300
 """Seconds that a process may take before a test gives it up."""
 

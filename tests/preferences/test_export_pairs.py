@@ -15,11 +15,11 @@ from rated_run import make_run, manifest_of, ratings_of, write_csv
 
 from pipeline.cli import main
 from stages.annotate import step as annotate
-from stages.config import PreferencesConfig
 from stages.context import Context
 from stages.engine import storage
 from stages.engine.images import png
 from stages.preferences import step as preferences
+from stages.preferences.config import PreferencesConfig
 from stages.preferences.export_pairs import export_pairs
 from stages.preferences.layouts import hub
 

@@ -11,10 +11,10 @@ from pipeline.report.blocks import Block, Columns, Figure, Table
 from pipeline.report.sections.pair_statistics import RULES, blocks
 from reward.training.pairs import Ties
 from stages.annotate import step as annotate
-from stages.config import PreferencesConfig
 from stages.context import Context
 from stages.engine import storage
 from stages.preferences import step as preferences
+from stages.preferences.config import PreferencesConfig
 
 
 def flat(found: list[Block]) -> list[Block]:

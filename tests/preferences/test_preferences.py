@@ -11,12 +11,12 @@ from rated_run import EDITORS, candidates, make_run, manifest_of, ratings_of, so
 
 from reward.training.pairs import build_preferences
 from stages.annotate import step as annotate
-from stages.config import PreferencesConfig
 from stages.context import Context
 from stages.engine import storage
 from stages.engine.ids import content_id
 from stages.engine.rundir import Index
 from stages.preferences import step as preferences
+from stages.preferences.config import PreferencesConfig
 from stages.preferences.groups import load_groups
 
 IF, VQ = "instruction_following", "visual_quality"

@@ -71,7 +71,7 @@ def test_passes_that_do_not_fit_are_halved_and_the_scores_stay(kind: tuple[str, 
     expected = score(model=model, samples=samples())
     one = max(len(model.present(source=s.source, candidates=[s.edited], instruction=s.instruction).tree) for s in samples())
     memory = SmallMemory(max(one, len(model.prompt.root)))
-    monkeypatch.setattr(reward.model, "encode", memory)
+    monkeypatch.setattr(reward.model.model, "encode", memory)
     assert close(score(model=model, samples=samples()), expected)
     assert max(memory.tried) > memory.tokens
 
@@ -81,7 +81,7 @@ def test_what_did_not_fit_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) ->
     spent: list[Spent] = []
     inference = Inference(model, token_budget=400)
     memory = SmallMemory(150)
-    monkeypatch.setattr(reward.model, "encode", memory)
+    monkeypatch.setattr(reward.model.model, "encode", memory)
 
     def shown() -> list[Any]:
         return [model.present(source=s.source, candidates=[s.edited], instruction=s.instruction) for s in samples()]
@@ -104,7 +104,7 @@ def test_one_edit_too_large_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> N
     whole = [small[0], large, small[1], damaged, EditSample(png(6, (10, 10)), WORDS[2], png(7, (10, 10)))]
     expected = score(model=model, samples=whole)
     limit = len(model.present(source=large.source, candidates=[large.edited], instruction=WORDS[0]).tree) - 1
-    monkeypatch.setattr(reward.model, "encode", SmallMemory(limit))
+    monkeypatch.setattr(reward.model.model, "encode", SmallMemory(limit))
     found = score(model=model, samples=whole)
     assert isinstance(found[1], MemoryNeedError) and f"the {limit + 1} tokens of this one edit do not fit" in str(found[1])
     assert isinstance(found[3], SampleError) and "cannot be decoded" in str(found[3])

@@ -636,19 +636,3 @@ def test_configurations_that_cannot_work(make_config: Callable[[], object], mess
 def test_epochs_become_steps(tmp_path: Path) -> None:
     history = run(make(), tmp_path, training=SHORT.model_copy(update={"steps": None, "epochs": 1.0}))
     assert history[-1]["step"] == 3  # 10 groups, 4 per batch
-
-
-def test_configuration_is_quick_to_import() -> None:
-    check = "import sys, reward, reward.config; print(sorted({'torch', 'transformers', 'numpy', 'scipy'} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert found.stdout.strip() == "[]"
-
-
-def test_scoring_imports_nothing_of_training() -> None:
-    check = (
-        "import sys, reward.inference.scorer; "
-        "print(sorted({'losses', 'loop', 'training', 'checkpoints', 'pairs', 'groups', 'metrics', 'lora', 'sharding', 'pretraining'} "
-        "& {name.removeprefix('reward.') for name in sys.modules}), 'peft' in sys.modules)"
-    )
-    found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert found.stdout.strip() == "[] False"

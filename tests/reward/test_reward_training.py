@@ -28,6 +28,8 @@ from reward.trainer.lora import adapt, merge
 from stages.engine.cluster import Cluster
 from stages.engine.training_group import Gauges, fit
 
+pytestmark = pytest.mark.slow
+
 torch.set_num_threads(1)
 
 DIMENSIONS = ("instruction_following", "visual_quality")

@@ -12,7 +12,7 @@ from reward import EditSample, RewardModel, Score, score
 from reward.inputs.batch import Presented
 from stages.datasets import readers as edits
 from stages.datasets.config import TripletEdits
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 from stages.filter.scoring import make_scoring
 from stages.scoring.preparation import PIECE_BYTES, PIECE_ROWS, Ready, pieces_of, prepare
 

@@ -24,7 +24,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from stages.config import ShardsConfig
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.datasets.config import ShareGPT4oEdits
@@ -38,6 +37,7 @@ from stages.filter.selection.config import SelectionConfig
 from stages.scoring.rows import scorer_revision
 from stages.shards import format as shards
 from stages.shards import read as shard_reading
+from stages.shards.config import ShardsConfig
 from stages.shards.exports import export as bridges
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from stages.datasets import readers as edits
 from stages.datasets.readers import Slice
 from stages.engine import contracts
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 from stages.engine.units import UnitOutput, Work
 from stages.scoring.preparation import Prepared
 

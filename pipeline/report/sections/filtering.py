@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.report import scored_edits, words
 from pipeline.report.blocks import Block, Callout, Columns, Figure, Section
@@ -77,7 +76,7 @@ def _selections(published: Published) -> dict[str, pa.Table]:
     described = {path.stem: storage.read_json(path)["scores"] for path in sorted(folder.glob("*.json"))}
     names = selection_names(published)
     names += [name for name, of in described.items() if of == scores and name not in names]
-    return {name: pq.read_table(folder / f"{name}.parquet", partitioning=None) for name in names}
+    return {name: storage.read_table(folder / f"{name}.parquet") for name in names}
 
 
 def _funnel(

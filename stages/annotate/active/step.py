@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from reward.config import TOKEN_BUDGET
 from stages.annotate.active.information import Choice, Group, choose
@@ -65,13 +64,13 @@ def run(context: Context, *, count: int, strategy: Strategy, model: str | Path |
     folder = context.run.step(STEP)
     settings: dict[str, Any] = {"count": count, "strategy": strategy, "seed": context.flow.seed}
     if strategy == "random":
-        key, _ = folder.begin(settings=settings, inputs=inputs, force=True)
+        draft, _ = folder.begin(settings=settings, inputs=inputs, force=True)
         drawn = sorted(pool, key=lambda group: (uniform("next to annotate", context.flow.seed, group), group))[:count]
         rows = [{"group_id": group, "task": task[group], "reason": "drawn at random"} for group in drawn]
-        return _publish(folder, key, settings, inputs, rows, None)
+        return _publish(folder, draft, rows, None)
     directory = Path(model).absolute() if model is not None else context.run.step(steps.TRAIN_REWARD).path / "model"
     inputs["model"] = scorer_revision(directory)
-    key, _ = folder.begin(settings=settings, inputs=inputs, force=True)
+    draft, _ = folder.begin(settings=settings, inputs=inputs, force=True)
     reference = [group for group in complete if split[group] == "validation"] or list(complete)
     done = _score(
         context, folder, source_folder, directory, inputs["model"], {name: len(work.sampled[name]) for name in [*pool, *reference]}
@@ -83,7 +82,7 @@ def run(context: Context, *, count: int, strategy: Strategy, model: str | Path |
         Counter(task[group] for group in complete if split[group] == "train"),
         count,
     )
-    return _publish(folder, key, settings, inputs, [_row(choice) for choice in chosen], done)
+    return _publish(folder, draft, [_row(choice) for choice in chosen], done)
 
 
 def _score(context: Context, folder: StepFolder, source: StepFolder, model: Path, revision: str, wanted: Mapping[str, int]) -> Done:
@@ -91,7 +90,7 @@ def _score(context: Context, folder: StepFolder, source: StepFolder, model: Path
     artifacts = source.require().artifacts
     units = []
     for sources, candidates in zip(artifacts["sources"], artifacts["candidates"], strict=True):
-        ids = pq.read_table(source.path / sources.path, columns=["source_id"], partitioning=None)["source_id"].to_pylist()
+        ids = source.read_table("sources", [sources], ["source_id"])["source_id"].to_pylist()
         there = sorted(wanted.keys() & set(ids))
         if there:
             key = settings_hash(STEP, candidates.sha256, there, revision)
@@ -113,11 +112,9 @@ def _make_work(model: Path) -> Work:
         sources_file, candidates_file, wanted = piece
         columns = ["source_id", "image", "instruction", "task"]
         filters = [("source_id", "in", wanted)]
-        sources = {
-            row["source_id"]: row for row in pq.read_table(sources_file, columns=columns, filters=filters, partitioning=None).to_pylist()
-        }
+        sources = {row["source_id"]: row for row in storage.read_table(sources_file, columns, filters).to_pylist()}
         columns = ["candidate_id", "source_id", "image"]
-        edits = pq.read_table(candidates_file, columns=columns, filters=[*filters, ("annotate", "=", True)], partitioning=None).to_pylist()
+        edits = storage.read_table(candidates_file, columns, [*filters, ("annotate", "=", True)]).to_pylist()
         samples = []
         for edit in sorted(edits, key=lambda edit: (edit["source_id"], edit["candidate_id"])):
             source = sources[edit["source_id"]]
@@ -133,9 +130,8 @@ def _scored(
     folder: StepFolder, done: Done, sampled: Mapping[str, tuple[str, ...]], task: Mapping[str, str], complete: Mapping[str, CompleteGroup]
 ) -> dict[str, Group]:
     """Groups all of whose candidates have a score; the others are in the quarantine with their candidate."""
-    columns = ["sample_id", "overall_mean", "overall_sigma"]
-    tables = [pq.read_table(folder.path / part.path, columns=columns, partitioning=None) for part in done.artifacts().get("scores", [])]
-    score = {row["sample_id"]: row for table in tables for row in table.to_pylist()}
+    table = folder.read_table("scores", done.artifacts().get("scores", []), ["sample_id", "overall_mean", "overall_sigma"])
+    score = {row["sample_id"]: row for row in table.to_pylist()}
     groups = {}
     for name, candidates in sampled.items():
         ids = sorted(candidates)
@@ -157,20 +153,8 @@ def _row(choice: Choice) -> dict[str, Any]:
     return {"group_id": choice.group_id, "task": choice.task, **figures, "reason": "; ".join(parts)}
 
 
-def _publish(
-    folder: StepFolder, key: str, settings: dict[str, Any], inputs: dict[str, str], rows: list[dict[str, Any]], done: Done | None
-) -> Index:
+def _publish(folder: StepFolder, draft: Index, rows: list[dict[str, Any]], done: Done | None) -> Index:
     table = csv_table([{"rank": rank, **row} for rank, row in enumerate(rows, start=1)], COLUMNS)
     sha256 = storage.publish_bytes(folder.path / LIST, table)
-    index = Index(
-        step=STEP,
-        key=key,
-        settings=settings,
-        inputs=inputs,
-        artifacts=done.artifacts() if done else {},
-        files={LIST: sha256},
-        counts=done.counts() if done else {},
-        quarantined=done.quarantined() if done else {},
-        results={"groups": len(rows), "by_task": dict(sorted(Counter(row["task"] for row in rows).items()))},
-    )
-    return folder.publish(index)
+    results = {"groups": len(rows), "by_task": dict(sorted(Counter(row["task"] for row in rows).items()))}
+    return folder.publish(draft, **(done.tables() if done else {}), files={LIST: sha256}, results=results)

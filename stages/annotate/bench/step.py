@@ -55,9 +55,9 @@ def run(context: Context) -> Index:
     inputs = {"generate": generate.require().fingerprint, "annotate": annotate.fingerprint} | decision
     settings = {"benchmark": config.model_dump(mode="json"), "seed": seed}
     folder = context.run.step(STEP)
-    key, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
+    draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
-        return folder.require()
+        return done
     work = manifest_of(context)
     sources = {row["source_id"]: row for row in generate.read("sources", ["source_id", "split", "task"]).to_pylist()}
     judged = [group for group in work.sampled if config.split == "all" or sources[group]["split"] == config.split]
@@ -95,15 +95,10 @@ def run(context: Context) -> Index:
     files |= {name: storage.publish_bytes(folder.path / name, text) for name, text in texts.items()}
     files["summary.json"] = storage.publish_json(folder.path / "summary.json", figures)
     return folder.publish(
-        Index(
-            step=STEP,
-            key=key,
-            settings=settings,
-            inputs=inputs,
-            files=files,
-            counts={"in": len(judged), "out": len(tuples)},
-            results={name: figures[name] for name in ("tuples", "missing", "cells_to_adjudicate")},
-        )
+        draft,
+        files=files,
+        counts={"in": len(judged), "out": len(tuples)},
+        results={name: figures[name] for name in ("tuples", "missing", "cells_to_adjudicate")},
     )
 
 

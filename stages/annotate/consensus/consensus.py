@@ -22,7 +22,7 @@ from stages.annotate.quality.adjudication import Disputed, adjudications, settle
 from stages.annotate.ratings.groups import complete_groups, rated_whole
 from stages.annotate.ratings.manifest import Manifest
 from stages.annotate.ratings.rounds import ADJUDICATION
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 
 LEAST_RATERS = 3
 """A majority of two is unanimity."""

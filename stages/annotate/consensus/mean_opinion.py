@@ -18,7 +18,7 @@ from stages.annotate.agreement.alpha import OVERALL, panels
 from stages.annotate.consensus.consensus import Consensus, Label
 from stages.annotate.ratings.groups import MEAN_DIGITS
 from stages.annotate.ratings.rounds import ADJUDICATION
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 
 FEW = 100
 """Ratings of a rater in a dimension below which mean and deviation are rough."""

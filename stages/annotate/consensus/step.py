@@ -49,9 +49,9 @@ def run(context: Context, method: Method) -> Index:
     folder = context.run.step(STEP.format(method=method))
     settings = {"method": method, "reannotate": config.quality.reannotate.model_dump(mode="json"), "round": config.benchmark.round}
     inputs = {"annotate": annotate.fingerprint} | decision
-    key, done = folder.begin(settings=settings, inputs=inputs, force=True)
+    draft, done = folder.begin(settings=settings, inputs=inputs, force=True)
     if done:
-        return folder.require()
+        return done
     work = manifest_of(context)
     found, texts, results = _labelled(method, ratings, work, config)
     if not found.labels:
@@ -63,19 +63,14 @@ def run(context: Context, method: Method) -> Index:
         "consensus": contracts.table("consensus", consensus.table(found.labels)),
         "quarantine": contracts.table("quarantine", [asdict(row) for row in found.left_out]),
     }
-    parts = publish_unit(folder.path, key, tables)
+    parts = publish_unit(folder.path, draft.key, tables)
     return folder.publish(
-        Index(
-            step=folder.name,
-            key=key,
-            settings=settings,
-            inputs=inputs,
-            artifacts={name: [part] for name, part in parts.items()},
-            files={name: storage.publish_bytes(folder.path / name, text) for name, text in sorted(texts.items())},
-            counts={"in": ratings.num_rows, "out": len(found.labels)},
-            quarantined=dict(sorted(Counter(row.reason for row in found.left_out).items())),
-            results=results | {"labels": dict(sorted(Counter(label.source for label in found.labels).items()))},
-        )
+        draft,
+        artifacts={name: [part] for name, part in parts.items()},
+        files={name: storage.publish_bytes(folder.path / name, text) for name, text in sorted(texts.items())},
+        counts={"in": ratings.num_rows, "out": len(found.labels)},
+        quarantined=dict(sorted(Counter(row.reason for row in found.left_out).items())),
+        results=results | {"labels": dict(sorted(Counter(label.source for label in found.labels).items()))},
     )
 
 

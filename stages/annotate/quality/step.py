@@ -59,9 +59,9 @@ def run(context: Context) -> Index:
     settings |= {"gold": settings_hash(sorted(gold.items()))} if gold else {}
     inputs = {ledger.STEP: annotate.require().fingerprint}
     folder = context.run.step(STEP)
-    key, done = folder.begin(settings=settings, inputs=inputs, force=True)
+    draft, done = folder.begin(settings=settings, inputs=inputs, force=True)
     if done:
-        return folder.require()
+        return done
     levels = work.scale.levels
     ratings = ledger.current(annotate)
     scores = ledger.scores_only(ratings)
@@ -95,24 +95,19 @@ def run(context: Context) -> Index:
     }
     files = {name: storage.publish_bytes(folder.path / name, text) for name, text in texts.items()}
     files["quality.json"] = storage.publish_json(folder.path / "quality.json", figures)
-    parts = publish_unit(folder.path, key, {"ratings": accepted, "exclusions": contracts.table("exclusions", exclusions)})
+    parts = publish_unit(folder.path, draft.key, {"ratings": accepted, "exclusions": contracts.table("exclusions", exclusions)})
     return folder.publish(
-        Index(
-            step=STEP,
-            key=key,
-            settings=settings,
-            inputs=inputs,
-            artifacts={name: [part] for name, part in parts.items()},
-            files=files,
-            counts={"in": ratings.num_rows, "out": accepted.num_rows, "excluded": len(exclusions)},
-            results={
-                "met": figures["met"],
-                "annotators": len(found.verdicts),
-                "removed": found.removed,
-                "groups_again": len(groups),
-                "cells_to_adjudicate": len(disputed),
-            },
-        )
+        draft,
+        artifacts={name: [part] for name, part in parts.items()},
+        files=files,
+        counts={"in": ratings.num_rows, "out": accepted.num_rows, "excluded": len(exclusions)},
+        results={
+            "met": figures["met"],
+            "annotators": len(found.verdicts),
+            "removed": found.removed,
+            "groups_again": len(groups),
+            "cells_to_adjudicate": len(disputed),
+        },
     )
 
 

@@ -18,7 +18,7 @@ from stages.annotate.ratings.delivery import Cell
 from stages.annotate.ratings.manifest import Manifest
 from stages.annotate.ratings.rounds import ADJUDICATION
 from stages.annotate.ratings.slots import Slot, slots, wanted
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 
 MEAN_DIGITS = 9
 """Means are rounded so that equal ones are equal numbers."""

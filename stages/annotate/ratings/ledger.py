@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from stages.annotate.agreement import alpha as agreement
 from stages.annotate.formats import imagenhub
@@ -134,7 +133,7 @@ def append(
     """Publish new batches and then the index. ``tasks``: task of every group, for the statistics."""
     all_batches = batches(index) + [addition.batch for addition in additions]
     all_settings = {**settings, "batches": [batch.key for batch in all_batches]}
-    key, _ = folder.begin(settings=all_settings, inputs=manifest.inputs, force=True)
+    draft, _ = folder.begin(settings=all_settings, inputs=manifest.inputs, force=True)
     artifacts = {name: list(parts) for name, parts in index.artifacts.items()} if index else {}
     for addition in additions:
         ratings = contracts.table("ratings", addition.checked.accepted)
@@ -154,7 +153,7 @@ def append(
     }
     assert counts["in"] == counts["out"] + counts["duplicates"] + counts["quarantined"], f"the ledger does not balance: {counts}"
     superseded = sum(batch.superseded for batch in all_batches)
-    counting = revisions.standing(_read(folder, artifacts, "ratings"), _read(folder, artifacts, "revisions"))
+    counting = revisions.standing(*(folder.read_table(name, artifacts.get(name, [])) for name in ("ratings", "revisions")))
     assert counting.num_rows == counts["out"] - superseded, f"{counting.num_rows} ratings count of {counts}, {superseded} superseded"
     ledger, levels, seed = scores_only(counting), manifest.scale.levels, settings["seed"]
     results: dict[str, Any] = {
@@ -164,29 +163,12 @@ def append(
         "agreement": agreement.summary(ledger, levels, seed=seed),
         "agreement_by_task": agreement.by_task(ledger, tasks, levels, seed=seed),
     }
-    return folder.publish(
-        Index(
-            step=STEP,
-            key=key,
-            settings=all_settings,
-            inputs=dict(manifest.inputs),
-            artifacts=artifacts,
-            counts=counts,
-            quarantined=quarantined,
-            results=results,
-        )
-    )
+    return folder.publish(draft, artifacts=artifacts, counts=counts, quarantined=quarantined, results=results)
 
 
 def scores_only(ratings: pa.Table) -> pa.Table:
     """Ratings without rankings, whose numbers are of another kind (:mod:`stages.annotate.consensus.rankings`)."""
     return ratings.filter(pc.not_equal(ratings["round"], RANKING))
-
-
-def _read(folder: StepFolder, artifacts: dict[str, list[Any]], name: str) -> pa.Table:
-    schema = contracts.SCHEMAS[name]
-    parts = [pq.read_table(folder.path / part.path, partitioning=None).cast(schema) for part in artifacts.get(name, [])]
-    return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
 def _total(counts: Iterable[dict[str, int]]) -> dict[str, int]:

@@ -28,8 +28,8 @@ from stages.annotate.ratings.delivery import DIMENSION_ALIASES, Cell, Delivered,
 from stages.annotate.ratings.manifest import Manifest, Scale
 from stages.annotate.ratings.rounds import DEFAULT_ROUND, RANKING, ROUNDS
 from stages.annotate.ratings.suggest import Closest, did_you_mean
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import content_id
-from stages.engine.quarantine import Quarantined
 
 if TYPE_CHECKING:
     from stages.annotate.ratings.revisions import Revisions

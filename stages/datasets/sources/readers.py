@@ -11,7 +11,7 @@ from typing import Any
 
 from stages.config import TableSources, WorldConfig, WorldSources
 from stages.datasets.sources import table, world
-from stages.engine.quarantine import Quarantined
+from stages.engine.contracts import Quarantined
 
 
 def plan(config: WorldSources | TableSources, *, seed: int, drawing: WorldConfig | None, rows: int) -> list[dict[str, Any]]:

@@ -13,8 +13,8 @@ from typing import Any
 from reward.inputs.decoding import decode
 from stages.config import TableSources
 from stages.engine import images, storage
+from stages.engine.contracts import Quarantined
 from stages.engine.ids import content_id, uniform
-from stages.engine.quarantine import Quarantined
 
 
 def plan(config: TableSources, *, rows: int) -> list[dict[str, Any]]:

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stages.engine import storage
 from stages.engine.ids import settings_hash
@@ -83,7 +82,7 @@ def load(step: StepFolder, name: str, scores: Sequence[Part]) -> Stored:
         raise ValueError(f"selection {name} in {step.path} was made from other scores; make it again with `pipeline select`")
     if storage.sha256_of(path) != description.get("sha256"):
         raise ValueError(f"{path} is damaged: its sha256 is not the one in {description_name(name)}; make it again with `pipeline select`")
-    return Stored(pq.read_table(path, partitioning=None), description)
+    return Stored(storage.read_table(path), description)
 
 
 def check_replay(step: StepFolder, config: SelectionConfig, made: Selection) -> None:

@@ -1,0 +1,27 @@
+"""Configuration of the editor's fine-tuning."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from finetune.config import BASE_TRAINING, EditorConfig, EditorTrainingConfig
+from stages.datasets.config import WorldEdits
+from stages.engine.config import Config
+
+
+class BaseTraining(Config):
+    """Stand-in for the editor's pretraining: the same network trained on another noisy set."""
+
+    edits: WorldEdits = Field(WorldEdits(dataset="world-edits", split="base"), description="Its noisy set, disjoint from all others")
+    training: EditorTrainingConfig = Field(BASE_TRAINING, description="Optimisation")
+
+
+class FinetuneConfig(Config):
+    """Arms: every selection fine-tunes a copy of the base editor with the same steps."""
+
+    editor: EditorConfig = Field(EditorConfig(), description="Codec, text encoder, denoiser, objective, sampler")
+    base: BaseTraining = Field(BaseTraining(), description="Stand-in for pretraining")
+    training: EditorTrainingConfig = Field(EditorTrainingConfig(), description="Optimisation of every arm")
+    arms: tuple[str, ...] = Field(("full", "selected", "random", "naive"), min_length=1, description="Selections to train on")
+    parallel_arms: int = Field(2, ge=1, description="Arms trained at the same time")
+    workers: int = Field(1, ge=1, description="Processes per training group")
