@@ -144,13 +144,16 @@ class StepFolder:
                 return name
         return None
 
-    def read(self, artifact: str, columns: list[str] | None = None) -> pa.Table:
+    def read(self, artifact: str, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
         """All rows of an artifact in the order of its parts. Raises ``ValueError`` while the step is not done."""
-        return self.read_table(artifact, self.require().artifacts.get(artifact, []), columns)
+        return self.read_table(artifact, self.require().artifacts.get(artifact, []), columns, schema)
 
-    def read_table(self, artifact: str, parts: Sequence[Part], columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of some parts in their order, as the artifact's contract types them; the index need not be published."""
-        schema = SCHEMAS[artifact]
+    def read_table(
+        self, artifact: str, parts: Sequence[Part], columns: Sequence[str] | None = None, schema: pa.Schema | None = None
+    ) -> pa.Table:
+        """The rows of some parts in their order; the index need not be published. Types are those of the artifact's contract, or of a
+        ``schema`` that completes it."""
+        schema = schema or SCHEMAS[artifact]
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
         tables = [storage.read_table(self.path / part.path, columns).cast(schema) for part in parts]

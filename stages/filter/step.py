@@ -25,10 +25,10 @@ from stages.engine import contracts, steps, storage
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import Index, Part, StepFolder
 from stages.engine.units import publish_unit
+from stages.filter import decide as gates
 from stages.filter import guard, inspection, shard_sets
 from stages.filter import scoring as edit_scoring
 from stages.filter.config import FilterConfig
-from stages.filter.gates import decide as gates
 from stages.filter.selection import api as selection
 from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig

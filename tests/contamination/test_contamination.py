@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from reward.benchmarks import instruction_words
 from reward.benchmarks.perceptual_hash import perceptual_hash
 from stages.config import WorldConfig
 from stages.contamination import match as contamination
@@ -26,7 +27,6 @@ from stages.datasets import readers as edits
 from stages.datasets.config import WorldEdits
 from stages.engine import contracts, images
 from stages.engine.contracts import Quarantined
-from stages.filter.gates import wording
 from stages.world import items
 from stages.world.scenes import render
 
@@ -148,7 +148,7 @@ def test_references_in_their_layouts(shared_data: Path, tmp_path: Path) -> None:
     sources = [(shared_data / "triplets" / row["source"]).read_bytes() for row in rows]
     texts = [row["instruction"] for row in rows]
     sha256 = [hashlib.sha256(data).hexdigest() for data in sources]
-    words = [wording.words(text) for text in texts]
+    words = [instruction_words.words(text) for text in texts]
     bits = [perceptual_hash(Image.open(io.BytesIO(data)).convert("RGB")) for data in sources]
     cut = {"bytes": sources[0][:-200], "path": None}
 

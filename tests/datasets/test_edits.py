@@ -27,7 +27,7 @@ from stages.datasets.blocks import Block, Spans, cut_blocks
 from stages.datasets.config import EditsInput, ShareGPT4oEdits, TripletEdits, WorldEdits
 from stages.engine import storage, tar
 from stages.engine.contracts import EDITS, Quarantined
-from stages.filter import duplicates, inspection
+from stages.filter import inspection
 
 MINI, TRIPLETS = SHARED / "sharegpt4o-mini", SHARED / "triplets"
 steady = settings(deadline=None, derandomize=True)
@@ -348,7 +348,7 @@ def test_later_ones_are_those_seen_before(values: list[str]) -> None:
     expected = [value in values[:n] for n, value in enumerate(values)]
     cut = len(values) // 2
     column = pa.chunked_array([pa.array(values[:cut], pa.string()), pa.array(values[cut:], pa.string())])
-    assert duplicates.later_ones(column).tolist() == expected
+    assert inspection.later_ones(column).tolist() == expected
 
 
 @steady
