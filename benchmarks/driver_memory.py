@@ -31,11 +31,11 @@ from stages.engine.cluster import Cluster
 from stages.engine.config import RayConfig
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import RunDir, StepFolder
-from stages.filter import guard, inspection, shard_sets
+from stages.filter import decontamination, inspection, shard_sets
 from stages.filter import scoring as edit_scoring
 from stages.filter import step as filter
 from stages.filter.decide import INSPECTED
-from stages.filter.selection import api as selection
+from stages.filter.selection import rule as selection
 from stages.scoring.rows import scorer_revision
 
 UNIT_ROWS = 500
@@ -43,9 +43,9 @@ INSTRUCTION = "replace the red car on the left with a blue bicycle and keep the 
 PHASES = {
     "plan of the edits": (edits, "plan"),
     "inspected: read, copies found, gates": (inspection, "inspect"),
-    "contamination guard, without references": (guard, "check"),
+    "decontamination, without references": (decontamination, "check"),
     "scoring, all done": (edit_scoring, "score_edits"),
-    "scores and edits read": (filter, "_read"),
+    "tables read, also within the phases above": (StepFolder, "read_table"),
     "what was scored is what was inspected": (inspection, "check_unchanged"),
     "selection": (selection, "select"),
     "shards planned": (shard_sets, "plan"),

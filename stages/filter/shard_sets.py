@@ -24,7 +24,7 @@ from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
 from stages.engine.units import Unit, UnitOutput, Work
-from stages.filter.selection import api as selection
+from stages.filter.selection.order import fixed_width, hashed
 from stages.shards import format as shards
 from stages.shards.config import ShardsConfig
 from stages.shards.read import folder_of
@@ -119,12 +119,12 @@ def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, worke
     records = {unit.key: record for unit, record in zip(units, result.records, strict=True)}
     for entry in missing:
         parts = [records[unit.key].parts for unit in entry.units]
-        described, twin = (
+        described, sample_index = (  # the names are those of files in the units' folders
             pa.concat_tables([storage.read_table(step.path / part[name].path) for part in parts]) for name in ("shard", "twin")
         )
         written = [shards.Shard(**row) for row in described.to_pylist()]
         _remove_stale(entry.folder, {shard.name for shard in written})
-        shards.publish(entry.folder, written, twin, {"selection": entry.name, "key": entry.key, **entry.about})
+        shards.publish(entry.folder, written, sample_index, {"selection": entry.name, "key": entry.key, **entry.about})
         for unit in entry.units:
             shutil.rmtree(step.path / "units" / unit.key, ignore_errors=True)
     return {entry.name: storage.read_json(f"{entry.folder}/{shards.INDEX}") for entry in sets}
@@ -134,9 +134,9 @@ def make_work() -> Work:
     """The work of one shard."""
 
     def work(task: Task) -> UnitOutput:
-        shard, twin = shards.write_shard(task.folder, task.name, _samples(task))
+        shard, sample_index = shards.write_shard(task.folder, task.name, _samples(task))
         described = pa.Table.from_pylist([vars(shard)], schema=_UNIT_SHARD)
-        return UnitOutput({"shard": described, "twin": twin}, rows_in=shard.rows, rows_out=shard.rows)
+        return UnitOutput({"shard": described, "twin": sample_index}, rows_in=shard.rows, rows_out=shard.rows)
 
     return work
 
@@ -176,8 +176,8 @@ def _ordered(table: pa.Table, shuffle_seed: int | None) -> pa.Table:
     """The selection in the order of the shards: by a seeded hash, so that no trainer sees scores sorted, or by rank."""
     if shuffle_seed is None:
         return table
-    ids = selection.fixed_width(table["sample_id"])
-    return table.take(np.lexsort((ids, selection.hashed(ids, "shards", shuffle_seed))))
+    ids = fixed_width(table["sample_id"])
+    return table.take(np.lexsort((ids, hashed(ids, "shards", shuffle_seed))))
 
 
 def _joined(table: pa.Table, scored: pa.Table) -> pa.Table:

@@ -58,12 +58,12 @@ def samples(folder: str) -> Iterator[Stored]:
     if not isinstance(index, dict) or index.get("format") != shards.FORMAT or not {"samples", "shards"} <= index.keys():
         raise ValueError(f"{folder}/{shards.INDEX} is not an index of format {shards.FORMAT}; write the shards again")
     present = {name.rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path.rpartition("/")[0], detail=False)}
-    twin, faults = shards.read_twin(folder, index["samples"]["sha256"], present)
-    if twin is None:
+    sample_index, faults = shards.read_sample_index(folder, index["samples"]["sha256"], present)
+    if sample_index is None:
         raise ValueError(f"{folder}: {faults[0]}; write the shards again")
     for entry in index["shards"]:
         try:
-            yield from _of_shard(folder, entry["name"], shards.expected_members(twin, entry["name"]) or {})
+            yield from _of_shard(folder, entry["name"], shards.expected_members(sample_index, entry["name"]) or {})
         except FileNotFoundError:
             raise ValueError(f"{folder}/{entry['name']} is missing; run `pipeline shards verify {folder}`") from None
         except tar.Damaged as error:

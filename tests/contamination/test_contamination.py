@@ -1,4 +1,4 @@
-"""The contamination guard: matching against brute force, what counts, references in their layouts, the filter that drops what is known."""
+"""Decontamination: matching against brute force, what counts, references in their layouts, the filter that drops what is known."""
 
 from __future__ import annotations
 

@@ -32,13 +32,13 @@ from stages.engine.contracts import EDITS, SCORES
 from stages.engine.rundir import Index, StepFolder
 from stages.filter import shard_sets
 from stages.filter import step as filter
-from stages.filter.selection import api as selection
+from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.scoring.rows import scorer_revision
+from stages.shards import exports
 from stages.shards import format as shards
 from stages.shards import read as shard_reading
 from stages.shards.config import ShardsConfig
-from stages.shards.exports import export as bridges
 
 
 @pytest.fixture
@@ -362,7 +362,7 @@ def test_a_missing_member_and_a_doubled_one_are_named(filtered: tuple[Context, I
         gone, twice = archive.getmembers()[7].name, archive.getmembers()[3].name
     rebuilt(path, lambda info: 0 if info.name == gone else 2 if info.name == twice else 1)
     problems = shards.verify(str(folder))
-    assert any(f"{twice} at byte" in problem and "is there twice" in problem for problem in problems)
+    assert any(f"{twice} at byte" in problem and "occurs twice" in problem for problem in problems)
     assert f"shard-000001.tar lacks {gone.rsplit('.', 1)[0]}" in problems
     assert len(problems) == 2
 
@@ -421,7 +421,7 @@ def test_shards_go_to_a_url(filtered: tuple[Context, Index], model: Path, tmp_pa
     broken[700] ^= 1
     storage.publish_bytes(f"{target}/selected/shard-000001.tar", bytes(broken))
     assert any(problem.startswith("shard-000001.tar: ") for problem in shards.verify(f"{target}/selected"))
-    assert bridges.export(f"{target}/random", str(tmp_path / "files"), "imagefolder")[0] == index.results["selections"]["random"]["count"]
+    assert exports.export(f"{target}/random", str(tmp_path / "files"), "imagefolder")[0] == index.results["selections"]["random"]["count"]
 
 
 def test_finished_shards_of_other_content_are_not_replaced_unasked(

@@ -1,4 +1,4 @@
-"""The contamination guard: what the edits were compared with, and how many of them are known there. Part of the filter's section."""
+"""Decontamination: what the edits were compared with, and how many of them match. Part of the filter's section."""
 
 from __future__ import annotations
 

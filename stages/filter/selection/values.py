@@ -20,7 +20,7 @@ from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.order import hashed
 
 
-def columns(config: SelectionConfig) -> list[str]:
+def columns_of(config: SelectionConfig) -> list[str]:
     """The columns of ``scores`` that a selection reads for its order."""
     return ["sample_id", *_READS.get(config.rule, _READS[config.value])]
 
