@@ -1,4 +1,4 @@
-"""The paper's Tables 4 and 7 in small: the cells of configs/ablations, trained and measured on the embedded world over several seeds.
+"""The paper's Tables 4 and 7 in small: the cells of configs/ablations, trained and measured on the toy world over several seeds.
 
     python benchmarks/ablations.py --seeds 0 1 2
 
@@ -44,7 +44,7 @@ class Cell:
     def overrides(self) -> list[str]:
         """The values of the file, without what belongs to the paper's scale, as overrides."""
         values = yaml.load((CELLS / f"{self.file}.yaml").read_text(), Loader=yaml.BaseLoader)
-        assert "backbone" not in values["reward"].get("model", {}), f"{self.file} is about a backbone, which the embedded world has not"
+        assert "backbone" not in values["reward"].get("model", {}), f"{self.file} is about a backbone, which the toy world has not"
         return [*_flat({key: values[key] for key in ("preferences", "reward") if key in values}), *self.changes]
 
 
@@ -115,9 +115,9 @@ def report(measured: dict[str, list[dict[str, Any]]], command: str, seeds: int) 
         f"Command: `{command}`",
         f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, Python {platform.python_version()}; {over}.",
         "",
-        "Accuracy on strict held-out pairs against the true levels; ECE, and accuracy of the confident half minus the rest, against the",
-        "raters' labels. All cells read a clip and a short rubric per dimension, which a shared head needs, after the same captioning",
-        "stand-in; sizes are those of demo-small.yaml. Regression trains no sigma: its P means nothing.",
+        "Accuracy on strict held-out pairs against the ground-truth quality; ECE, and accuracy of the confident half minus the rest,",
+        "against the raters' labels. All cells read a clip and a short rubric per dimension, which a shared head needs, after the same",
+        "warm-up on captions; sizes are those of demo-small.yaml. Regression trains no sigma: its P means nothing.",
         "",
     ]
     for title, cells in (("Table 4 in small", TABLE_4), ("Table 7 in small (all: pairwise, several heads, mean)", TABLE_7)):

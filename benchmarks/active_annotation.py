@@ -1,17 +1,17 @@
-"""Does choosing what to annotate next pay? Learning curves of `annotate next` and of other choices on the embedded world.
+"""Does choosing what to annotate next pay? Learning curves of `annotate next` and of other choices on the toy world.
 
     python benchmarks/active_annotation.py --seeds 0 1 2
 
 Per seed: a pool of groups with simulated ratings that stay hidden until a group is chosen. All choices begin with the same random
-groups and the same stand-in pretraining. At every budget the reward model is trained anew from there, its accuracy on held-out groups is
-measured against the true levels, and the next groups are chosen with it:
+groups and the same warm-up. At every budget the reward model is trained anew from there, its accuracy on held-out groups is
+measured against the ground-truth quality, and the next groups are chosen with it:
 
 - random: a draw, `annotate next --strategy random`;
 - information: `annotate next --strategy information`;
 - stratified: a draw with as many groups of every kind of edit as its share of the pool;
 - committee: stratified, and of a kind the groups on whose pairs two models disagree most that differ in the heads' weights and the order
   of the groups: entropy of their mean P(a better) less the mean of their entropies (Houlsby et al. 2011; Seung et al. 1992);
-- hindsight: the groups in which the model orders most pairs otherwise than the true levels do, which nobody can know.
+- hindsight: the groups in which the model orders most pairs otherwise than their ground-truth quality does, which nobody can know.
 
 Writes the table into benchmarks/RESULTS.md between its markers.
 """
@@ -101,7 +101,7 @@ def curves(options: argparse.Namespace, run: Path, seed: int) -> dict[str, Any]:
     pool = {group.source_id: group for group in load_groups(runs, "train")}
     held_out = load_groups(runs, "validation")
     truth = with_truth(held_out, runs)
-    assert truth is not None, "the embedded world knows the true levels"
+    assert truth is not None, "the toy world knows the ground-truth quality"
     examples = _captioned(flow)
     words = [group.instruction for group in pool.values()] + [example.instruction for example in examples]
     base = RewardModel.from_config(flow.reward.model, words, seed=seed)
@@ -155,7 +155,7 @@ def trained(options: argparse.Namespace, flow: Any, model: RewardModel, groups: 
 
 
 def accuracy_of(model: RewardModel, truth: list[RatedGroup], seed: int) -> dict[str, float]:
-    """Accuracy on strict pairs of groups that are labelled with the true levels."""
+    """Accuracy on strict pairs of groups that are labelled with the ground-truth quality."""
     accuracy: Interval = overall_accuracy(labelled_pairs(truth, predict_groups(model=model, groups=truth)), seed=seed)
     return {"value": accuracy.estimate, "low": accuracy.low, "high": accuracy.high}
 
@@ -169,7 +169,7 @@ def chosen(
     truth: dict[str, RatedGroup],
     count: int,
 ) -> list[str]:
-    """Names of the groups to rate next. left: those to choose from, in the order of the draw; truth: groups with their true levels."""
+    """Names of the groups to rate next. left: the candidates, in the order of the draw; truth: groups with their ground-truth quality."""
     if strategy == "random":
         return [group.source_id for group in left[:count]]
     if strategy == "stratified":
@@ -230,7 +230,7 @@ def table(options: argparse.Namespace, measured: list[dict[str, Any]]) -> str:
         f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, Python {platform.python_version()}, one thread; "
         f"{sum(entry['seconds'] for entry in measured) / 60:.0f} min for all seeds on a busy machine.",
         "",
-        f"Accuracy on strict pairs of {options.held_out} held-out groups against the true levels, 95 % intervals over groups; "
+        f"Accuracy on strict pairs of {options.held_out} held-out groups against the ground-truth quality, 95 % intervals over groups; "
         f"{options.steps} steps at every budget, {options.config.name}.",
         "",
         "| seed | choice | " + " | ".join(f"{budget} groups" for budget in options.budgets) + " |",

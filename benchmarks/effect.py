@@ -83,7 +83,7 @@ def table(measured: list[dict[str, Any]], command: str) -> tuple[str, list[str]]
         "",
     ]
     lines += [
-        "Held-out pairs against the true levels; strict pairs only, intervals over sources. Rater against rater: a tie half / wrong.",
+        "Held-out pairs against the ground-truth quality; strict pairs, intervals over sources; rater against rater: tie half, tie wrong.",
         "",
         "| seed | pair accuracy (95 %) | closeness to the source | raters themselves | rater against rater | ECE | confident half / rest |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -119,7 +119,7 @@ def table(measured: list[dict[str, Any]], command: str) -> tuple[str, list[str]]
                 f"| {follow['instruction_following']['value']:.3f} / {follow['visual_quality']['value']:.3f} "
                 f"| {quality['visual_quality']['value']:.3f} / {quality['instruction_following']['value']:.3f} |"
             )
-    lines += ["", "Share of edits good in both dimensions (true level 3 or 4):", ""]
+    lines += ["", "Share of edits good in both dimensions (ground-truth quality 3 or 4):", ""]
     names = list(measured[0]["good"])
     lines += ["| seed | " + " | ".join(names) + " |", "| --- " * (len(names) + 1) + "|"]
     for entry in measured:

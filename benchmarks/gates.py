@@ -1,11 +1,11 @@
 """Recall and false positives of the filter's gates at their default thresholds, on defects planted into sound edits.
 
-    python benchmarks/gates.py                                # real triplets, and the embedded world
+    python benchmarks/gates.py                                # real triplets, and the toy world
     python benchmarks/gates.py --triplets PATH --no-write
 
 Prints a table per data set and writes both into benchmarks/RESULTS.md between its markers. Recall is the share of planted edits that the
 gate catches; false positives are the sound edits that it catches. Intervals are Wilson's at 95 % over edits, which are not independent
-where they share a source. Without the real triplets only the embedded world is measured.
+where they share a source. Without the real triplets only the toy world is measured.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DRAWN, DRAWN_SIDE = 300, 128
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--triplets", type=Path, default=ROOT.parent / "shared" / "data" / "triplets", help="folder of real triplets")
-    parser.add_argument("--drawn", type=int, default=DRAWN, help="edits of the embedded world")
+    parser.add_argument("--drawn", type=int, default=DRAWN, help="edits of the toy world")
     parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True, help="write the tables into RESULTS.md")
     options = parser.parse_args()
     parts = [
@@ -52,9 +52,9 @@ def main() -> int:
         sound = real_triplets(options.triplets)
         parts.append(f"{len(sound)} real triplets:\n\n{table(sound, GatesConfig(language=LanguageGate(languages=('en', 'cn'))))}")
     else:
-        print(f"no real triplets at {options.triplets}: only the embedded world is measured")
+        print(f"no real triplets at {options.triplets}: only the toy world is measured")
     world = drawn_edits(options.drawn, DRAWN_SIDE)
-    parts.append(f"{len(world)} exact edits of the embedded world, {DRAWN_SIDE} x {DRAWN_SIDE} pixels:\n\n{table(world, GatesConfig())}")
+    parts.append(f"{len(world)} exact edits of the toy world, {DRAWN_SIDE} x {DRAWN_SIDE} pixels:\n\n{table(world, GatesConfig())}")
     text = "\n\n".join(parts)
     print(text)
     if options.write:

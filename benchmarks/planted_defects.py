@@ -1,6 +1,6 @@
 """Sound edits, and the same edits with a defect planted: what the gates are measured on.
 
-Sound are the real triplets in the folder ``triplets`` of a checkout's shared data, and exact edits of the embedded world. Every defect is a
+Sound are the real triplets in the folder ``triplets`` of a checkout's shared data, and exact edits of the toy world. Every defect is a
 function from sound edits to spoilt ones.
 """
 
@@ -38,7 +38,7 @@ def real_triplets(folder: Path) -> list[Edit]:
 
 
 def drawn_edits(count: int, size: int) -> list[Edit]:
-    """Exact edits of the embedded world."""
+    """Exact edits of the toy world."""
     made = []
     for number in range(count):
         item = items.item(0, "noisy", number)

@@ -1,4 +1,4 @@
-"""What every step gets: the run, the configuration, the cluster."""
+"""Arguments of every step: the run, the configuration, the cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stages.engine.rundir import RunDir
 
 @dataclass(frozen=True)
 class Context:
-    """``force`` lets a step redo what was made with other settings."""
+    """``force`` allows a step to replace what was made with other settings."""
 
     run: RunDir
     flow: FlowConfig
@@ -24,7 +24,7 @@ class Context:
         return self.need("world")
 
     def need(self, section: str) -> Any:
-        """A section of the configuration that the step cannot do without."""
+        """A section of the configuration. Raises ``ValueError`` where the configuration does not have it."""
         value = getattr(self.flow, section)
         if value is None:
             raise ValueError(

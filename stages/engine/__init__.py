@@ -1,1 +1,1 @@
-"""What every step stands on and no step owns: contracts, run directory, units on Ray actors, storage."""
+"""What every step uses: contracts, run directory, units on Ray actors, storage. Knows no step and no library."""

@@ -1,7 +1,7 @@
 """The Ray cluster of a command: started or joined when the first step needs it.
 
-A command that finds everything done never starts Ray. A local cluster gets more logical CPUs than cores where there are few: placement
-is by logical CPUs, and actors plus a training group must be able to coexist on two cores.
+A command that finds everything up to date never starts Ray. On a machine with fewer than four cores a local cluster gets four logical
+CPUs: Ray places by logical CPUs, and actors and a training group must fit at the same time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import ray
 
 from stages.engine.config import RayConfig
 
-# Must be set before Ray starts: workers report to the training controller at this interval, and a report blocks the loop until it is seen.
+# Must be set before Ray starts. Workers report to the training controller at this interval, and a report blocks the loop until it is read.
 os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
 
-
-KNOCK_SECONDS = 10.0
-"""Patience with a cluster that is to be joined."""
+CONNECT_SECONDS = 10.0
+"""Time-out of the connection to an existing cluster."""
 
 
 @dataclass
@@ -41,7 +40,7 @@ class Cluster:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "pipeline"}
         if self.address is None:
             options |= {
-                "address": "local",  # without it Ray would join whatever cluster somebody runs on this machine
+                "address": "local",  # otherwise Ray joins any cluster that runs on this machine
                 "num_cpus": self.config.num_cpus or max(4, os.cpu_count() or 1),
                 "include_dashboard": self.config.dashboard,
                 "object_store_memory": self.config.object_store_mb << 20,
@@ -50,7 +49,7 @@ class Cluster:
         else:
             options["address"] = self.address
         try:
-            _knock(self.address)
+            _check_reachable(self.address)
             context = ray.init(**options)
         except ConnectionError as error:
             raise ValueError(
@@ -73,27 +72,27 @@ class Cluster:
         return self._total("CPU")
 
     def _total(self, resource: str) -> int:
-        """What the living nodes registered with; Ray's own sum can for a moment be too small after workers have died."""
+        """Sum over the living nodes; Ray's own sum is too small for a moment after workers have died."""
         self.connect()
         return int(sum(node["Resources"].get(resource, 0) for node in ray.nodes() if node["Alive"]))
 
     def share_of_a_gpu(self, actors: int) -> float:
-        """GPUs for each of some actors: a whole one while there are enough, else an even share of one; 0 where there are none."""
+        """GPUs per actor: one where there are enough, otherwise an even share of one; 0 without GPUs."""
         return 1 / math.ceil(actors / self.gpus) if self.gpus else 0.0
 
     def close(self) -> None:
-        """Leave the cluster that was connected here; a local one is stopped."""
+        """Disconnect from the cluster; a local one is stopped."""
         if self._connected:
             ray.shutdown()
             self._connected = False
 
 
-def _knock(address: str | None) -> None:
-    """Raise ``ConnectionError`` at once where nothing listens at ``host:port``: Ray itself would try again for a very long time."""
+def _check_reachable(address: str | None) -> None:
+    """Raise ``ConnectionError`` at once where nothing listens at ``host:port``: Ray itself retries for a long time."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return
     try:
-        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
     except OSError as error:
         raise ConnectionError(error.strerror or str(error)) from None

@@ -1,4 +1,4 @@
-"""What all configuration objects of this layer are."""
+"""Base class of the configurations of the stages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BenchmarkName = Literal["tiger-editreward-bench", "editscore-editreward-bench", 
 
 
 class Config(BaseModel):
-    """Base of the configurations of this layer: typed, frozen, no unknown keys."""
+    """Base of the configurations of the stages: typed, frozen, no unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,17 +1,28 @@
 """The data contracts: Arrow schemas of every artifact, with their versions.
 
-One row is: of ``sources`` an image and an instruction to carry out; of ``candidates`` one edit of a source by one editor; of
-``edits`` a source with an edit that somebody delivers, waiting to be filtered; of ``inspected`` what was measured on such an edit before
-scoring; of ``gated`` one gate that caught an edit; of ``references`` one source that edits are compared with; of ``contamination`` one
-reference that knows an edit's source or instruction; of ``ratings`` one score by one person; of
-``pairs`` one preference; of ``scores`` one edit judged by one scorer; of ``selection`` one kept sample and why; of ``verdicts``
-one judged benchmark item; of ``samples`` one picture of a benchmark item to look at; of ``quarantine`` one row that could not
-be processed, and why; of ``exclusions`` one rating that quality control does not accept, and why;
-of ``consensus`` the score of a candidate in a dimension that several people's ratings make.
+| artifact | one row is |
+| --- | --- |
+| ``sources`` | an image and an instruction |
+| ``candidates`` | one edit of a source by one editor |
+| ``edits``, ``examples`` | a source with an edit of a data set that is filtered |
+| ``inspected`` | the measures of such an edit before scoring |
+| ``gated`` | one gate that flags or drops an edit |
+| ``references`` | one source that edits are compared with |
+| ``contamination`` | one reference whose image or instruction matches an edit's |
+| ``ratings`` | one score by one person |
+| ``pairs`` | one preference |
+| ``scores`` | one edit scored by one reward model |
+| ``selection`` | one selected sample, with rank and rule |
+| ``verdicts`` | one judged benchmark item |
+| ``samples`` | one image of a benchmark item, for the report |
+| ``quarantine`` | one row that could not be processed, with the reason |
+| ``revisions`` | one submission of a person for a group, with its number |
+| ``exclusions`` | one rating that quality control does not accept, with the reason |
+| ``consensus`` | the score of a candidate in a dimension, aggregated over raters |
 
-Images are the Hub's struct ``{bytes, path}`` and hold the encoded bytes as they came. ``metadata`` columns are JSON text that only the
-plug-in which wrote it reads. Nothing here holds a wall-clock time of the machine: times are in the run's manifest, so that equal
-work gives equal bytes.
+Images are the Hub's struct ``{bytes, path}`` with the encoded bytes as delivered. ``metadata`` columns are JSON text, read only by the
+plug-in that wrote it. No column has a wall-clock time of the machine: times are in the run's manifest, so that equal work gives equal
+bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +36,7 @@ import pyarrow as pa
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 DIMENSIONS = ("instruction_following", "visual_quality")
-"""Dimensions of the paper (section 2.1); the schemas hold any others as well."""
+"""Dimensions of the paper (section 2.1); the schemas allow any others."""
 
 DIMENSION_SCORE = pa.struct([("dimension", pa.string()), ("mean", pa.float64()), ("sigma", pa.float64()), ("likert", pa.float64())])
 _DIMENSION_PREFERENCE = pa.struct(
@@ -91,7 +102,7 @@ INSPECTED = _schema(
     ("source_phash", pa.uint64()),  # 64 bits, reward/benchmarks/perceptual_hash.py
     ("edited_phash", pa.uint64()),
     ("change_phash", pa.uint64()),  # of the absolute difference of the two images
-    ("instruction", pa.string()),  # its words alone: normalised (NFKC), lower case, no punctuation, one space between
+    ("instruction", pa.string()),  # its words: normalised (NFKC), lower case, no punctuation, separated by one space
     # The measures of the gates follow in the files: stages/filter/decide.py completes this schema
 )  # fmt: skip
 GATED = _schema(
@@ -108,7 +119,7 @@ REFERENCES = _schema(
     ("item", pa.string()),  # id in the reference
     ("source_sha256", pa.string()),
     ("source_phash", pa.uint64()),
-    ("instruction", pa.string()),  # its words alone, as in inspected; empty where there is none
+    ("instruction", pa.string()),  # its words, as in inspected; empty where there is none
 )  # fmt: skip
 CONTAMINATION = _schema(
     "contamination", 1,
@@ -254,7 +265,7 @@ SCHEMAS = {
 
 @dataclass(frozen=True)
 class Quarantined:
-    """A row that could not be processed. ``position`` is where it came from, ``reason`` a short code, ``message`` a sentence."""
+    """A row that could not be processed. ``position``: its place in the input; ``reason``: a short code; ``message``: a sentence."""
 
     row_id: str
     position: str

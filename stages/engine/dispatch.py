@@ -1,8 +1,8 @@
-"""Units to actors: who does what, and what happens when an actor dies.
+"""Assigns units to actors, and handles the death of an actor.
 
-An actor that dies is replaced, and the units that it had are done again, each alone on an actor, so that the one at fault is known. A unit
-that was on ``MAX_DEATHS`` actors as their processes died ends the command with its name; one that was lost ``MAX_LOSSES`` times because
-a node went away does so, too, for it may be what ends the nodes.
+A dead actor is replaced. Each of its units becomes a suspect and is run again alone on an actor, which shows the one at fault. The
+command ends with the name of a unit after ``MAX_DEATHS`` deaths of processes that had it, and after ``MAX_LOSSES`` losses of nodes that
+had it: the unit may be what ends the nodes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_DEATHS = 3
 MAX_LOSSES = 10
 IN_FLIGHT = 2
-"""Units that an actor has at a time: it never waits for the driver."""
+"""Units in flight per actor: with two, it never waits for the driver."""
 
 
 @dataclass
@@ -29,17 +29,17 @@ class _Actor:
     handle: Any
     node: str = ""
     units: dict[Any, Unit] = field(default_factory=dict)
-    """By the reference of their call."""
+    """Units in flight, by the reference of their call."""
 
 
 class Dispatch:
-    """Actors of one step with their units. ``start`` makes an actor with the methods ``node`` and ``run``."""
+    """The actors of one step and their units. ``start`` makes an actor with the methods ``node`` and ``run``."""
 
     def __init__(self, start: Callable[[], Any], units: Sequence[Unit], actors: int) -> None:
         self.start = start
         self.queue = deque(units)
-        self.alone: deque[Unit] = deque()
-        """Units that were on an actor that died."""
+        self.suspects: deque[Unit] = deque()
+        """Units in flight on an actor that died; each is run alone."""
         self.deaths: Counter[str] = Counter()
         self.losses: Counter[str] = Counter()
         self.failed_starts = 0
@@ -48,10 +48,10 @@ class Dispatch:
         self.starting: dict[Any, _Actor] = {}
 
     def records(self) -> Iterator[UnitRecord]:
-        """Records of the units as they finish. What a unit's work raises is raised here as it was."""
+        """Records of the units as they finish. Raises what a unit's work raises, unwrapped."""
         try:
-            while self.queue or self.alone or any(actor.units for actor in self.alive):
-                while len(self.alive) < min(self.actors, len(self.queue) + len(self.alone) + sum(bool(a.units) for a in self.alive)):
+            while self.queue or self.suspects or any(actor.units for actor in self.alive):
+                while len(self.alive) < min(self.actors, len(self.queue) + len(self.suspects) + sum(bool(a.units) for a in self.alive)):
                     self._launch()
                 calls = {reference: actor for actor in self.alive for reference in actor.units} | self.starting
                 (reference, *_), _ = ray.wait(list(calls), num_returns=1)
@@ -61,7 +61,7 @@ class Dispatch:
                 except RayTaskError as error:
                     raise error.cause from error
                 except RayActorError as error:
-                    self._bury(actor, error)
+                    self._handle_actor_death(actor, error)
                     continue
                 if reference in self.starting:
                     del self.starting[reference]
@@ -69,7 +69,7 @@ class Dispatch:
                 else:
                     del actor.units[reference]
                     yield found
-                self._feed(actor)
+                self._submit(actor)
         finally:
             for actor in self.alive:
                 ray.kill(actor.handle)
@@ -79,24 +79,24 @@ class Dispatch:
         self.alive.append(actor)
         self.starting[actor.handle.node.remote()] = actor
 
-    def _feed(self, actor: _Actor) -> None:
-        """Units for an actor; none to one that has a unit which must be alone, or that is being emptied for one."""
-        if self.alone:
+    def _submit(self, actor: _Actor) -> None:
+        """Fill an actor with units. While suspects wait, it gets one of them once it is empty; beside a suspect it gets nothing."""
+        if self.suspects:
             if not actor.units:
-                self._give(actor, self.alone.popleft())
+                self._send(actor, self.suspects.popleft())
             return
-        suspect = any(self.deaths[unit.key] or self.losses[unit.key] for unit in actor.units.values())
-        while self.queue and len(actor.units) < IN_FLIGHT and not suspect:
-            self._give(actor, self.queue.popleft())
+        has_suspect = any(self.deaths[unit.key] or self.losses[unit.key] for unit in actor.units.values())
+        while self.queue and len(actor.units) < IN_FLIGHT and not has_suspect:
+            self._send(actor, self.queue.popleft())
 
-    def _give(self, actor: _Actor, unit: Unit) -> None:
+    def _send(self, actor: _Actor, unit: Unit) -> None:
         actor.units[actor.handle.run.remote(unit)] = unit
 
-    def _bury(self, actor: _Actor, error: RayActorError) -> None:
-        """Take a dead actor's units back, or give up. A process that cannot be reached counts as lost with its node."""
+    def _handle_actor_death(self, actor: _Actor, error: RayActorError) -> None:
+        """Make a dead actor's units suspects, or give up. An actor that cannot be reached counts as lost with its node."""
         self.alive.remove(actor)
         self.starting = {reference: other for reference, other in self.starting.items() if other is not actor}
-        ray.kill(actor.handle)  # it may only be out of reach
+        ray.kill(actor.handle)  # it may be unreachable, not dead
         gone = isinstance(error, ActorUnavailableError) or not any(node["NodeID"] == actor.node and node["Alive"] for node in ray.nodes())
         if not actor.node:
             self.failed_starts += 1
@@ -110,7 +110,7 @@ class Dispatch:
                 raise ChildProcessError(
                     f"unit {unit.key} ({unit.name or unit.rows}) was begun {limit} times and {what} ({error})"
                 ) from error
-        self.alone.extend(actor.units.values())
+        self.suspects.extend(actor.units.values())
         for other in self.alive:
             if other.node:
-                self._feed(other)
+                self._submit(other)

@@ -1,4 +1,4 @@
-"""Names made from content: the same image, instruction or settings have the same id on every machine."""
+"""Ids made from content: the same image, instruction or settings have the same id on every machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Part = str | bytes | int | float | bool | None
 
 
 def content_id(kind: str, *parts: Part) -> str:
-    """Id of the given parts; ``kind`` keeps e.g. a source and a candidate made of equal parts apart."""
+    """Id of the given parts; ``kind`` distinguishes e.g. a source from a candidate made of equal parts."""
     digest = hashlib.sha256(kind.encode())
     for part in parts:
         data = part if isinstance(part, bytes) else json.dumps(part).encode()
@@ -31,5 +31,5 @@ def settings_hash(*settings: Any) -> str:
 
 
 def uniform(*parts: Part) -> float:
-    """A number in [0, 1) that depends on the parts alone; used where a seeded choice must not depend on order."""
+    """A number in [0, 1) that is a function of the parts; used where a seeded choice must not depend on order."""
     return int(content_id("uniform", *parts)[:13], 16) / 16**13

@@ -1,4 +1,4 @@
-"""Encoded images: what they are, and lossless encoding of what we draw ourselves."""
+"""Encoded images: their format, decoding, and lossless encoding of synthetic ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units run on Ray actors, published one by one, skipped when already done."""
+"""Runs units on Ray actors: each is published when finished, and skipped when up to date."""
 
 from __future__ import annotations
 
@@ -36,13 +36,11 @@ def run_units(
     rows_are: str = "rows",
     show: Callable[[Sequence[Mapping[str, float]]], str] = lambda _: "",
 ) -> Done:
-    """Do what is not done yet and return the records of all units.
+    """Run the units that are missing and return the records of all.
 
     ``make_work`` is called once in each worker process (load a model there) and returns the function from payload to output; with
-    ``threads`` 2, two units are in work in a process at a time. An exception in it ends the command, what is logged as done stays done;
-    what happens when a worker dies is said in ``stages.engine.dispatch``. ``show`` turns the figures of the units done by this call into
-    words
-    for the progress bar.
+    ``threads`` 2, a process runs two units at a time. An exception in it ends the command; logged units stay done. A dead worker is
+    replaced (:mod:`stages.engine.dispatch`). ``show`` formats the figures of the units that this call finished, for the progress bar.
     """
     assert len({unit.key for unit in units}) == len(units), "two units have the same key"
     log = folder.path / "units.jsonl"
@@ -69,7 +67,7 @@ def run_units(
 
 
 class _Worker:
-    """The actor: builds its work function once, with the first unit, then turns units into published folders."""
+    """The actor: makes its work function with the first unit, then turns units into published folders."""
 
     def __init__(self, make_work: Callable[[], Work], folder: str) -> None:
         self.make_work = make_work
@@ -82,7 +80,7 @@ class _Worker:
         return ray.get_runtime_context().get_node_id()
 
     def run(self, unit: Unit) -> UnitRecord:
-        with self.making:  # what goes wrong here reaches the driver as it is; Ray hides it when a constructor fails
+        with self.making:  # not in the constructor: Ray hides the exception of a failed constructor
             self.work = self.work or self.make_work()
         started = time.monotonic()
         output = self.work(unit.payload)
@@ -102,7 +100,7 @@ class _Worker:
 
 
 def _sound_records(folder: StepFolder, log: Path, wanted: set[str]) -> dict[str, UnitRecord]:
-    """Logged units whose files still have the logged hashes. A line that is none, as a kill or a full disk leaves it, does not count."""
+    """Logged units whose files still have the logged hashes. Lines torn by a kill or a full disk are skipped."""
     if not log.exists():
         return {}
     lines = log.read_text().splitlines(keepends=True)

@@ -1,8 +1,8 @@
 """The run directory: one folder per step, each with an index that is published last.
 
-``runs/<name>/<step>/index.json`` says what the step made (files, rows, hashes), from which inputs and with which settings. A step
-is done when its index carries the wanted key and every file it lists is there with its hash. The index and everything it lists
-depend on content alone; times, machines and versions go to ``manifest.json`` and to the unit logs.
+``runs/<name>/<step>/index.json`` lists what the step made (files, rows, hashes), its inputs and its settings. A step is up to date when
+its index has the wanted key and every listed file has its hash. The index and the listed files depend on content only; times, machines
+and versions go to ``manifest.json`` and to the unit logs.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Index:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the content that later steps read; equal content made with other settings has the same fingerprint."""
+        """Hash of the content that later steps read. Settings are not part of it."""
         content = {name: [part.sha256 for part in parts] for name, parts in self.artifacts.items()}
         return hashlib.sha256(json.dumps([content, self.files], sort_keys=True).encode()).hexdigest()[:24]
 
@@ -92,7 +92,7 @@ class StepFolder:
     name: str
 
     def index(self) -> Index | None:
-        """The published index, or None while the step is not done."""
+        """The published index, or None before the step is done."""
         path = self.path / "index.json"
         if not path.exists():
             return None
@@ -104,8 +104,8 @@ class StepFolder:
     def begin(self, *, settings: Mapping[str, Any], inputs: Mapping[str, str], force: bool) -> tuple[Index, Index | None]:
         """Start the step: an index without content for :meth:`publish`, and the published index if the step is up to date.
 
-        Raises ``ValueError`` when the step was made with other settings or inputs and ``force`` is off: nothing finished is
-        overwritten unasked.
+        Raises ``ValueError`` when the step was made with other settings or inputs and ``force`` is off: nothing finished is overwritten
+        without ``--force``.
         """
         key = settings_hash(dict(settings), dict(inputs), self.name)
         index = self.index()
@@ -126,7 +126,7 @@ class StepFolder:
         return draft, None
 
     def publish(self, index: Index, **content: Unpack[Content]) -> Index:
-        """Publish the index with its content, which makes the step done, and remove unit folders that it no longer lists."""
+        """Publish the index with its content, which completes the step, and remove unit folders that it does not list."""
         index = replace(index, **content)
         storage.publish_json(self.path / "index.json", index.to_json())
         listed = {Path(part.path).parent.name for parts in index.artifacts.values() for part in parts}
@@ -136,7 +136,7 @@ class StepFolder:
         return index
 
     def damage(self, index: Index) -> str | None:
-        """The first file of the index that is missing or changed, or None when all are sound."""
+        """The first file of the index that is missing or changed, or None."""
         expected = {part.path: part.sha256 for parts in index.artifacts.values() for part in parts} | index.files
         for name, sha256 in expected.items():
             path = self.path / name
@@ -145,14 +145,14 @@ class StepFolder:
         return None
 
     def read(self, artifact: str, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
-        """All rows of an artifact in the order of its parts. Raises ``ValueError`` while the step is not done."""
+        """All rows of an artifact in the order of its parts. Raises ``ValueError`` before the step is done."""
         return self.read_table(artifact, self.require().artifacts.get(artifact, []), columns, schema)
 
     def read_table(
         self, artifact: str, parts: Sequence[Part], columns: Sequence[str] | None = None, schema: pa.Schema | None = None
     ) -> pa.Table:
-        """The rows of some parts in their order; the index need not be published. Types are those of the artifact's contract, or of a
-        ``schema`` that completes it."""
+        """Rows of the given parts in their order, cast to the artifact's schema, or to a ``schema`` that completes it; the index need not
+        be published."""
         schema = schema or SCHEMAS[artifact]
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
@@ -160,7 +160,7 @@ class StepFolder:
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def require(self) -> Index:
-        """The index; raises ``ValueError`` with what to run when the step is not done."""
+        """The index. Raises ``ValueError`` naming the command to run when the step is not done."""
         index = self.index()
         if index is None:
             command = COMMANDS.get(self.name, f"run {self.name}")
@@ -169,7 +169,7 @@ class StepFolder:
 
 
 class RunDir:
-    """``runs/<name>``: used as a context manager it holds the lock that keeps a second writer out."""
+    """``runs/<name>``. As a context manager it locks the directory against a second writer."""
 
     def __init__(self, path: str | Path) -> None:
         if "://" in str(path):
@@ -186,7 +186,7 @@ class RunDir:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = open(self.path / ".lock", "a+")
         except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
-            raise ValueError(f"--run {self.path}: there is no writing there ({error.strerror}); choose another directory") from None
+            raise ValueError(f"--run {self.path}: not writable ({error.strerror}); choose another directory") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -214,7 +214,7 @@ class RunDir:
         return storage.read_json(path) if path.exists() else {}
 
     def artifact_hashes(self) -> dict[str, str]:
-        """sha256 of every file that must repeat byte for byte: what the indexes list, and the indexes themselves."""
+        """sha256 of every file that a repeated run must reproduce: the indexes and the files that they list."""
         hashes: dict[str, str] = {}
         for path in sorted(self.path.glob("*/index.json")):
             folder = self.step(path.parent.name)
@@ -230,7 +230,7 @@ def _contract(artifact: str) -> str:
 
 
 def _difference(index: Index, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
-    """What changed since the index was made, in words. A setting comes first: inputs that are made from settings change with them."""
+    """What changed since the index was made, as a phrase. Settings come first: inputs made from settings change with them."""
     old, new = _flat(index.settings), _flat(settings)
     changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     if not changed:

@@ -15,4 +15,4 @@ BUILD_BENCH = "build-bench"
 NEXT_ANNOTATIONS = "next-annotations"
 
 COMMANDS = {ANNOTATE: "annotate ingest", ANNOTATION_QC: "annotate qc"}
-"""What makes a step that ``pipeline run`` does not make."""
+"""Command of a step that ``pipeline run`` does not make."""

@@ -1,7 +1,7 @@
 """Files: read from anywhere fsspec reaches, publish atomically.
 
-Published means whole: a file is written beside its final name and renamed, so that a reader sees either nothing or all of it.
-Object stores have no rename, but a put there is atomic by itself, so the same functions serve local paths, s3:// and gs://.
+A file is written beside its final name and renamed, so that a reader sees either nothing or all of it. Object stores have no rename, but
+a put is atomic there, so the same functions serve local paths, s3:// and gs://.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 TEMPORARY = ".partial-"
-"""Marks names that are not published; whatever carries it may be deleted at any time."""
+"""Prefix of names that are not published yet; files with it may be deleted at any time."""
 
 
 def locate(path: str | Path) -> tuple[Any, str]:
-    """File system of a path or URL, and the name in it. Raises ``ValueError`` for an unknown kind of URL, ``OSError`` where what reads it
-    is not installed."""
+    """File system of a path or URL, and the name in it. Raises ``ValueError`` for an unknown kind of URL, ``OSError`` where its
+    reader is not installed."""
     text = str(path)
     if text.startswith("/") and "::" not in text:
         return LocalFileSystem(), text.rstrip(
@@ -84,7 +84,7 @@ def publish_bytes(path: str | Path, data: bytes) -> str:
 
 @contextmanager
 def publishing(path: str | Path) -> Generator[IO[bytes]]:
-    """A file to write piece by piece, for what is too large to hold. It gets its name when the block ends without an exception.
+    """A file to write piece by piece, for data too large for memory. It gets its name when the block ends without an exception.
 
     For an object store the content is collected on the local disk and put there at the end.
     """
@@ -111,7 +111,7 @@ def publishing(path: str | Path) -> Generator[IO[bytes]]:
 
 @contextmanager
 def _flushing(descriptor: int) -> Generator[None]:
-    """Send what was written to the disk every tenth of a second, in a thread, so that little is left to wait for at the end."""
+    """Flush to the disk every tenth of a second, in a thread, so that the flush at the end is short."""
     finished = threading.Event()
 
     def flush() -> None:
@@ -166,7 +166,7 @@ def tree_hashes(folder: Path) -> dict[str, str]:
 
 
 def replace_folder(partial: Path, target: Path) -> None:
-    """Give a finished folder its final name; a folder already there makes way, also one that another process puts there just now."""
+    """Give a finished folder its final name. A folder of that name is replaced, also one that another process makes in the meantime."""
     target.parent.mkdir(parents=True, exist_ok=True)
     old = target.with_name(f"{TEMPORARY}old-{uuid.uuid4().hex}")
     while True:
@@ -184,7 +184,7 @@ def replace_folder(partial: Path, target: Path) -> None:
 
 
 def partial_folder(target: Path) -> Path:
-    """A fresh folder beside ``target`` to build it in; give it its name with :func:`replace_folder`."""
+    """A new folder beside ``target`` to build it in; :func:`replace_folder` gives it its name."""
     partial = target.with_name(f"{TEMPORARY}{target.name}-{uuid.uuid4().hex}")
     partial.mkdir(parents=True)
     return partial

@@ -1,4 +1,4 @@
-"""Plain tar archives: members that are the same bytes everywhere, and reading that says where an archive is damaged."""
+"""Plain tar archives: writing gives the same bytes on every machine, and reading says where an archive is damaged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHUNK = 1 << 20
 
 
 class Damaged(ValueError):
-    """What is wrong with an archive; the message goes after its name."""
+    """An archive is damaged; the message continues a sentence that begins with its name."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Member:
 
 
 def header(name: str, size: int) -> bytes:
-    """USTAR header of a file that belongs to nobody and was changed at time 0."""
+    """USTAR header of a file without owner, modified at time 0."""
     info = tarfile.TarInfo(name)
     info.size = size
     info.mode = 0o644
@@ -42,7 +42,7 @@ def padding(size: int) -> bytes:
 def scan(file: BinaryIO) -> Iterator[Member]:
     """Regular files of any uncompressed tar archive, found by seeking from header to header.
 
-    Raises :class:`Damaged` when it does not end as an archive does: a reader would take one that was cut short for complete.
+    Raises :class:`Damaged` when it does not end as an archive does: readers take a truncated archive for complete.
     """
     try:
         with tarfile.open(fileobj=file, mode="r:") as archive:

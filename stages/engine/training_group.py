@@ -1,9 +1,9 @@
 """A training loop run by a Ray Train worker group, with its metrics on disk.
 
-The libraries' trainers resume from their own checkpoints, which end with identical parameters after any kill. So Ray Train is used for what
-it is good at - placing the processes, joining them with torch.distributed, restarting the group when one dies - and its own
-checkpoints stay unused. A mistake in settings or data, which would be back after every restart, ends the group at once. The first worker
-appends metrics to ``metrics.jsonl`` in the step's folder; the driver draws its progress bar from there. Ray's metrics show the newest.
+The libraries' trainers resume from their own checkpoints, with identical parameters after any kill. Ray Train places the processes, joins
+them with torch.distributed, and restarts the group when one dies; its own checkpoints are not used. A mistake in settings or data would
+come back after every restart, so it ends the group at once. Rank 0 appends metrics to ``metrics.jsonl`` in the step's folder, and the
+driver draws its progress bar from that file. Ray's metrics show the newest values.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from stages.engine.cluster import Cluster
 C = TypeVar("C", bound=BaseModel)
 
 MAX_RESTARTS = 3
-"""Deaths of workers that a training survives; each restart resumes from the newest checkpoint."""
+"""Restarts of a group after the death of a worker; each resumes from the newest checkpoint."""
 
 
-class _EndAtMistakes(UserCallback):
-    """Ends a group in which a worker raised ``ValueError``; Ray Train restarts after any other exception, not after one of a callback."""
+class _StopOnUserError(UserCallback):
+    """Ends a group in which a worker raised ``ValueError``. Ray Train restarts after other exceptions, not after one of a callback."""
 
     def after_exception(self, run_context: Any, worker_exceptions: dict[int, Exception]) -> None:
-        """Raise the mistake in Ray Train's controller."""
+        """Raise the worker's ``ValueError`` in Ray Train's controller."""
         for error in worker_exceptions.values():
             cause = root_cause(error)
             if isinstance(cause, ValueError):
@@ -48,14 +48,14 @@ class _EndAtMistakes(UserCallback):
 
 
 def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scratch: Path, workers: int, gpus: int) -> None:
-    """Run ``loop(payload)`` in every worker of a group and wait. What the loop raises is raised here, ``ValueError`` without a restart.
+    """Run ``loop(payload)`` in every worker of a group and wait. Raises what the loop raises; ``ValueError`` without a restart.
 
-    ``scratch`` is a folder that every machine of the cluster sees; what Ray Train keeps of the group lies there and is removed.
+    ``scratch`` is a folder that every machine of the cluster sees. Ray Train writes its files there, and they are removed at the end.
     ``gpus`` > 0 gives each worker one GPU. May be called in the driver or inside a Ray task (several groups at a time).
     """
-    from ray.train.torch import TorchConfig, TorchTrainer  # imports torch, which `pipeline plan` and `pipeline status` can do without
+    from ray.train.torch import TorchConfig, TorchTrainer  # imports torch, which `pipeline plan` and `pipeline status` do not need
 
-    notes = storage.partial_folder(scratch / "ray-train")
+    ray_files = storage.partial_folder(scratch / "ray-train")
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         TorchTrainer(
@@ -65,7 +65,7 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scra
                 num_workers=workers, use_gpu=gpus > 0, resources_per_worker={"CPU": 1} | ({"GPU": 1} if gpus else {})
             ),
             run_config=RunConfig(
-                storage_path=str(notes), failure_config=FailureConfig(max_failures=MAX_RESTARTS), callbacks=[_EndAtMistakes()]
+                storage_path=str(ray_files), failure_config=FailureConfig(max_failures=MAX_RESTARTS), callbacks=[_StopOnUserError()]
             ),
             torch_config=TorchConfig(backend="nccl" if gpus else "gloo"),
         ).fit()
@@ -75,8 +75,8 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scra
         raise root_cause(error) from error
     finally:
         if on_interrupt is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, on_interrupt)  # Ray Train leaves its own behind
-        shutil.rmtree(notes, ignore_errors=True)
+            signal.signal(signal.SIGINT, on_interrupt)  # Ray Train does not restore it
+        shutil.rmtree(ray_files, ignore_errors=True)
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -92,9 +92,9 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 @contextmanager
-def alone(folder: Path, *, first: bool) -> Generator[None]:
-    """Hold a lock on a checkpoint folder. After a kill of the driver its workers live on for some seconds; a new attempt waits for them."""
-    if not first:
+def checkpoint_lock(folder: Path, *, rank_zero: bool) -> Generator[None]:
+    """Lock a checkpoint folder: after a kill of the driver its workers live on for some seconds, and a new attempt waits for them."""
+    if not rank_zero:
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def alone(folder: Path, *, first: bool) -> Generator[None]:
 
 
 class MetricsFile:
-    """``metrics.jsonl``: one JSON object per report; begun anew by each attempt, complete when the training ends."""
+    """``metrics.jsonl``: one JSON object per report; each attempt starts it anew, and it is complete when the training ends."""
 
     def __init__(self, path: Path, *, write: bool) -> None:
         self.path = path
@@ -114,13 +114,13 @@ class MetricsFile:
             path.write_text("")
 
     def append(self, report: dict[str, Any]) -> None:
-        """Add a report; only the first worker of a group writes."""
+        """Add a report; only rank 0 of a group writes."""
         if self.write:
             with self.path.open("a") as file:
                 file.write(json.dumps(report, sort_keys=True) + "\n")
 
     def rewrite(self, reports: list[dict[str, Any]]) -> None:
-        """Replace the file by the whole history, so that it does not tell of interruptions."""
+        """Replace the file by the whole history, so that it does not depend on interruptions."""
         if self.write:
             lines = "".join(json.dumps(report, sort_keys=True) + "\n" for report in reports)
             storage.publish_bytes(self.path, lines.encode())
@@ -130,13 +130,13 @@ class Gauges:
     """Ray's metrics of a training: a gauge per reported number, ``ray_<prefix>_<name>`` on the metrics port of the worker's machine."""
 
     def __init__(self, prefix: str, *, tags: dict[str, str], per_step: dict[str, float], write: bool) -> None:
-        """``tags`` tell runs apart; ``per_step``: how many of a thing a step takes, shown as ``<name>_per_second`` since the report before.
+        """``tags`` distinguish runs. ``per_step``: counts per step, shown as ``<name>_per_second`` since the last report.
 
-        Only the first worker of a group writes.
+        Only rank 0 of a group writes.
         """
         self.prefix, self.tags, self.per_step, self.write = prefix, tags, per_step, write
         self._gauges: dict[str, Gauge] = {}
-        self._last: tuple[float, float] | None = None  # step and time of the report before
+        self._last: tuple[float, float] | None = None  # step and time of the last report
 
     def show(self, report: dict[str, Any]) -> None:
         """Set the gauges of all numbers of a report."""
@@ -168,11 +168,11 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def seeded(config: C, seed: int) -> C:
-    """A configuration whose own ``seed`` is moved by the run's seed, so that one number changes all that is random."""
+    """A configuration whose own ``seed`` is moved by the run's seed, so that one number changes everything random."""
     return config.model_copy(update={"seed": config.seed + seed})  # ty: ignore[missing-attribute]
 
 
-def is_first_worker() -> bool:
+def is_rank_zero() -> bool:
     """Whether this process is rank 0 of its training group."""
     return ray.train.get_context().get_world_rank() == 0
 

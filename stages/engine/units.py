@@ -1,9 +1,9 @@
-"""Units of work: run on Ray, published one by one, skipped when already done.
+"""Units of work: a step is cut into units, which are published one by one and skipped when up to date.
 
-A step cuts its work into units. A unit is named by the hash of its inputs and settings, so it means the same on every machine. A worker
-turns a unit into tables and publishes them as one folder ``units/<key>/``; then the driver writes the unit's hashes to ``units.jsonl``.
-A unit is done when it is in that log and its files still have those hashes. After a crash a rerun does what is missing. Batches
-never cross units, so the number of workers does not change a byte.
+The key of a unit is the hash of its inputs and settings, so it means the same on every machine. A worker turns a unit into tables and
+publishes them as one folder ``units/<key>/``; then the driver writes the unit's hashes to ``units.jsonl``. A unit is done when it is in
+that log and its files still have those hashes. After a crash a rerun does the missing units. Batches never cross units, so the number of
+workers does not change a byte.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from stages.engine.rundir import Part, Tables
 
 @dataclass(frozen=True)
 class Unit:
-    """One piece of work. ``key``: hash of inputs and settings; ``payload``: what the worker needs; ``rows``: for the progress bar;
-    ``name``: for people, should it fail."""
+    """One piece of work. ``key``: hash of inputs and settings; ``payload``: argument of the work function; ``rows``: for the progress bar;
+    ``name``: for the error message."""
 
     key: str
     payload: Any
@@ -34,7 +34,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class UnitOutput:
-    """What a worker made of a unit. Rows in = rows out + quarantined, always. ``figures``: what it took; for the log, never in tables."""
+    """Result of a unit. Rows in = rows out + quarantined, always. ``figures``: times and counts for the log; never in tables."""
 
     tables: Mapping[str, pa.Table]
     rows_in: int
@@ -45,7 +45,7 @@ class UnitOutput:
 
 @dataclass(frozen=True)
 class UnitRecord:
-    """A done unit, as logged."""
+    """A finished unit, as logged."""
 
     key: str
     parts: dict[str, Part]
@@ -61,12 +61,12 @@ Work = Callable[[Any], UnitOutput]
 
 @dataclass(frozen=True)
 class Done:
-    """All units of a step, in their order."""
+    """All finished units of a step, in their order."""
 
     records: list[UnitRecord]
 
     def tables(self) -> Tables:
-        """What the step's index says of the units."""
+        """Fields of the step's index that the units give."""
         return {"artifacts": self.artifacts(), "counts": self.counts(), "quarantined": self.quarantined()}
 
     def artifacts(self) -> dict[str, list[Part]]:

@@ -24,9 +24,9 @@ from stages.engine.rundir import Index
 from stages.engine.training_group import (
     MetricsFile,
     ProgressWatch,
-    alone,
+    checkpoint_lock,
     fit,
-    is_first_worker,
+    is_rank_zero,
     is_trained,
     publish_trained,
     remote_fit,
@@ -158,9 +158,9 @@ def _train(payload: dict[str, Any], editor: Any, samples: Any, training: Any) ->
     from finetune import train
 
     folder, name = Path(payload["folder"]), payload["name"]
-    first = is_first_worker()
+    first = is_rank_zero()
     checkpoints = folder / "checkpoints" / f"{name}-{payload['key']}"
-    with alone(checkpoints, first=first):
+    with checkpoint_lock(checkpoints, rank_zero=first):
         metrics = MetricsFile(folder / "metrics" / f"{name}.jsonl", write=first)
         trained = train(
             editor=editor.to(get_device()), samples=samples, config=training, checkpoint_dir=checkpoints, on_metrics=metrics.append

@@ -21,8 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stages.engine import images, read_ahead, storage, tar
+from stages.engine import images, storage, tar
 from stages.engine.contracts import DIMENSION_SCORE, dimension_scores
+from stages.engine.prefetch import prefetch
 
 Part = tuple[str, str]
 """A member by sample id and kind (one of PARTS)."""
@@ -93,7 +94,7 @@ def write_shard(folder: str, name: str, samples: Iterable[Sample]) -> tuple[Shar
     rows: list[dict[str, Any]] = []
     digest, size = hashlib.sha256(), 0
     with storage.publishing(f"{folder}/{name}") as file:
-        for piece in _members(read_ahead.ahead(samples, AHEAD), name, rows):
+        for piece in _members(prefetch(samples, AHEAD), name, rows):
             digest.update(piece)
             size += file.write(piece)
     return Shard(name, len(rows), size, digest.hexdigest()), pa.Table.from_pylist(rows, schema=SAMPLE_INDEX)

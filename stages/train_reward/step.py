@@ -21,9 +21,9 @@ from stages.engine.training_group import (
     Gauges,
     MetricsFile,
     ProgressWatch,
-    alone,
+    checkpoint_lock,
     fit,
-    is_first_worker,
+    is_rank_zero,
     is_trained,
     publish_trained,
     seeded,
@@ -90,12 +90,12 @@ def _loop(payload: dict[str, Any]) -> None:
     run = RunDir(payload["run"])
     folder = run.step(STEP).path
     checkpoints = _checkpoints(folder, payload["key"])
-    first = is_first_worker()
+    first = is_rank_zero()
     training, validation = load_groups(run, "train"), load_groups(run, "validation")
     examples = _captioned(flow) if config.pretraining.steps else []
     words = [group.instruction for group in training] + [example.instruction for example in examples]
     model = RewardModel.from_config(config.model, words, seed=flow.seed).to(get_device())
-    with alone(checkpoints, first=first):
+    with checkpoint_lock(checkpoints, rank_zero=first):
         report = MetricsFile(folder / METRICS, write=first)
         pairs_per_step = config.training.groups_per_batch * sum(len(group.preferences) for group in training) / max(1, len(training))
         gauges = Gauges("reward_training", tags={"run": run.path.name}, per_step={"pairs": pairs_per_step}, write=first)

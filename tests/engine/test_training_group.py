@@ -14,9 +14,9 @@ from finetune.config import CodecConfig, DenoiserConfig
 from stages.engine.cluster import Cluster
 from stages.engine.training_group import (
     MetricsFile,
-    alone,
+    checkpoint_lock,
     fit,
-    is_first_worker,
+    is_rank_zero,
     is_trained,
     publish_trained,
     read_metrics,
@@ -47,8 +47,8 @@ def loop(payload: dict[str, Any]) -> None:
             (folder / "died").touch()
             os._exit(1)
 
-    with alone(folder / "checkpoints", first=is_first_worker()):
-        metrics_file = MetricsFile(folder / "metrics.jsonl", write=is_first_worker())
+    with checkpoint_lock(folder / "checkpoints", rank_zero=is_rank_zero()):
+        metrics_file = MetricsFile(folder / "metrics.jsonl", write=is_rank_zero())
         trained = train(editor=editor, samples=samples, config=training, checkpoint_dir=folder / "checkpoints", on_metrics=report)
         publish_trained(folder / "editor", "key", trained.save)
 

@@ -137,9 +137,7 @@ def test_a_run_that_is_not_there_is_one_sentence(command: str, tmp_path: Path) -
     assert "there is no run directory" in refusal(command, "--config", DEMO, "--run", tmp_path / "none")
 
 
-@pytest.mark.parametrize(
-    ("run", "sentence"), [("s3://bucket/run", "must be on a (shared) file system"), ("{file}/run", "no writing there")]
-)
+@pytest.mark.parametrize(("run", "sentence"), [("s3://bucket/run", "must be on a (shared) file system"), ("{file}/run", "not writable")])
 def test_a_run_directory_that_cannot_be_is_one_sentence(run: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert sentence in refusal("run", "generate", "--config", DEMO, "--run", run.format(file=tmp_path / "file"))

@@ -106,7 +106,7 @@ def test_directories_that_are_none(small: Path, tmp_path: Path) -> None:
     ]:
         assert sentence in refusal(*command, f"filter.input={{dataset: {dataset}, path: '{path}'}}")
     assert f"no reward model at {absent}" in refusal(*command, f"filter.model={absent}")
-    assert "there is no writing there (Not a directory)" in refusal("run", "filter", "--config", config, "--run", file / "run")
+    assert "not writable (Not a directory)" in refusal("run", "filter", "--config", config, "--run", file / "run")
     assert not (tmp_path / "run" / "filter").exists()
 
 
@@ -114,7 +114,7 @@ def test_directories_that_are_none(small: Path, tmp_path: Path) -> None:
 def test_directories_without_permission(small: Path, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o000)
-    assert "no writing there (Permission denied)" in refusal("run", "filter", "--config", small / "small.yaml", "--run", closed / "run")
+    assert "not writable (Permission denied)" in refusal("run", "filter", "--config", small / "small.yaml", "--run", closed / "run")
     override = f"filter.input={{dataset: sharegpt4o, path: {closed}}}"
     found = refusal("run", "filter", "--config", small / "small.yaml", "--run", tmp_path / "run", override)
     assert f"folder {closed} may not be read by this user" in found

@@ -1,4 +1,4 @@
-"""Reading ahead in a thread: the same items, errors at their place, never more than a few items at once."""
+"""Reading ahead in a thread: same items, same order, bounded buffer."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.engine import read_ahead as beside
+from stages.engine.prefetch import prefetch
 
 
-@given(items=st.lists(st.integers() | st.none()), room=st.integers(1, 5))
-def test_items_arrive_in_their_order(items: list[int | None], room: int) -> None:
-    assert list(beside.ahead(items, room)) == items
+@given(items=st.lists(st.integers() | st.none()), buffer_size=st.integers(1, 5))
+def test_items_arrive_in_their_order(items: list[int | None], buffer_size: int) -> None:
+    assert list(prefetch(items, buffer_size)) == items
 
 
-def test_no_more_than_the_room_is_read_ahead_and_an_error_comes_at_its_place() -> None:
+def test_the_buffer_is_bounded_and_an_error_comes_after_the_items_before_it() -> None:
     made: list[int] = []
 
     def items() -> Iterator[int]:
@@ -27,7 +27,7 @@ def test_no_more_than_the_room_is_read_ahead_and_an_error_comes_at_its_place() -
 
     taken = []
     with pytest.raises(ValueError, match="the ninth is damaged"):
-        for item in beside.ahead(items(), 3):
+        for item in prefetch(items(), 3):
             taken.append(item)
             assert len(made) <= len(taken) + 3
     assert taken == list(range(8))
@@ -40,6 +40,6 @@ def test_a_caller_that_stops_early_ends_the_thread() -> None:
             yield number
             number += 1
 
-    numbers = beside.ahead(endless(), 2)
+    numbers = prefetch(endless(), 2)
     assert next(numbers) == 0
     numbers.close()
