@@ -1,4 +1,4 @@
-"""Shards of selections: who is in which shard is fixed first, then every shard is a unit of work.
+"""Shards of selections: first each sample is assigned to a shard, then every shard is a unit of work.
 
 Images are stored once, in the data set they came in: a worker reads those of its shard again, and a sample whose content is no longer what
 was scored is an error. A set of shards is finished when its ``index.json`` is there; it names everything in it.

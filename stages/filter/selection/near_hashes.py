@@ -33,6 +33,7 @@ def _bands(bits: int) -> list[np.uint64]:
 
 def _near(hashes: np.ndarray, band: np.ndarray, bits: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Pairs of hashes with an equal ``band`` uint64 [k] that differ in at most ``bits`` bits."""
+    # Sorted by band, equal bands lie together: compare each hash with the next, the one after it, and so on to the end of its run
     order = np.argsort(band)
     band, ordered = band[order], hashes[order]
     found = []
