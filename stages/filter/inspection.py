@@ -1,8 +1,9 @@
 """Inspection, the first phase of the filter: every edit is decoded once on CPU workers and measured, then the gates decide what is scored.
 
-In: slices of delivered edits. Out: the artifact ``inspected`` (one row per readable edit: ids, sizes, hashes, one measure per gate),
-``gated`` (which gate caught which edit), the quarantine of what cannot be read or is an exact copy, and the slices that are left for
-scoring. The unit of resume is a slice, named without any threshold: with another threshold the gates decide again from the table, and nothing is inspected.
+In: slices of delivered edits. Out: the artifact ``inspected`` (one row per readable edit: ids, sizes, hashes, the gates' measures),
+``gated`` (which gate caught which edit), the quarantine of what cannot be read or is a duplicate, and the slices that are left for
+scoring. The unit of resume is a slice, named without any threshold: with another threshold the gates decide again from the table, and
+nothing is inspected.
 """
 
 from __future__ import annotations

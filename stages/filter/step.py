@@ -1,10 +1,10 @@
 """Filter: score edits once, select by rules that read scores only, write shards (paper 4.4: the best 20K of 46K).
 
 In: a data set of edits and a reward model. Out: ``inspected`` and ``gated`` (stages/filter/inspection.py), ``contamination``
-(stages/filter/decontamination.py), ``scores`` and ``edits`` (what was scored, in the same order, images by reference), ``examples`` (the edits at the ends of the scores, with
-images), one table per selection in ``selections/``, webdataset shards, and a quarantine. Four phases, each resumable: a slice of edits is
-the unit of inspection and of scoring, a shard the unit of writing, and selections are made again each time. Edits in = scored +
-quarantined + gated, always; what decontamination drops is gated.
+(stages/filter/decontamination.py), ``scores`` and ``edits`` (what was scored, in the same order, images by reference), ``examples`` (the
+edits at the ends of the scores, with images), one table per selection in ``selections/``, webdataset shards, and a quarantine. Four phases,
+each resumable: a slice of edits is the unit of inspection and of scoring, a shard the unit of writing, and selections are made again each
+time. Edits in = scored + quarantined + gated, always; what decontamination drops is gated.
 """
 
 from __future__ import annotations
