@@ -1,4 +1,4 @@
-# `make demo`: the whole loop on the embedded world.  `make test`: all tests.  Both set up .venv first.
+# `make demo`: the whole loop on the toy world.  `make test`: all tests.  Both set up .venv first.
 
 PYTHON ?= python3
 VENV := .venv

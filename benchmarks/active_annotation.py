@@ -46,7 +46,7 @@ from stages.engine.ids import uniform
 from stages.engine.rundir import RunDir
 from stages.engine.training_group import seeded
 from stages.preferences.groups import load_groups, with_truth
-from stages.train_reward.step import _captioned
+from stages.train_reward.world import captioned
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMBER = 1000
@@ -102,7 +102,7 @@ def curves(options: argparse.Namespace, run: Path, seed: int) -> dict[str, Any]:
     held_out = load_groups(runs, "validation")
     truth = with_truth(held_out, runs)
     assert truth is not None, "the toy world knows the ground-truth quality"
-    examples = _captioned(flow)
+    examples = captioned(flow.reward.caption_items, seed=flow.seed, world=flow.world)
     words = [group.instruction for group in pool.values()] + [example.instruction for example in examples]
     base = RewardModel.from_config(flow.reward.model, words, seed=seed)
     with tempfile.TemporaryDirectory() as folder:

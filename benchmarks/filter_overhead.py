@@ -121,12 +121,12 @@ def _passes(folder: Path, size: int) -> Seconds:
     inference = Inference(load_model(folder / "model"))
     rows = [json.loads(line) for line in (folder / "edits.jsonl").read_text().splitlines()]
     samples = [EditSample(folder / row["source"], row["instruction"], folder / row["edited"]) for row in rows]
-    presented = [item for item in inference.model.presenter.present_each(samples) if not isinstance(item, Exception)]
-    list(inference.passes(presented[:size]))  # the first pass builds what later ones keep
+    prepared = [item for item in inference.model.processor.prepare_each(samples) if not isinstance(item, Exception)]
+    list(inference.passes(prepared[:size]))  # the first pass builds what later ones keep
     started, used = time.monotonic(), time.process_time()
-    for first in range(size, len(presented), size):
-        list(inference.passes(presented[first : first + size]))
-    edits_done = len(presented) - size
+    for first in range(size, len(prepared), size):
+        list(inference.passes(prepared[first : first + size]))
+    edits_done = len(prepared) - size
     return Seconds((time.monotonic() - started) / edits_done, (time.process_time() - used) / edits_done)
 
 

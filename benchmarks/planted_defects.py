@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from reward.inputs.decoding import decode
-from stages.datasets.language import by_characters
+from stages.datasets.io.cells import by_characters
 from stages.datasets.readers import Edit
 from stages.engine.images import png
 from stages.world import flaws, items

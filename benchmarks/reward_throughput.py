@@ -109,7 +109,7 @@ def main() -> int:
             layout.model.zero_grad()
             taken = seconds_of(lambda layout=layout: [layout.step(a, b) for a, b in timed], 1, device)
             rows.append(Row("training", "reference layout", layout.tokens_per_pair, taken / len(timed), operations))
-        group = model.present(source=source, candidates=edits, instruction=INSTRUCTION)
+        group = model.prepare(source=source, candidates=edits, instruction=INSTRUCTION)
         firsts, seconds = (list(side) for side in zip(*every_pair, strict=True))
         if device.type == "cuda":
             model.backbone.activation_checkpointing_enable()
@@ -142,7 +142,7 @@ def main() -> int:
         ]
         operations = counted(lambda model=model, samples=samples: score(model=model, samples=samples))
         taken = seconds_of(lambda model=model, samples=samples: score(model=model, samples=samples), options.repeats, device)
-        one = model.present(source=source, candidates=edits[:1], instruction=INSTRUCTION).tree
+        one = model.prepare(source=source, candidates=edits[:1], instruction=INSTRUCTION).tree
         rows.append(Row("scoring", f"tree, {prompt}", len(one), taken / len(samples), operations / len(samples)))
     print_table(rows, peak_of(device))
     if device.type == "cuda":

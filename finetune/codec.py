@@ -1,4 +1,4 @@
-"""A patch codec by principal component analysis: the stand-in for a VAE, fitted in closed form in about a second.
+"""A patch codec by principal component analysis, in place of a VAE; fitted in closed form in about a second.
 
 In: uint8 images [n, S, S, 3]. Out: latents [n, tokens, channels], one token per patch of a regular grid, row by row.
 Like a VAE's, latents have about unit scale. Directions are *half* whitened (divided by the square root of their standard
@@ -8,15 +8,9 @@ It loses what `channels` components cannot hold, and it knows only the images it
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Self
-
 import numpy as np
 import scipy.linalg
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from finetune.config import CodecConfig
@@ -70,24 +64,6 @@ class PatchCodec(nn.Module):
         side, size = self.patches_per_side, self.patch_size
         grid = pixels.reshape(-1, side, side, size, size, 3).transpose(0, 1, 3, 2, 4, 5)
         return np.ascontiguousarray(grid.reshape(-1, self.image_size, self.image_size, 3))
-
-    def save(self, path: Path) -> None:
-        """Write one safetensors file; equal codecs give equal bytes."""
-        sizes = {"channels": self.channels, "patch_size": self.patch_size, "patches_per_side": self.patches_per_side}
-        tensors = {name: tensor.cpu().contiguous() for name, tensor in self.state_dict().items()}
-        # One metadata entry: safetensors writes several in no fixed order.
-        path.write_bytes(save(tensors, metadata={"sizes": json.dumps(sizes, sort_keys=True)}))
-
-    @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read what `save` wrote; ValueError if the file is damaged or is not a codec."""
-        try:
-            with safe_open(str(path), framework="pt") as stored:
-                codec = cls(**json.loads((stored.metadata() or {})["sizes"]))
-                codec.load_state_dict({name: stored.get_tensor(name) for name in stored.keys()})  # noqa: SIM118  (no iterator)
-        except (SafetensorError, KeyError, TypeError, RuntimeError, json.JSONDecodeError) as error:
-            raise ValueError(f"{path} is not a readable patch codec ({error}); fit it again") from error
-        return codec
 
 
 def fit(images: np.ndarray, config: CodecConfig) -> PatchCodec:

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from reward.trainer.config import Configuration, LoopConfig, Parallel
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class CodecConfig(_Frozen):
-    """Sizes of the patch codec that stands in for a VAE: `patches_per_side` squared tokens of `channels` numbers."""
+class CodecConfig(Configuration):
+    """Sizes of the patch codec, which the small editor has in place of a VAE: `patches_per_side` squared tokens of `channels` numbers."""
 
     patches_per_side: int = Field(2, gt=0, description="Latent grid: the image is cut into this many patches per side.")
     channels: int = Field(64, gt=0, description="Principal components kept per patch (FLUX's packed latents have 64 too).")
 
 
-class DenoiserConfig(_Frozen):
+class DenoiserConfig(Configuration):
     """Sizes of the diffusion transformer and how it sees the source image and the instruction."""
 
     family: Literal["flux"] = Field("flux", description="Architecture: diffusers' FluxTransformer2DModel.")
@@ -43,13 +41,13 @@ class DenoiserConfig(_Frozen):
         return self
 
 
-class ObjectiveConfig(_Frozen):
+class ObjectiveConfig(Configuration):
     """Rectified flow with a shifted time; training and sampling share it."""
 
     time_shift: float = Field(2.0, gt=0, description="s in t = s u / (1 + (s-1) u); 1 is uniform, larger means noisier.")
 
 
-class SamplerConfig(_Frozen):
+class SamplerConfig(Configuration):
     """How an edit is drawn from the trained flow."""
 
     steps: int = Field(8, gt=0, description="Euler steps from noise (t = 1) to image (t = 0).")
@@ -57,7 +55,7 @@ class SamplerConfig(_Frozen):
     batch_size: int = Field(64, gt=0, description="Images denoised together; bounds memory only.")
 
 
-class EditorConfig(_Frozen):
+class EditorConfig(Configuration):
     """Everything that defines an editor apart from its weights and vocabulary."""
 
     image_size: int = Field(32, gt=0, description="Side of the square images, in pixels.")
@@ -78,21 +76,22 @@ class EditorConfig(_Frozen):
         return self
 
 
-class EditorTrainingConfig(_Frozen):
+class EditorTrainingConfig(LoopConfig):
     """One training of an editor; the defaults are the fine-tune of the small editor."""
 
-    steps: int = Field(700, gt=0, description="Optimiser steps.")
+    steps: int = Field(700, gt=0, description="Optimizer steps.")
     batch_size: int = Field(32, gt=0, description="Samples per step over all workers together.")
-    learning_rate: float = Field(2e-3, gt=0, description="Peak learning rate.")
-    betas: tuple[float, float] = Field((0.9, 0.99), description="AdamW moment decays.")
-    weight_decay: float = Field(0.01, ge=0, description="AdamW weight decay.")
-    warmup_steps: int = Field(50, ge=0, description="Steps of linear warm-up before the cosine decay to zero.")
-    clip_norm: float = Field(1.0, gt=0, description="Largest norm of the gradient over all parameters.")
-    ema_decay: float = Field(0.99, ge=0, lt=1, description="Decay of the averaged weights that training returns.")
-    seed: int = Field(0, ge=0, description="Seed of sample order, times and noise.")
-    checkpoint_every: int = Field(100, gt=0, description="Steps between checkpoints; the newest two are kept.")
+    learning_rate: float = Field(2e-3, gt=0, description="Peak learning rate of AdamW.")
+    betas: tuple[float, float] = Field((0.9, 0.99), description="AdamW's averaging constants.")
+    warmup_steps: int = Field(50, ge=0, description="Steps of linear warm-up.")
+    ema_decay: float | None = Field(0.99, ge=0, lt=1, description="Decay of the averaged weights that training returns; null: no average.")
     report_every: int = Field(25, gt=0, description="Steps between reported metrics.")
-    threads: int = Field(1, gt=0, description="CPU threads of the training process.")
+    token_budget: int = Field(
+        16384, gt=0, description="Tokens that a worker takes through the editor at a time; gradients of several passes are added up."
+    )
+    parallel: Parallel = Field(
+        "ddp", description="What several workers do with the weights: ddp: each holds all of them; fsdp: each holds a shard (FSDP2)."
+    )
 
 
 BASE_TRAINING = EditorTrainingConfig(steps=900, learning_rate=3e-3)

@@ -3,16 +3,27 @@
 `sequence`: source latents are appended as further image tokens whose first rotary axis is 1 instead of 0, and only the target
 half of the output is used (FLUX.1-Kontext, arXiv 2506.15742, section 3; Step1X-Edit, arXiv 2504.17761).
 `channel`: source latents are concatenated to the noisy latents (InstructPix2Pix): half the tokens, weaker tie between places.
-Time runs from 0 (image) to 1 (noise); FLUX multiplies it by 1000 itself.
+Time runs from 0 (image) to 1 (noise) and is multiplied by 1000, in float32 at any precision: the library would round it to bf16 first,
+in which 0.777 becomes 776.
 """
 
 from __future__ import annotations
 
 import torch
+from diffusers.models.embeddings import CombinedTimestepTextProjEmbeddings
 from diffusers.models.transformers import FluxTransformer2DModel
 from torch import Tensor, nn
 
 from finetune.config import DenoiserConfig
+
+
+class _ExactTime(CombinedTimestepTextProjEmbeddings):
+    """The embedding of `time`, which the denoiser sets before each pass, in place of the rounded time that the library passes on."""
+
+    time: Tensor  # [n], float32
+
+    def forward(self, timestep: Tensor, pooled_projection: Tensor) -> Tensor:
+        return super().forward(self.time * 1000, pooled_projection)
 
 
 class Denoiser(nn.Module):
@@ -36,6 +47,7 @@ class Denoiser(nn.Module):
             pooled_projection_dim=config.text_dim,
             axes_dims_rope=config.rope_axes,
         )
+        self.transformer.time_text_embed.__class__ = _ExactTime
         target = _grid_positions(patches_per_side, image_index=0)
         source = _grid_positions(patches_per_side, image_index=1)
         positions = target if by_channel else torch.cat([target, source])
@@ -46,6 +58,7 @@ class Denoiser(nn.Module):
 
         latents, source: [n, tokens, channels]; time: [n] in [0, 1]; words: [n, words, text_dim]; pooled: [n, text_dim].
         """
+        self.transformer.time_text_embed.time = time
         joined = torch.cat([latents, source], dim=2 if self.conditioning == "channel" else 1)
         output = self.transformer(
             hidden_states=joined,

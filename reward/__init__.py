@@ -10,7 +10,7 @@ from typing import Any
 
 _HOME = {
     "RewardModel": "reward.model.model",
-    "RewardConfig": "reward.config",
+    "RewardConfig": "reward.training.config",
     "RewardModelConfig": "reward.config",
     "EditSample": "reward.inputs.sample",
     "SampleError": "reward.inputs.sample",
@@ -21,9 +21,9 @@ _HOME = {
     "score_stream": "reward.inference.scorer",
     "better": "reward.inference.scorer",
     "preference": "reward.inference.scorer",
-    "RatedGroup": "reward.training.groups",
-    "Preference": "reward.training.pairs",
-    "build_preferences": "reward.training.pairs",
+    "RatedGroup": "reward.inputs.groups",
+    "Preference": "reward.inputs.groups",
+    "build_preferences": "reward.inputs.groups",
     "train": "reward.training.train",
     "pretrain": "reward.training.pretrain",
 }

@@ -1,6 +1,6 @@
-"""Configuration of the reward model: what it is, how it is shown an edit, how it learns.
+"""Configuration of the reward model: what it is and how it is shown an edit. `reward.training.config` says how it learns.
 
-Every default is the value that works for the embedded procedural world at 32 pixels. Imports pydantic only, so that
+Every default is the value that works for the built-in toy data set at 32 pixels. Imports pydantic only, so that
 reading a configuration never loads torch.
 """
 
@@ -16,11 +16,13 @@ TOKEN_BUDGET = 16384
 """Tokens of one inference pass, unless the caller knows better."""
 
 
-class _Configuration(BaseModel):
+class Configuration(BaseModel):
+    """Frozen values, checked on construction; unknown keys are errors."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class BackboneConfig(_Configuration):
+class BackboneConfig(Configuration):
     """A vision-language model: pretrained weights by name, or random weights of the sizes given here."""
 
     family: Literal["qwen2_5_vl", "qwen3_vl"] = Field("qwen2_5_vl", description="model class; MiMo-VL-7B is a qwen2_5_vl")
@@ -58,7 +60,7 @@ class BackboneConfig(_Configuration):
         return self
 
 
-class PresentationConfig(_Configuration):
+class PresentationConfig(Configuration):
     """How source, instruction and edit are shown to the backbone."""
 
     layout: Literal["images", "clip"] = Field(
@@ -100,7 +102,7 @@ class PresentationConfig(_Configuration):
         return self
 
 
-class HeadConfig(_Configuration):
+class HeadConfig(Configuration):
     """The MLP of each dimension: hidden state at the reward token -> (mu, sigma)."""
 
     kind: Literal["separate", "shared"] = Field("separate", description="one MLP per dimension, or one for all of them")
@@ -113,7 +115,7 @@ class HeadConfig(_Configuration):
 Aggregation = Literal["mean", "min", "sum", "reference_mean", "reference_min", "reference_sum"]
 
 
-class RewardModelConfig(_Configuration):
+class RewardModelConfig(Configuration):
     """The whole model; saved beside its weights."""
 
     backbone: BackboneConfig = BackboneConfig()
@@ -133,123 +135,4 @@ class RewardModelConfig(_Configuration):
             raise ValueError(f"rubrics are for {', '.join(presentation.rubrics)}, the dimensions are {', '.join(self.dimensions)}")
         if self.heads.kind == "shared" and presentation.prompt == "words":
             raise ValueError("a shared head cannot tell dimensions apart at one reward token: use prompt reference or rubric_first")
-        return self
-
-
-class LossConfig(_Configuration):
-    """Loss of the aggregate score as in the paper, and the same loss per dimension, which identifies the heads."""
-
-    kind: Literal["uncertainty", "uncertainty_released", "bradley_terry", "bradley_terry_ties", "regression"] = Field(
-        "uncertainty",
-        description="uncertainty: -log E[sigmoid(s_a - s_b)], the paper's eq. 4; uncertainty_released: E[-log sigmoid], the public code; "
-        "bradley_terry; bradley_terry_ties: ties are targets (keep them whole: preferences.ties off); regression: eq. 5, on ratings",
-    )
-    expectation: Literal["quadrature", "probit"] = Field(
-        "quadrature", description="how uncertainty takes its expectation; probit: a closed form, P within 0.02"
-    )
-    tie_constant: float = Field(5.0, gt=1, description="k of bradley_terry_ties")
-    regression_centre: float = Field(2.25, description="score, per dimension, that regression maps to 0; 2.25 as published")
-    aggregate_weight: float = Field(1.0, ge=0, description="weight of the loss of the aggregated score")
-    per_dimension_weight: float = Field(1.0, ge=0, description="weight of the losses per dimension; at 0 the heads are not identified")
-
-    @model_validator(mode="after")
-    def _something_is_learnt(self) -> LossConfig:
-        if self.aggregate_weight == 0 and self.per_dimension_weight == 0:
-            raise ValueError("aggregate_weight and per_dimension_weight are both 0: nothing would be learnt; raise one")
-        if self.expectation == "probit" and self.kind != "uncertainty":
-            raise ValueError(f"expectation probit is for kind uncertainty only, not for {self.kind}: leave expectation out")
-        return self
-
-
-class OptimizerConfig(_Configuration):
-    """What every optimisation run shares."""
-
-    learning_rate: float = Field(1.5e-3, gt=0, description="peak learning rate of AdamW")
-    betas: tuple[float, float] = Field((0.9, 0.98), description="AdamW's averaging constants")
-    weight_decay: float = Field(0.01, ge=0, description="AdamW's decoupled weight decay")
-    schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate after the warm-up")
-    warmup_ratio: float = Field(0.1, ge=0, lt=1, description="share of the steps in which the rate rises linearly")
-    clip_norm: float = Field(1.0, gt=0, description="gradients are scaled down to this norm")
-    seed: int = Field(0, ge=0, description="seed of the order of the data and of dropout")
-    checkpoint_every: int = Field(100, gt=0, description="steps between checkpoints")
-    keep_checkpoints: int = Field(2, gt=0, description="newest checkpoints that are kept; with 1 a damaged one restarts the run")
-    ema_decay: float | None = Field(
-        None, gt=0, lt=1, description="validate and export an exponential average of the weights over about 1/(1 - decay) steps; null: off"
-    )
-    log_every: int = Field(10, gt=0, description="steps between reported metrics")
-    threads: int = Field(1, gt=0, description="CPU threads of torch; more do not help tiny models")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16: computed in bf16, over fp32 weights")
-    activation_checkpointing: bool = Field(False, description="recompute activations in the backward pass")
-
-
-class PretrainingConfig(OptimizerConfig):
-    """Stand-in for the web pretraining of a real backbone: caption the edit. Uses no ratings."""
-
-    steps: int = Field(1000, ge=0, description="optimizer steps; 0 is off")
-    batch_size: int = Field(32, gt=0, description="captioned edits per step")
-
-
-class LoraConfig(_Configuration):
-    """Low-rank adapters on linear layers (Hu et al. 2021)."""
-
-    rank: int = Field(64, gt=0, description="rank of the update of each matrix")
-    alpha: float = Field(128.0, gt=0, description="the update is scaled by alpha / rank")
-    dropout: float = Field(0.0, ge=0, lt=1, description="dropout on the adapters' input")
-    vision: bool = Field(False, description="adapters in the vision tower too; else it stays as it is")
-
-
-class TrainingConfig(OptimizerConfig):
-    """Training on preferences: a step takes groups, each candidate once, all pairs of a group."""
-
-    learning_rate: float = Field(1e-3, gt=0, description="peak learning rate of AdamW")
-    steps: int | None = Field(600, gt=0, description="optimizer steps; null when epochs is given")
-    epochs: float | None = Field(None, gt=0, description="passes over the groups; null when steps is given")
-    groups_per_batch: int = Field(16, gt=0, description="groups per step, over all workers")
-    token_budget: int = Field(
-        TOKEN_BUDGET, gt=0, description="tokens that a worker takes through the model at a time; gradients of several passes are added up"
-    )
-    head_learning_rate: float | None = Field(
-        None, gt=0, description="peak rate of the heads and of the reward token's vector; null: learning_rate"
-    )
-    freeze_vocabulary: bool = Field(False, description="leave the token embedding as it is; the reward token's vector always learns")
-    adapter: Literal["full", "lora"] = Field(
-        "full", description="full: the backbone learns; lora: only adapters in it, merged into its weights at the end"
-    )
-    lora: LoraConfig = LoraConfig()
-    parallel: Literal["ddp", "fsdp"] = Field(
-        "ddp", description="what several workers do with the weights: ddp: each holds all of them; fsdp: each holds a share (FSDP2)"
-    )
-    validate_every: int = Field(100, gt=0, description="steps between validations; the last step is always validated")
-    cache_mebibytes: int = Field(
-        1024, ge=0, description="memory for decoded training images, and as much for held-out ones; the rest is decoded anew"
-    )
-
-    @model_validator(mode="after")
-    def _one_length(self) -> TrainingConfig:
-        if (self.steps is None) == (self.epochs is None):
-            raise ValueError("set exactly one of steps and epochs, the other to null")
-        return self
-
-    @model_validator(mode="after")
-    def _adapters_are_used(self) -> TrainingConfig:
-        if self.adapter == "full" and self.lora != LoraConfig():
-            raise ValueError("lora has settings, but adapter is full, which uses none; set adapter to lora, or leave lora out")
-        return self
-
-
-class RewardConfig(_Configuration):
-    """A reward model and how it is trained, in one piece."""
-
-    model: RewardModelConfig = RewardModelConfig()
-    loss: LossConfig = LossConfig()
-    pretraining: PretrainingConfig = PretrainingConfig()
-    training: TrainingConfig = TrainingConfig()
-
-    @model_validator(mode="after")
-    def _no_stand_in_with_real_weights(self) -> RewardConfig:
-        if self.model.backbone.pretrained is not None and self.pretraining.steps:
-            raise ValueError(
-                f"pretraining.steps is {self.pretraining.steps}, but the backbone is pretrained "
-                f"({self.model.backbone.pretrained}): the stand-in is only for random weights, set pretraining.steps to 0"
-            )
         return self

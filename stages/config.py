@@ -10,65 +10,13 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from stages.annotate.config import AnnotateConfig
+from stages.datasets.config import WorldConfig
 from stages.engine.config import BenchmarkName, Config, RayConfig
 from stages.filter.config import FilterConfig
 from stages.finetune.config import FinetuneConfig
+from stages.generate.config import GenerateConfig
 from stages.preferences.config import PreferencesConfig
 from stages.train_reward.config import TrainRewardConfig
-
-EditKind = Literal["recolour", "remove", "background", "add", "replace", "resize", "move", "style"]
-ALL_KINDS: tuple[EditKind, ...] = ("recolour", "remove", "background", "add", "replace", "resize", "move", "style")
-
-
-class WorldConfig(Config):
-    """The embedded procedural world: what it draws."""
-
-    size: int = Field(32, ge=16, description="Side of the images in pixels")
-    kinds: tuple[EditKind, ...] = Field(ALL_KINDS, min_length=1, description="Edit kinds that occur")
-    jitter: float = Field(0.0, ge=0, description="Jitter of object positions in world units (the image is 32 units wide)")
-
-
-class WorldSources(Config):
-    """Sources drawn by the embedded world."""
-
-    dataset: Literal["world"]
-    train: int = Field(1200, ge=2, description="Source groups to rate for training")
-    validation: int = Field(150, ge=2, description="Held-out source groups")
-
-
-class SourceTable(Config):
-    """One table of sources: JSON Lines with the columns image, instruction and optionally id, task, language, split."""
-
-    name: str = Field(description="Name of the data set")
-    path: str = Field(description="The .jsonl file; image paths in it are relative to its folder")
-    expected: int | None = Field(None, ge=1, description="Rows it should have; another number is refused")
-
-
-class TableSources(Config):
-    """Sources of your own."""
-
-    dataset: Literal["table"]
-    tables: tuple[SourceTable, ...] = Field(min_length=1, description="The tables, in order")
-    validation_share: float = Field(0.1, gt=0, lt=1, description="Share of split groups held out where a row names no split")
-
-
-class EditorChoice(Config):
-    """One editor and its seeds."""
-
-    name: str = Field(description="Name of the editor, e.g. world/quill")
-    seeds: tuple[int, ...] = Field((0, 1), min_length=1, description="One candidate per seed")
-
-
-class GenerateConfig(Config):
-    """Candidates: every editor edits every source (paper 2.1: 12 candidates, 7 annotated)."""
-
-    sources: WorldSources | TableSources = Field(
-        WorldSources(dataset="world"), discriminator="dataset", description="Where sources come from"
-    )
-    editors: tuple[EditorChoice, ...] = Field(min_length=1, description="Editors and their seeds")
-    annotate: int = Field(7, ge=2, description="Candidates per source that are sampled for annotation")
-    unit_sources: int = Field(150, ge=1, description="Sources per unit of resume")
-    workers: int = Field(2, ge=1, description="Ray actors")
 
 
 class BenchmarkConfig(Config):
@@ -115,7 +63,7 @@ class FlowConfig(Config):
     name: str = Field(pattern=r"^\w[\w.-]*$", description="Name of the run: the default run directory is runs/<name>")
     seed: int = Field(0, ge=0, description="Seed of everything random; the seeds of models and trainings are counted from it")
     ray: RayConfig = Field(RayConfig(), description="Local Ray cluster")
-    world: WorldConfig | None = Field(None, description="The embedded world, where it is used")
+    world: WorldConfig | None = Field(None, description="The built-in toy data set, where it is used")
     generate: GenerateConfig | None = Field(None, description="Candidates")
     annotate: AnnotateConfig = Field(AnnotateConfig(), description="Ratings")
     preferences: PreferencesConfig = Field(PreferencesConfig(), description="Preference pairs")

@@ -5,7 +5,6 @@ Compute is counted as 2 FLOP per parameter and token forward and three times tha
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from pathlib import Path
@@ -15,8 +14,9 @@ from pipeline.commands.tables import text_table
 from pipeline.flow import STEPS
 from pipeline.planning import filter_cost, selection_sizes
 from reward.config import BackboneConfig, RewardModelConfig
-from stages.config import FlowConfig, TableSources, WorldSources
-from stages.datasets.config import WorldEdits
+from stages.config import FlowConfig
+from stages.datasets import readers
+from stages.datasets.config import VALIDATION_SHARE, SourcesInput, TableSources, WorldEdits, WorldSources
 from stages.editors import editors
 from stages.engine import storage
 from stages.engine.rundir import Index, RunDir
@@ -175,13 +175,21 @@ def _sources(flow: FlowConfig) -> tuple[int, int]:
     config = flow.generate.sources
     if isinstance(config, WorldSources):
         return config.train, config.validation
-    total = sum(table.expected or _lines(table.path) for table in config.tables)
-    held_out = round(total * config.validation_share)
+    if isinstance(config, TableSources):
+        total = sum(table.expected or _rows(config.model_copy(update={"tables": (table,)})) for table in config.tables)
+        held_out = round(total * config.validation_share)
+    else:
+        total = _rows(config)
+        held_out = round(total * VALIDATION_SHARE)
     return total - held_out, held_out
 
 
-def _lines(path: str) -> int:
-    return sum(1 for line in Path(path).read_text().splitlines() if line.strip() and json.loads(line)) if Path(path).exists() else 0
+def _rows(config: SourcesInput) -> int:
+    """Rows of a data set, 0 where it cannot be read."""
+    try:
+        return sum(len(piece.rows) for piece in readers.plan(config, seed=0, world=None, unit_rows=1000, edited=False))
+    except ValueError:
+        return 0
 
 
 def _cost(flop: float) -> str:
@@ -201,6 +209,8 @@ def _notes(flow: FlowConfig) -> list[str]:
                 notes.append(f"cannot run yet: {error}")
         if isinstance(flow.generate.sources, TableSources):
             notes += [f"missing input: {table.path} ({table.name})" for table in flow.generate.sources.tables if not _reachable(table.path)]
+        elif not _reachable(getattr(flow.generate.sources, "path", "")):
+            notes.append(f"missing input: {getattr(flow.generate.sources, 'path', '')}")
     if flow.filter is not None and not _reachable(getattr(flow.filter.input, "path", "")):
         notes.append(f"missing input: {getattr(flow.filter.input, 'path', '')}")
     if flow.reward.model.backbone.pretrained:

@@ -11,7 +11,7 @@ from PIL import Image
 from reward.inputs.decoding import decode
 
 if TYPE_CHECKING:
-    from reward.training.groups import RatedGroup
+    from reward.inputs.groups import RatedGroup
 
 THUMBNAIL = 64
 """Longest side, in pixels, at which the change from the source is measured."""

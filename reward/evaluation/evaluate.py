@@ -22,23 +22,23 @@ from reward.evaluation.metrics import (
 )
 from reward.evaluation.outcomes import ThreeWay, measure_three_way
 from reward.inference.passes import Inference, MemoryNeedError
-from reward.inputs.batch import Presented
+from reward.inputs.batch import PreparedSample
+from reward.inputs.groups import RatedGroup
 from reward.model.calibration import log_likelihood
 from reward.model.model import RewardModel
-from reward.training.groups import RatedGroup
 
 
-def predict(*, model: RewardModel, presented: Sequence[Presented], token_budget: int = TOKEN_BUDGET) -> list[Prediction]:
-    """Score presented groups, without gradients; the model's training mode is kept. Raises MemoryNeedError where an edit does not fit."""
+def predict(*, model: RewardModel, prepared: Sequence[PreparedSample], token_budget: int = TOKEN_BUDGET) -> list[Prediction]:
+    """Score prepared groups, without gradients; the model's training mode is kept. Raises MemoryNeedError where an edit does not fit."""
     outputs = []
-    for _, output in Inference(model, token_budget).passes(presented):
+    for _, output in Inference(model, token_budget).passes(prepared):
         if isinstance(output, MemoryNeedError):
             raise output
         outputs.append([value.double().numpy() for value in vars(output).values()])
     columns = [np.concatenate(column) for column in zip(*outputs, strict=True)]
     predictions: list[Prediction] = []
     start = 0
-    for item in presented:
+    for item in prepared:
         stop = start + len(item.tree.reads)
         predictions.append(Prediction(*(column[start:stop] for column in columns)))
         start = stop
@@ -47,8 +47,8 @@ def predict(*, model: RewardModel, presented: Sequence[Presented], token_budget:
 
 def predict_groups(*, model: RewardModel, groups: Sequence[RatedGroup], token_budget: int = TOKEN_BUDGET) -> list[Prediction]:
     """Decode and score groups, each candidate once. Raises SampleError for a damaged image."""
-    presented = [model.present(source=group.source, candidates=group.candidates, instruction=group.instruction) for group in groups]
-    return predict(model=model, presented=presented, token_budget=token_budget)
+    prepared = [model.prepare(source=group.source, candidates=group.candidates, instruction=group.instruction) for group in groups]
+    return predict(model=model, prepared=prepared, token_budget=token_budget)
 
 
 def from_scores(scores: Sequence[np.ndarray], dimensions: int) -> list[Prediction]:

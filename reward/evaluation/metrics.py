@@ -14,8 +14,8 @@ from typing import Literal
 
 import numpy as np
 
+from reward.inputs.groups import RatedGroup
 from reward.model.comparison import preference_probability
-from reward.training.groups import RatedGroup
 
 Array = np.ndarray
 

@@ -1,7 +1,7 @@
-"""One pass after another over presented edits, without gradients: what scoring and evaluation share.
+"""One pass after another over prepared samples, without gradients: what scoring and evaluation share.
 
-Passes depend on the sets, their order and the token budget only. Where a pass does not fit into the device's memory, its sets are packed
-anew with half the budget, down to single edits; an edit that does not fit alone is handed back as an error. The least number of tokens
+Passes depend on the samples, their order and the token budget only. Where a pass does not fit into the device's memory, its samples are
+packed anew with half the budget, down to single edits; an edit that does not fit alone is returned as an error. The least number of tokens
 that did not fit is remembered, so that later passes of that size are halved without being tried. While the memory stays the same this
 changes no pass: one that is halved untried is one that would have failed.
 """
@@ -17,9 +17,8 @@ import torch
 
 from reward.config import TOKEN_BUDGET
 from reward.inference.compute import PassCost
-from reward.inputs.batch import Presented, packed
+from reward.inputs.batch import KeysValues, PreparedSample, packed
 from reward.inputs.sample import SampleError
-from reward.model.attention import KeysValues
 from reward.model.model import RewardModel, RewardOutput
 
 
@@ -28,8 +27,8 @@ class MemoryNeedError(SampleError):
 
 
 @dataclass
-class Spent:
-    """What passes took: edits, tokens of their rows, operations, seconds at the model, and passes that did not fit."""
+class PassStats:
+    """What passes used: edits, tokens of their rows, operations, seconds at the model, and passes that did not fit into memory."""
 
     edits: int = 0
     tokens: int = 0
@@ -51,26 +50,26 @@ class Inference:
         self._turn = threading.Lock()
 
     def passes(
-        self, presented: Iterable[Presented], on_pass: Callable[[Spent], None] = lambda _: None
-    ) -> Iterator[tuple[list[Presented], RewardOutput | MemoryNeedError]]:
-        """Consecutive sets and their scores on the CPU, pass by pass; an error stands for a set of a single edit.
+        self, prepared: Iterable[PreparedSample], on_pass: Callable[[PassStats], None] = lambda _: None
+    ) -> Iterator[tuple[list[PreparedSample], RewardOutput | MemoryNeedError]]:
+        """Consecutive samples and their scores on the CPU, pass by pass; an error belongs to a sample of a single edit.
 
-        A set that does not fit comes back as sets of its single edits. on_pass is told what each pass took. The model's training mode
-        is kept.
+        A sample that does not fit comes back as samples of its single edits. on_pass gets the statistics of each pass. The model's training
+        mode is kept.
         """
         was_training = self.model.training
         try:
             with self._turn:
                 self.model.eval()
                 self._root = self.model.cached_root()
-            for part in packed(presented, self.token_budget):
+            for part in packed(prepared, self.token_budget):
                 yield from self._fitting(part, self.token_budget, on_pass)
         finally:
             self.model.train(was_training)
 
     def _fitting(
-        self, part: list[Presented], budget: int, on_pass: Callable[[Spent], None]
-    ) -> Iterator[tuple[list[Presented], RewardOutput | MemoryNeedError]]:
+        self, part: list[PreparedSample], budget: int, on_pass: Callable[[PassStats], None]
+    ) -> Iterator[tuple[list[PreparedSample], RewardOutput | MemoryNeedError]]:
         tokens = sum(len(item.tree) for item in part)
         single = sum(len(item.tree.reads) for item in part) == 1
         output = None
@@ -86,27 +85,27 @@ class Inference:
             return
         self.too_many = min(tokens, self.too_many or tokens)
         if len(part) == 1:
-            part = self.model.presenter.separated(part[0])
+            part = self.model.processor.separated(part[0])
         half = max(1, min(budget, tokens) // 2)
         for smaller in packed(part, half):
             yield from self._fitting(smaller, half, on_pass)
 
-    def _timed(self, part: Sequence[Presented], on_pass: Callable[[Spent], None]) -> RewardOutput | None:
+    def _timed(self, part: Sequence[PreparedSample], on_pass: Callable[[PassStats], None]) -> RewardOutput | None:
         """The scores of one pass; None when it did not fit into memory."""
         started = time.monotonic()
         try:
-            output, spent = self._forward(part)
+            output, stats = self._forward(part)
         except torch.OutOfMemoryError:
-            output, spent = None, Spent(out_of_memory=1)
+            output, stats = None, PassStats(out_of_memory=1)
         if output is None and self.model.device.type == "cuda":
             torch.cuda.empty_cache()
-        spent.seconds = time.monotonic() - started
-        on_pass(spent)
+        stats.seconds = time.monotonic() - started
+        on_pass(stats)
         return output
 
     @torch.no_grad()
-    def _forward(self, part: Sequence[Presented]) -> tuple[RewardOutput, Spent]:
+    def _forward(self, part: Sequence[PreparedSample]) -> tuple[RewardOutput, PassStats]:
         batch = self.model.collate(part, root_cached=self._root is not None)
         output = self.model(batch, self._root)
         output = RewardOutput(*(value.cpu() for value in vars(output).values()))
-        return output, Spent(edits=len(batch.reads), tokens=len(batch.input_ids), flop=self._cost.flop(batch))
+        return output, PassStats(edits=len(batch.reads), tokens=len(batch.input_ids), flop=self._cost.flop(batch))

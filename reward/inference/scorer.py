@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import torch
 
 from reward.config import TOKEN_BUDGET
-from reward.inference.passes import Inference, MemoryNeedError, Spent
-from reward.inputs.batch import Presented
+from reward.inference.passes import Inference, MemoryNeedError, PassStats
+from reward.inputs.batch import PreparedSample
 from reward.inputs.sample import EditSample, ImageInput, SampleError
 from reward.model.comparison import Comparison, compare
 from reward.model.model import RewardModel, RewardOutput
@@ -57,21 +57,21 @@ def score_stream(*, model: RewardModel, samples: Iterable[EditSample], token_bud
 
     Samples that follow each other with the same source and instruction share the source's part of the pass.
     """
-    shown = model.presenter.present_each(samples)
-    return score_presented(inference=Inference(model, token_budget), presented=shown)
+    shown = model.processor.prepare_each(samples)
+    return score_prepared(inference=Inference(model, token_budget), prepared=shown)
 
 
-def score_presented(
-    *, inference: Inference, presented: Iterable[Presented | SampleError], on_pass: Callable[[Spent], None] = lambda _: None
+def score_prepared(
+    *, inference: Inference, prepared: Iterable[PreparedSample | SampleError], on_pass: Callable[[PassStats], None] = lambda _: None
 ) -> Iterator[Score | SampleError]:
-    """Scores in the order of the edits of what is presented; an error stands for one edit and is handed through."""
-    waiting: deque[Presented | SampleError] = deque()  # presented, but not all of it scored
+    """Scores in the order of the edits of what is prepared; an error belongs to one edit and is passed on."""
+    waiting: deque[PreparedSample | SampleError] = deque()  # prepared, but not all of it scored
     found: deque[Score | SampleError] = deque()  # of the first of those that wait
 
-    def sound() -> Iterator[Presented]:
-        for item in presented:
+    def sound() -> Iterator[PreparedSample]:
+        for item in prepared:
             waiting.append(item)
-            if isinstance(item, Presented):
+            if isinstance(item, PreparedSample):
                 yield item
 
     def ready() -> Iterator[Score | SampleError]:

@@ -1,17 +1,16 @@
 """Edits ready for the model: uint8 images with the tree of their prompts, and how any number of them becomes one packed row.
 
-In: what `reward.inputs.presenter` makes of a source and its candidates. `collate` joins any number of trees into a Batch. Each distinct
-image of a
-batch is one vision input, whichever trees show it. Nothing is padded.
+In: `PreparedSample`s, from `reward.inputs.processor`. Out: a Batch, by `collate`. Each distinct image of a batch is one vision input,
+whichever samples show it. Nothing is padded.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -20,15 +19,14 @@ from torch import Tensor
 
 from reward.inputs.prompt import Prompt
 from reward.inputs.tree import Grid, Tree, vision_tokens
-from reward.model.attention import TreeAttention
 
 
 @dataclass(frozen=True)
-class Presented:
+class PreparedSample:
     """The edits of one source and instruction.
 
-    stacks: uint8 [item, frame, height, width, 3] each, items of one size; numbered through in order. Pickled as arrays, which takes a small
-    part of the time that tensors would.
+    stacks: uint8 [item, frame, height, width, 3] each, items of one size; numbered in order over all stacks. Pickled as arrays, which is
+    many times faster than as tensors.
     """
 
     stacks: tuple[Tensor, ...]
@@ -46,7 +44,32 @@ class Presented:
         return tuple(_content(item) for stack in self.stacks for item in stack)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _presented, ([stack.numpy() for stack in self.stacks], self.tree, self.instruction, self.contents)
+        return _prepared, ([stack.numpy() for stack in self.stacks], self.tree, self.instruction, self.contents)
+
+
+KeysValues = tuple[Tensor, Tensor]
+"""Keys and values of one layer, [1, head, token, width] each."""
+
+
+@dataclass(frozen=True)
+class TreeAttention:
+    """What the tokens of a packed row see: their own node up to themselves, and all of its ancestors.
+
+    blocks: nodes of one shape each, (queries [node, length], keys [node, before + length]): numbers of tokens, in the order of the path;
+    keys are counted from the cached root on, when there is one, queries from the row's first token.
+    order [token]: index of each token of the row in the blocks' outputs.
+    root: per layer, keys and values of a cached root; record: list that the row's own are appended to.
+    """
+
+    blocks: tuple[tuple[Tensor, Tensor], ...]
+    order: Tensor
+    root: tuple[KeysValues, ...] | None = None
+    record: list[KeysValues] | None = field(default=None, compare=False)
+
+    def to(self, device: torch.device) -> TreeAttention:
+        """The same blocks on a device."""
+        blocks = tuple((queries.to(device), keys.to(device)) for queries, keys in self.blocks)
+        return replace(self, blocks=blocks, order=self.order.to(device))
 
 
 @dataclass(frozen=True)
@@ -55,7 +78,7 @@ class Batch:
 
     input_ids [token]; position_ids [3, token]; reads [edit, dimension]: token that a head reads; words [word]: tokens of the instructions
     (prompt `words`); stacks: uint8 [item, frame, height, width, 3] each; grids: (rows, columns) of patches per stack; placeholder
-    [vision token]: its place in input_ids; feature [vision token]: its place among the features of all items.
+    [vision token]: its index in input_ids; feature [vision token]: its index among the features of all items.
     """
 
     input_ids: Tensor
@@ -77,77 +100,72 @@ class Batch:
         return replace(self, stacks=stacks, attention=self.attention.to(device), **moved)
 
 
-def collate(sets: Sequence[Presented], *, prompt: Prompt, patch_size: int, root_cached: bool = False) -> Batch:
-    """Pack presented edits; rows of `reads` come in the order of the sets and of the edits within a set.
+def collate(samples: Sequence[PreparedSample], *, prompt: Prompt, patch_size: int, root_cached: bool = False) -> Batch:
+    """Pack prepared edits; rows of `reads` come in the order of the samples and of the edits within a sample.
 
     root_cached: leave the root's tokens out; the model is given their keys and values.
     """
     root = len(prompt.root)
-    shift = 0 if root_cached else root  # of a token's number in the row against its number in the tree
-    size = shift
-    ids, positions = [], []
-    if root and not root_cached:
-        ids.append(torch.tensor(prompt.root))
-        positions.append(torch.arange(root).expand(3, -1))
+    cached = root if root_cached else 0  # keys that come before those of the row's own tokens
+    in_row = root - cached  # tokens of the root in the row
+    ids, positions = [torch.tensor(prompt.root[:in_row], dtype=torch.int64)], [torch.arange(in_row).expand(3, -1)]
     reads, words, items = [], [], []
-    stacks: list[Tensor] = []
-    grid_of: list[Grid] = []  # per vision input
-    number_of: dict[str, int] = {}  # by content
-    shapes: dict[tuple[int, int], tuple[list[Tensor], list[Tensor]]] = {}  # (length, keys) -> queries, keys
-    if root and not root_cached:
+    number_of: dict[str, int] = {}  # content -> number of the vision input; equal ones are encoded once, whichever samples show them
+    distinct: list[Tensor] = []  # uint8 [frame, height, width, 3] each, by number
+    # Nodes of one shape (length, keys) become the batch of one attention call: queries [node, length], keys [node, keys].
+    shapes: dict[tuple[int, int], tuple[list[Tensor], list[Tensor]]] = {}
+    if in_row:
         shapes[root, root] = ([torch.arange(root)], [torch.arange(root)])
-    for presented in sets:
-        tree = presented.tree
-        numbers: list[int] = []  # of the tree's vision inputs, among those of the batch
-        contents = iter(presented.contents)
-        for stack in presented.stacks:
-            fresh = []
-            for place, content in zip(range(len(stack)), contents, strict=False):
-                if content not in number_of:
-                    number_of[content] = len(grid_of)
-                    grid_of.append((stack.shape[2] // patch_size, stack.shape[3] // patch_size))
-                    fresh.append(place)
-                numbers.append(number_of[content])
-            if fresh:
-                stacks.append(stack if len(fresh) == len(stack) else stack[fresh])
-        items.extend(numbers[item] for item in tree.items)
+    start = in_row  # of the next tree in the row
+    for sample in samples:
+        tree = sample.tree
+        for content, image in zip(sample.contents, chain.from_iterable(sample.stacks), strict=True):
+            if content not in number_of:
+                number_of[content] = len(distinct)
+                distinct.append(image)
+        items.extend(number_of[sample.contents[item]] for item in tree.items)
         ids.append(tree.input_ids)
         positions.append(tree.position_ids)
-        reads.append(tree.reads + size)
-        words.append(tree.words + size)
+        reads.append(tree.reads + start)
+        words.append(tree.words + start)
         for length, path in tree.paths:
-            keys = torch.where(path < root, path, path + (size - shift))
+            # A path counts the root's tokens from 0 and the tree's from `root` on. All trees share the root's; this tree's are moved to
+            # where it begins in the row. Keys are counted from the cached root on, queries (the path's last `length`) from the row's start.
+            keys = torch.where(path < root, path, path + (start - in_row))
             queries, all_keys = shapes.setdefault((length, len(path)), ([], []))
-            queries.append(keys[-length:] - (root - shift))
+            queries.append(keys[-length:] - cached)
             all_keys.append(keys)
-        size += len(tree)
+        start += len(tree)
     input_ids = torch.cat(ids)
     blocks = tuple((torch.stack(queries), torch.stack(keys)) for queries, keys in shapes.values())
-    joined = [torch.cat(list(run)) for _, run in groupby(stacks, key=lambda stack: stack.shape[1:])]
-    counts = torch.tensor([vision_tokens(grid, prompt.merge_size) for grid in grid_of])
+    # The vision tower takes one tensor per run of equal sizes; joining neighbours keeps the order in which inputs are numbered.
+    stacks = tuple(torch.stack(list(run)) for _, run in groupby(distinct, key=lambda image: image.shape))
+    grids = tuple((stack.shape[2] // patch_size, stack.shape[3] // patch_size) for stack in stacks)
+    counts = torch.tensor([vision_tokens(grid, prompt.merge_size) for grid, stack in zip(grids, stacks, strict=True) for _ in stack])
     return Batch(
         input_ids=input_ids,
         position_ids=torch.cat(positions, dim=1),
         reads=torch.cat(reads),
         words=torch.cat(words),
-        stacks=tuple(joined),
-        grids=tuple((stack.shape[2] // patch_size, stack.shape[3] // patch_size) for stack in joined),
+        stacks=stacks,
+        grids=grids,
         placeholder=(input_ids == prompt.vision_token).nonzero()[:, 0],
         feature=_ranges(counts, torch.tensor(items)),
+        # Outputs come block by block; the inverse of the permutation that the queries are puts them back into the row's order.
         attention=TreeAttention(blocks=blocks, order=torch.cat([queries.flatten() for queries, _ in blocks]).argsort()),
     )
 
 
-def packed(presented: Iterable[Presented], budget: int) -> Iterator[list[Presented]]:
-    """Consecutive sets, as many as fit into a budget of tokens (at least one)."""
-    part: list[Presented] = []
+def packed(samples: Iterable[PreparedSample], budget: int) -> Iterator[list[PreparedSample]]:
+    """Consecutive samples, as many as fit into a budget of tokens (at least one)."""
+    part: list[PreparedSample] = []
     used = 0
-    for item in presented:
-        if part and used + len(item.tree) > budget:
+    for sample in samples:
+        if part and used + len(sample.tree) > budget:
             yield part
             part, used = [], 0
-        part.append(item)
-        used += len(item.tree)
+        part.append(sample)
+        used += len(sample.tree)
     if part:
         yield part
 
@@ -157,16 +175,19 @@ def _content(item: Tensor) -> str:
     return hashlib.sha256(repr(tuple(item.shape)).encode() + item.numpy().tobytes()).hexdigest()
 
 
-def _presented(stacks: list[np.ndarray], tree: Tree, instruction: str, contents: tuple[str, ...]) -> Presented:
+def _prepared(stacks: list[np.ndarray], tree: Tree, instruction: str, contents: tuple[str, ...]) -> PreparedSample:
     """Inverse of pickling. The arrays are copied: those that come from shared memory must not be written to."""
-    made = Presented(tuple(torch.from_numpy(stack.copy()) for stack in stacks), tree, instruction)
+    made = PreparedSample(tuple(torch.from_numpy(stack.copy()) for stack in stacks), tree, instruction)
     vars(made)["contents"] = contents
     return made
 
 
 def _ranges(counts: Tensor, items: Tensor) -> Tensor:
-    """For items in order, the numbers of their features: item i owns counts[i] features after those of 0..i-1."""
-    starts = counts.cumsum(0) - counts
+    """For items in order, the numbers of their features: item i has counts[i] features, after those of 0..i-1.
+
+    counts [item], items [slot] -> [sum of counts[items]]; an item may fill several slots.
+    """
+    starts = counts.cumsum(0) - counts  # [item]
     lengths = counts[items]  # [slot]
-    within = torch.arange(int(lengths.sum())) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+    within = torch.arange(int(lengths.sum())) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths)  # 0.. in each slot
     return starts[items].repeat_interleave(lengths) + within

@@ -26,7 +26,7 @@ from reward.inputs.tokenizer import IMAGE_TOKEN, REWARD_TOKEN, VIDEO_TOKEN, VISI
 from reward.inputs.tree import Grid, Tree, TreeBuilder
 
 INSTRUCTION = "\ue000"
-"""Stands for the instruction in a template: a private-use character, which no template holds otherwise."""
+"""Marks the instruction in a template: a private-use character, which no template holds otherwise."""
 _IMAGE = VISION_START_TOKEN + IMAGE_TOKEN + VISION_END_TOKEN
 
 
@@ -35,7 +35,7 @@ class Prompt:
     """Templates of the nodes of a tree, for one model.
 
     root: ids before the first vision input; source: template from the source image on (empty for clips); edit: from the edited image, or
-    the clip, on; branches: one per dimension, or none when the reward tokens stand in `edit`.
+    the clip, on; branches: one per dimension, or none when the reward tokens are in `edit`.
     """
 
     tokenizer: PreTrainedTokenizerBase

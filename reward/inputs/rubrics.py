@@ -1,6 +1,6 @@
 """What the model is asked, per dimension: our own wording of the criteria that the annotators were given (EditReward, appendix A.2).
 
-A rubric of prompt `reference` stands after the images and holds the instruction; one of prompt `rubric_first` stands before everything and
+A rubric of prompt `reference` comes after the images and contains the instruction; one of `rubric_first` comes before everything and
 does not. Other dimensions need texts of their own, in `presentation.rubrics`.
 """
 

@@ -1,4 +1,4 @@
-"""The tree of prompts of one source: what is common to its candidates, or to the dimensions of one candidate, stands in it once.
+"""The tree of prompts of one source: it contains once what is common to its candidates, or to the dimensions of one candidate.
 
     root (constant) -> source -> candidate 1 -> dimension 1
                                              -> dimension 2
@@ -49,7 +49,7 @@ class Tree:
 
 
 def _tree(arrays: list[np.ndarray], lengths: list[int], items: tuple[int, ...]) -> Tree:
-    """Inverse of pickling, which goes by arrays: tensors take many times as long. Copies, since shared memory must not be written to."""
+    """Inverse of pickling, which uses arrays because tensors take many times as long. Copies, since shared memory must not be written."""
     ids, positions, reads, words, *keys = (torch.from_numpy(array.copy()) for array in arrays)
     return Tree(ids, positions, tuple(zip(lengths, keys, strict=True)), reads, items, words)
 
@@ -75,7 +75,7 @@ class TreeBuilder:
         expanded = expand(ids, grids, vision_token=self.vision_token, merge_size=self.merge_size)
         start = self.root if parent is None else self._ends[parent]
         positions, end = node_positions(expanded == self.vision_token, grids, start=start, merge_size=self.merge_size, flat=self.flat)
-        before = torch.arange(self.root) if parent is None else self._keys[parent]
+        before = torch.arange(self.root) if parent is None else self._keys[parent]  # tokens of the path above: root, then ancestors
         own = torch.arange(self.size, self.size + len(expanded)) + self.root
         self._ids.append(expanded)
         self._positions.append(positions)
@@ -117,23 +117,24 @@ def node_positions(is_vision: Tensor, grids: Sequence[Grid], *, start: int, merg
     """[3, token] temporal, height and width positions of a run of tokens, and the position after it.
 
     flat: a count of tokens on all three axes (what the published EditReward weights were trained with). Otherwise as the Qwen-VL families
-    number them: text counts on all axes; an image stands at one time, its rows and columns count from there, and what follows begins
+    number them: text counts on all axes; an image has one time, its rows and columns count from there, and what follows begins
     after the longer side (Qwen2-VL, section 2.1, M-RoPE). Placeholders must not touch those of another input.
     """
     if flat:
         return torch.arange(start, start + len(is_vision)).expand(3, -1), start + len(is_vision)
     parts: list[Tensor] = []
-    place, following = 0, start
+    token, following = 0, start
     remaining = iter(grids)
-    while place < len(is_vision):
-        if is_vision[place]:
+    while token < len(is_vision):
+        if is_vision[token]:
             rows, columns = (side // merge_size for side in next(remaining))
+            # [3, rows * columns]: one time for the whole image; rows and columns count from the position after the text before it
             row, column = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
             parts.append(torch.stack([torch.zeros_like(row), row, column]).flatten(1) + following)
-            place, following = place + rows * columns, following + max(rows, columns)
+            token, following = token + rows * columns, following + max(rows, columns)
         else:
-            vision = is_vision[place:].nonzero()
-            length = int(vision[0]) if len(vision) else len(is_vision) - place
+            vision = is_vision[token:].nonzero()
+            length = int(vision[0]) if len(vision) else len(is_vision) - token
             parts.append(torch.arange(following, following + length).expand(3, -1))
-            place, following = place + length, following + length
+            token, following = token + length, following + length
     return torch.cat(parts, dim=1) if parts else torch.empty(3, 0, dtype=torch.int64), following

@@ -1,13 +1,12 @@
 """Attention in blocks: within each image for the vision tower, along the paths of a tree of prompts for the language model.
 
 Both are registered with transformers and called in place of its own attention. Tokens of many images, or of many prompts, lie in one row;
-no block attends to what another owns, and no mask over the whole row is ever made. Blocks of one shape become the batch of one
+no block attends to another's tokens, and no mask over the whole row is ever made. Blocks of one shape become the batch of one
 scaled_dot_product_attention call. Values and gradients are those of separate calls.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
@@ -16,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AttentionInterface
+
+from reward.inputs.batch import TreeAttention
 
 IMAGES = "images_flash"
 """Registered name; transformers passes the images' bounds to implementations whose name contains "flash"."""
@@ -51,31 +52,6 @@ def image_attention(
 def _segments(tensor: Tensor, count: int) -> Tensor:
     """[head, segment * token, width] -> [segment, head, token, width]"""
     return tensor.unflatten(1, (count, -1)).transpose(0, 1)
-
-
-KeysValues = tuple[Tensor, Tensor]
-"""Keys and values of one layer, [1, head, token, width] each."""
-
-
-@dataclass(frozen=True)
-class TreeAttention:
-    """What the tokens of a packed row see: their own node up to themselves, and all of its ancestors.
-
-    blocks: nodes of one shape each, (queries [node, length], keys [node, before + length]): numbers of tokens, in the order of the path;
-    keys are counted from the cached root on, when there is one, queries from the row's first token.
-    order [token]: where each token of the row stands in the blocks' outputs.
-    root: per layer, keys and values of a cached root; record: list that the row's own are appended to.
-    """
-
-    blocks: tuple[tuple[Tensor, Tensor], ...]
-    order: Tensor
-    root: tuple[KeysValues, ...] | None = None
-    record: list[KeysValues] | None = field(default=None, compare=False)
-
-    def to(self, device: torch.device) -> TreeAttention:
-        """The same blocks on a device."""
-        blocks = tuple((queries.to(device), keys.to(device)) for queries, keys in self.blocks)
-        return replace(self, blocks=blocks, order=self.order.to(device))
 
 
 def _tokens_first(tree: TreeAttention, module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:

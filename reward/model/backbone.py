@@ -1,7 +1,7 @@
 """Transformers' Qwen-VL models as encoders of edits: built from sizes, from pretrained weights, or from a saved configuration.
 
-In: a Batch. Out: last hidden states of the tokens that are asked for. The vision tower sees each distinct image once; its features are put
-in the places of the placeholder tokens. Attention follows the trees of the prompts (reward.model.attention).
+In: a Batch. Out: last hidden states of the tokens that are asked for. The vision tower sees each distinct image once; its features replace
+the placeholder tokens. Attention follows the trees of the prompts (reward.model.attention).
 
 | family | models | attention over trees |
 | --- | --- | --- |
@@ -185,7 +185,7 @@ class _ProductPatchEmbed(nn.Module):
         return F.linear(hidden_states.to(weight.dtype), weight.flatten(1), self.proj.bias)
 
 
-def prepare(backbone: Any, *, attention_name: str = attention.TREE) -> Any:
+def prepare_backbone(backbone: Any, *, attention_name: str = attention.TREE) -> Any:
     """Let the vision tower work on all images at once and the language model on trees, up to the tokens that are read.
 
     Parameter names stay what they were.
@@ -210,9 +210,9 @@ def encode(backbone: Any, batch: Batch, *, keep: Tensor, reward_vectors: Tensor,
         if deep:
             is_vision = torch.zeros(len(embeddings), dtype=torch.bool, device=embeddings.device).index_fill(0, batch.placeholder, True)
             further = {"visual_pos_masks": is_vision[None], "deepstack_visual_embeds": [layer[batch.feature] for layer in deep]}
-    places = (batch.input_ids == reward_token).nonzero()[:, 0]
-    turns = torch.arange(len(places), device=places.device) % len(reward_vectors)
-    embeddings = embeddings.index_copy(0, places, reward_vectors[turns].to(embeddings.dtype))
+    at = (batch.input_ids == reward_token).nonzero()[:, 0]
+    turns = torch.arange(len(at), device=at.device) % len(reward_vectors)
+    embeddings = embeddings.index_copy(0, at, reward_vectors[turns].to(embeddings.dtype))
     states = backbone.language_model(
         inputs_embeds=embeddings[None],
         position_ids=batch.position_ids[:, None],

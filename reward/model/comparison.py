@@ -12,9 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-NODES = np.linspace(-7.0, 7.0, 97)
+POINTS = 97
+REACH = 7.0
+"""The trapezoidal rule on POINTS standard normal deviates between -REACH and REACH, here and in `reward.training.quadrature`."""
+NODES = np.linspace(-REACH, REACH, POINTS)
 WEIGHTS = np.exp(-np.square(NODES) / 2) / np.exp(-np.square(NODES) / 2).sum()
-"""E[f(eps)] = sum of WEIGHTS * f(NODES), eps standard normal: the trapezoidal rule, as in `reward.training.quadrature`.
+"""E[f(eps)] = sum of WEIGHTS * f(NODES), eps standard normal.
 P is within 1e-11 for sigmas of the margin up to 5, 1e-6 up to 10 and 3e-4 up to 20."""
 
 

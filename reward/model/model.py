@@ -23,16 +23,15 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from reward.config import RewardModelConfig
-from reward.inputs.batch import Batch, Presented, collate
-from reward.inputs.presenter import FORMAT, Presenter, read_config
+from reward.inputs.batch import Batch, KeysValues, PreparedSample, TreeAttention, collate
+from reward.inputs.processor import FORMAT, Processor, read_config
 from reward.inputs.prompt import INSTRUCTION, build_prompt
 from reward.inputs.rubrics import INTRODUCTION, rubrics_of
 from reward.inputs.sample import ImageInput
 from reward.inputs.tokenizer import build_tokenizer, load_tokenizer, save_tokenizer
 from reward.model import attention
 from reward.model.aggregation import aggregate
-from reward.model.attention import KeysValues, TreeAttention
-from reward.model.backbone import FAMILIES, encode, load_pretrained, prepare, sized_config
+from reward.model.backbone import FAMILIES, encode, load_pretrained, prepare_backbone, sized_config
 from reward.model.calibration import Calibration
 from reward.model.card import model_card
 from reward.model.heads import RewardHeads
@@ -56,20 +55,20 @@ class RewardModel(nn.Module):
     def __init__(self, *, config: RewardModelConfig, backbone: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         super().__init__()
         self.config = config
-        self.backbone = prepare(backbone)
+        self.backbone = prepare_backbone(backbone)
         self.tokenizer = tokenizer
         self.calibration = None
         text, vision = backbone.config.text_config, backbone.config.vision_config
         self.patch_size = vision.patch_size
         self.prompt = build_prompt(config=config, tokenizer=tokenizer, merge_size=vision.spatial_merge_size)
-        self.presenter = Presenter(config.presentation, self.prompt, self.patch_size)
+        self.processor = Processor(config.presentation, self.prompt, self.patch_size)
         self.heads = RewardHeads(text.hidden_size, config.dimensions, config.heads)
         table = backbone.get_input_embeddings().weight  # [vocabulary, hidden]
         row = table[self.prompt.reward_token].detach()
         count = len(config.dimensions) if config.presentation.prompt == "rubric_first" else 1
         spread = float(table.detach().float().std()) if count > 1 else 0.0
         self.reward_embedding = nn.Parameter(row.float() + spread * torch.randn(count, len(row)))
-        """[1 or dimension, hidden]: what stands at reward tokens, apart from the vocabulary, which can stay frozen."""
+        """[1 or dimension, hidden]: embeddings of the reward tokens, apart from the vocabulary, which can stay frozen."""
 
     @classmethod
     def from_config(cls, config: RewardModelConfig, instructions: Sequence[str] = (), *, seed: int = 0) -> RewardModel:
@@ -104,8 +103,9 @@ class RewardModel(nn.Module):
         Raises ValueError when it is missing, of another layout, or holds NaN.
         """
         path = located(name, revision)
-        config, backbone_config = read_config(path)
-        backbone: Any = FAMILIES[config.backbone.family].model(backbone_config)
+        config, saved = read_config(path)
+        family = FAMILIES[config.backbone.family]
+        backbone: Any = family.model(family.config.from_dict(saved))
         model = cls(config=config, backbone=backbone, tokenizer=load_tokenizer(str(path)))
         file = path / "model.safetensors"
         try:
@@ -140,7 +140,7 @@ class RewardModel(nn.Module):
         """Choose how the language model attends; `auto` by what the device and the precision allow."""
         half = next(self.backbone.parameters()).dtype in (torch.bfloat16, torch.float16)
         varlen = kind == "varlen" or (kind == "auto" and self.device.type == "cuda" and half)
-        prepare(self.backbone, attention_name=attention.TREE_VARLEN if varlen else attention.TREE)
+        prepare_backbone(self.backbone, attention_name=attention.TREE_VARLEN if varlen else attention.TREE)
         return self
 
     def save(self, path: str | Path, *, facts: Mapping[str, str] | None = None) -> None:
@@ -168,13 +168,13 @@ class RewardModel(nn.Module):
         """Where the parameters are."""
         return next(self.parameters()).device
 
-    def present(self, *, source: ImageInput, candidates: Sequence[ImageInput], instruction: str) -> Presented:
+    def prepare(self, *, source: ImageInput, candidates: Sequence[ImageInput], instruction: str) -> PreparedSample:
         """Decode and resize a source and its candidates for this model. Raises SampleError."""
-        return self.presenter.present(source=source, candidates=candidates, instruction=instruction)
+        return self.processor.prepare(source=source, candidates=candidates, instruction=instruction)
 
-    def collate(self, sets: Sequence[Presented], *, root_cached: bool = False) -> Batch:
+    def collate(self, samples: Sequence[PreparedSample], *, root_cached: bool = False) -> Batch:
         """A batch on the model's device; root_cached: `forward` will be given `cached_root()`."""
-        return collate(sets, prompt=self.prompt, patch_size=self.patch_size, root_cached=root_cached).to(self.device)
+        return collate(samples, prompt=self.prompt, patch_size=self.patch_size, root_cached=root_cached).to(self.device)
 
     def cached_root(self) -> tuple[KeysValues, ...] | None:
         """Keys and values of the part of the prompt that is the same for every edit; None where there is none. For inference."""

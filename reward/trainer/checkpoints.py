@@ -24,6 +24,8 @@ from typing import Any
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 
+from reward.trainer.workers import rank_and_world
+
 log = logging.getLogger(__name__)
 
 CONTENTS = "contents.json"
@@ -37,7 +39,7 @@ def save_checkpoint(directory: Path, step: int, state: dict[str, Any], *, notes:
 
     notes: plain values (JSON), those of the first worker count.
     """
-    rank, world = _rank_and_world()
+    rank, world = rank_and_world()
     unfinished = directory / f"step-{step:08d}{UNFINISHED}"
     if rank == 0:
         _remove(unfinished)
@@ -75,7 +77,7 @@ def read_notes(path: Path) -> dict[str, Any]:
 def load_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """Fill a state of the same structure, in place; tensors that are sharded take their share. Every worker calls it."""
     with _quiet():
-        dcp.load(state, checkpoint_id=path, no_dist=_rank_and_world()[1] == 1)
+        dcp.load(state, checkpoint_id=path, no_dist=rank_and_world()[1] == 1)
 
 
 def _publish(unfinished: Path, step: int, contents: dict[str, Any], keep: int) -> None:
@@ -125,10 +127,6 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def _rank_and_world() -> tuple[int, int]:
-    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
 @contextmanager

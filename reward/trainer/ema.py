@@ -16,7 +16,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 
 class WeightAverage:
-    """average <- decay * average + (1 - decay) * weights, of all weights that learn; it begins with the weights as they are.
+    """average <- decay * average + (1 - decay) * weights, of all weights that learn. The first average is the weights as they are.
 
     averages: by parameter name, shaped and sharded as the weights; part of a checkpoint.
     """
@@ -32,7 +32,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def swap(self) -> None:
-        """Exchange weights and averages; twice is as if never."""
+        """Exchange weights and averages. A second call undoes the first."""
         for weight, average in zip(_local(self._weights), _local(self.averages), strict=True):
             kept = weight.clone()
             weight.copy_(average)
@@ -40,7 +40,7 @@ class WeightAverage:
 
     @contextmanager
     def in_place(self) -> Generator[None]:
-        """Inside, the module has the averaged weights."""
+        """Inside the `with` block the module has the averaged weights."""
         self.swap()
         try:
             yield
@@ -49,6 +49,6 @@ class WeightAverage:
 
 
 def _local(tensors: Mapping[str, Tensor]) -> list[Tensor]:
-    """What lies on this worker."""
+    """This worker's part of each tensor."""
     whole = [tensor.detach() for tensor in tensors.values()]
     return [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in whole]

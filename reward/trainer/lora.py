@@ -1,39 +1,37 @@
-"""Low-rank adapters in the backbone (Hu et al. 2021, LoRA), by the peft library.
+"""Low-rank adapters in linear layers (Hu et al. 2021, LoRA), by the peft library.
 
-In: a reward model. Out: the same model in which only the adapters, the heads and the reward token's vector learn; after `merge`, the plain
-model again, with the adapters' products added to its weights.
+In: modules whose weights the caller has frozen. Out: the same modules with adapters that learn; after `merge`, plain modules again, with
+the adapters' products added to their weights.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import peft
 import torch
 from peft.tuners.lora import LoraModel
 from torch import nn
 
-from reward.config import LoraConfig
-from reward.model.model import RewardModel
+from reward.trainer.config import AdapterConfig
 
 
-def adapt(model: RewardModel, config: LoraConfig, *, seed: int) -> list[LoraModel]:
-    """Put an adapter into every linear layer of the language model, and of the vision tower when asked; changes the model in place.
+def adapt(parts: Sequence[nn.Module], config: AdapterConfig, *, seed: int) -> list[LoraModel]:
+    """Put an adapter into every linear layer of these modules, in place.
 
     The adapters' first factors are random by `seed` alone, the second ones zero: outputs do not change yet. Give the result to `merge`.
     """
-    model.backbone.requires_grad_(False)
-    parts = [model.backbone.language_model, *([model.backbone.visual] if config.vision else [])]
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return [LoraModel(part, _settings(part, config), "default") for part in parts]
 
 
-def merge(model: RewardModel, adapters: list[LoraModel]) -> None:
-    """Add the adapters' products to the weights and take the adapters out; the whole model can learn again."""
+def merge(adapters: Sequence[LoraModel]) -> None:
+    """Add the adapters' products to the weights and take the adapters out."""
     for adapter in adapters:
         adapter.merge_and_unload()
-    model.requires_grad_(True)
 
 
-def _settings(part: nn.Module, config: LoraConfig) -> peft.LoraConfig:
+def _settings(part: nn.Module, config: AdapterConfig) -> peft.LoraConfig:
     linear = [name for name, module in part.named_modules() if isinstance(module, nn.Linear)]
     return peft.LoraConfig(r=config.rank, lora_alpha=config.alpha, lora_dropout=config.dropout, target_modules=linear)  # ty: ignore[invalid-argument-type]

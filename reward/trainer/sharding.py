@@ -1,15 +1,15 @@
-"""Several workers, one training: each holds all weights (DDP), or a share of them (FSDP2, `fully_shard`).
+"""Several workers, one training: each holds all weights (DDP), or a shard of them (FSDP2, `fully_shard`).
 
-In: a module. Out: one whose gradients are averaged over the workers in the backward pass. Sharding works on a twin of the model, block by
-block: a block's weights are gathered when it runs and dropped after it. Single precision is what the optimizer works on in both ways.
+In: a module. Out: one whose gradients are averaged over the workers in the backward pass. Sharding works on a copy of the module, block by
+block: a block's weights are gathered when it runs and dropped after it. In both ways the optimizer works on float32 weights.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -19,46 +19,68 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.nn.parallel import DistributedDataParallel
 
-from reward.model.model import RewardModel
+from reward.trainer.config import Parallel, Precision
+from reward.trainer.workers import rank_and_world
+
+M = TypeVar("M", bound=nn.Module)
 
 
 def replicated(module: nn.Module) -> nn.Module:
-    """The module as one that all workers hold whole, beginning with the first worker's weights; itself when alone or sharded."""
-    if not dist.is_initialized() or dist.get_world_size() == 1 or isinstance(module, FSDPModule):
-        return module
-    return DistributedDataParallel(module)
+    """The module with its weights on every worker, equal to the first worker's; itself when there is one worker or when it is sharded.
 
-
-def sharded_twin(model: RewardModel, *, precision: Literal["fp32", "bf16"]) -> RewardModel:
-    """A model that computes the same, of whose weights each worker holds a share; `model` is left without weights (on torch's meta device).
-
-    All workers begin with the first one's weights. bf16: gathered and computed in bf16, gradients summed in float32; the heads in float32.
+    Buffers are taken as constants: they are copied from the first worker once, not in every pass.
     """
-    mesh = init_device_mesh(model.device.type, (dist.get_world_size(),))
-    for tensor in [*model.parameters(), *model.buffers()]:
+    if rank_and_world()[1] == 1 or isinstance(module, FSDPModule):
+        return module
+    return DistributedDataParallel(module, broadcast_buffers=False)
+
+
+@contextmanager
+def sharded_copy(
+    module: M,
+    *,
+    parallel: Parallel,
+    precision: Precision,
+    block_lists: Sequence[str],
+    float32: Sequence[str] = (),
+    methods: Sequence[str] = (),
+) -> Generator[M]:
+    """What to train inside the `with` block: for `fsdp` with several workers a sharded copy of the module, else the module itself.
+
+    While a copy trains, the module is without weights (on torch's meta device). At the end it gets the trained ones on the first worker;
+    on the others it stays without. All workers begin with the first one's weights.
+
+    block_lists: names of `nn.ModuleList`s; each of their items is gathered when it runs. methods: names of methods that use the weights,
+    beside forward. float32: names of parts that compute in float32 at any precision. precision bf16: weights are gathered in bf16 (compute
+    under `torch.autocast`), gradients are summed in float32.
+    """
+    if parallel == "ddp" or rank_and_world()[1] == 1:
+        yield module
+        return
+    device = next(module.parameters()).device
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    for tensor in [*module.parameters(), *module.buffers()]:
         dist.broadcast(tensor.detach(), 0)
-    twin = copy.deepcopy(model, memo={id(parameter): parameter for parameter in model.parameters()})
-    for module in model.modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            setattr(module, name, nn.Parameter(parameter.detach().to("meta"), requires_grad=parameter.requires_grad))
-    # Inputs are not cast: they follow the weights by themselves, and casting would copy the lists that `cached_root` fills.
+    learner = copy.deepcopy(module, memo={id(parameter): parameter for parameter in module.parameters()})  # takes over the weights
+    for part in module.modules():
+        for name, parameter in part.named_parameters(recurse=False):
+            setattr(part, name, nn.Parameter(parameter.detach().to("meta"), requires_grad=parameter.requires_grad))
+    # Inputs are not cast: autocast does that, and casting would copy containers that a pass fills, such as a list of keys and values.
     half_types = {"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32} if precision == "bf16" else {}
     policy = MixedPrecisionPolicy(**half_types, cast_forward_inputs=False)
-    for block in (*twin.backbone.visual.blocks, *twin.backbone.language_model.layers):
-        fully_shard(block, mesh=mesh, mp_policy=policy)
-    fully_shard(twin.heads, mesh=mesh)
+    for name in block_lists:
+        for block in learner.get_submodule(name).children():
+            fully_shard(block, mesh=mesh, mp_policy=policy)
+    for name in float32:
+        fully_shard(learner.get_submodule(name), mesh=mesh)
     # Weights of the root are dropped after each pass too: what changes them between passes must not meet a gathered copy.
-    fully_shard(twin, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
-    register_fsdp_forward_method(twin, "cached_root")
-    return twin
-
-
-def collect(twin: RewardModel, model: RewardModel) -> None:
-    """Give `model`, which `twin` was made of, the twin's weights: on the first worker; on the others it stays without."""
-    device = twin.device
-    weights: dict[str, Any] = get_model_state_dict(twin, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    fully_shard(learner, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
+    for method in methods:
+        register_fsdp_forward_method(learner, method)
+    yield learner
+    weights: dict[str, Any] = get_model_state_dict(learner, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if dist.get_rank() == 0:
-        model.load_state_dict({name: weight.to(device) for name, weight in weights.items()}, assign=True)
+        module.load_state_dict({name: weight.to(device) for name, weight in weights.items()}, assign=True)
 
 
 @contextmanager

@@ -18,9 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from reward.config import Aggregation, LossConfig
+from reward.config import Aggregation
 from reward.model.aggregation import aggregate, aggregate_ratings
+from reward.training.config import LossConfig
 from reward.training.quadrature import expected_log_sigmoid, log_expected_sigmoid
+from reward.training.targets import PairTargets, RatingTargets
 
 
 def preference_log_probability(
@@ -90,48 +92,6 @@ def regression(mu: Tensor, rating: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class PairTargets:
-    """Pairs of rows and their labels; NaN where a pair has no label.
-
-    a, b: int64 [pair], rows of the batch; overall: [pair]; dimensions: [pair, dimension]; each P(a preferred) or NaN.
-    For `bradley_terry_ties` 0.5 is the outcome tie.
-    """
-
-    a: Tensor
-    b: Tensor
-    overall: Tensor
-    dimensions: Tensor
-
-    def to(self, device: torch.device) -> PairTargets:
-        """The same pairs on a device."""
-        return PairTargets(*(getattr(self, name).to(device) for name in ("a", "b", "overall", "dimensions")))
-
-    def labels(self) -> Tensor:
-        """Overall and dimensions side by side: [pair, 1 + dimension]."""
-        return torch.cat([self.overall[:, None], self.dimensions], dim=1)
-
-    def counts(self) -> Tensor:
-        """Labels in `overall` and in each of `dimensions`: [1 + dimension]."""
-        return self.labels().isfinite().sum(0)
-
-
-@dataclass(frozen=True)
-class RatingTargets:
-    """What people gave to the rows of a batch, on their scale: ratings [row, dimension]."""
-
-    ratings: Tensor
-
-    def to(self, device: torch.device) -> RatingTargets:
-        """The same ratings on a device."""
-        return RatingTargets(self.ratings.to(device))
-
-    def counts(self) -> Tensor:
-        """Rows, for the aggregate and for each dimension: [1 + dimension]."""
-        rows, dimensions = self.ratings.shape
-        return torch.full((1 + dimensions,), rows, device=self.ratings.device)
-
-
-@dataclass(frozen=True)
 class RewardLoss:
     """total = aggregate_weight * aggregate + per_dimension_weight * mean of dimensions [dimension]."""
 
@@ -150,7 +110,7 @@ def reward_loss(
 ) -> RewardLoss:
     """The configured loss of the aggregate and of each dimension, each averaged over the pairs that have the label, or over rated rows.
 
-    mean, sigma: [row, dimension]. targets: of the kind that the loss learns from, see `reward.training.groups.loss_targets`.
+    mean, sigma: [row, dimension]. targets: of the kind that the loss learns from, see `reward.training.targets.loss_targets`.
     counts: what to divide by, [1 + dimension], when this is one worker's part of a batch; the parts add up.
     """
     mu, deviation = aggregate(mean, sigma, aggregation)

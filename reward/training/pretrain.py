@@ -1,7 +1,7 @@
-"""The stand-in for web pretraining: a backbone with random weights learns to name edits, before any rating is seen.
+"""Warm-up (toy data only): a backbone with random weights learns to name edits, before it sees any rating.
 
-In: sources, instructions and exact edits. The model reads the two images and predicts the words of the instruction (language-model
-loss over the tied token embedding). It plays the part that web pretraining plays for a published backbone, and is refused on one.
+In: sources, instructions and exact edits. The model reads the two images and predicts the words of the instruction (language-model loss
+over the tied token embedding). A published backbone has learnt this from the web; for one, the warm-up is refused.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from reward.config import PretrainingConfig
 from reward.inputs.batch import Batch
 from reward.inputs.sample import EditSample
 from reward.model.backbone import encode
 from reward.model.model import RewardModel
-from reward.trainer.loop import Metrics, batch_order, optimise, rank_share
+from reward.trainer.loop import LossTerms, Metrics, optimise
+from reward.trainer.order import batch_order, epoch_shuffles
+from reward.trainer.workers import rank_share
+from reward.training.config import PretrainingConfig
 
 
 class Captioner(nn.Module):
@@ -56,17 +58,18 @@ def pretrain(
         return []
     if model.config.backbone.pretrained is not None:
         raise ValueError(
-            f"pretraining stands in for web pretraining, but the backbone {model.config.backbone.pretrained} had the real one; "
+            f"pretraining is a warm-up for random weights, but the backbone {model.config.backbone.pretrained} is pretrained; "
             "set pretraining.steps to 0"
         )
     shown = _in_words(model)
-    presented = [shown.present(source=example.source, candidates=[example.edited], instruction=example.instruction) for example in examples]
-    words = [len(item.tree.words) for item in presented]
+    prepared = [shown.prepare(source=example.source, candidates=[example.edited], instruction=example.instruction) for example in examples]
+    words = [len(item.tree.words) for item in prepared]
+    order = batch_order(len(prepared), config.batch_size, epoch_shuffles(config.seed))
 
-    def losses(module: nn.Module, step: int) -> tuple[Tensor, dict[str, Tensor]]:
-        order = batch_order(len(presented), config.batch_size, config.seed, step)
-        summed, _ = module(shown.collate([presented[index] for index in rank_share(order)]))
-        loss = summed / sum(words[index] for index in order)
+    def captioning(module: nn.Module, step: int) -> LossTerms:
+        batch = order(step)
+        summed, _ = module(shown.collate([prepared[index] for index in rank_share(batch)]))
+        loss = summed / sum(words[index] for index in batch)  # by the words of all workers
         return loss, {"loss": loss}
 
     captioner = Captioner(shown)
@@ -75,16 +78,17 @@ def pretrain(
         parameter_groups=[{"params": list(captioner.parameters()), "lr": config.learning_rate}],
         config=config,
         steps=config.steps,
+        warmup_steps=round(config.warmup_ratio * config.steps),
+        objective=captioning,
         task=repr(("pretraining", config, model.config, [example.instruction for example in examples])),
-        losses=losses,
-        validate=lambda done: {},
         checkpoint_dir=checkpoint_dir,
+        report_every=config.log_every,
         on_metrics=on_metrics,
     )
 
 
 def _in_words(model: RewardModel) -> RewardModel:
-    """The same backbone and vocabulary under the prompt `words`, whose words the stand-in predicts."""
+    """The same backbone and vocabulary under the prompt `words`, whose words the warm-up predicts."""
     presentation = model.config.presentation
     if presentation.prompt == "words":
         return model

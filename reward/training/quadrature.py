@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-POINTS = 97
-REACH = 7.0
+from reward.model.comparison import POINTS, REACH
 
 
 def log_expected_sigmoid(m: Tensor, s: Tensor) -> Tensor:

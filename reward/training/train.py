@@ -14,26 +14,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch.distributed as dist
 from torch import Tensor, nn
 
-from reward.config import LossConfig, TrainingConfig
 from reward.evaluation.evaluate import predict
 from reward.evaluation.metrics import labelled_pairs, pair_accuracy
-from reward.inputs.batch import Presented, packed
+from reward.inputs.batch import PreparedSample, packed
+from reward.inputs.groups import RatedGroup
 from reward.inputs.sample import SampleError
 from reward.model.model import RewardModel
-from reward.trainer.loop import Metrics, Share, accumulate, batch_order, derived_seed, optimise, rank_share
-from reward.trainer.sharding import collect, sharded_twin
-from reward.training.groups import RatedGroup, loss_targets
+from reward.trainer.loop import LossTerms, Metrics, Objective, accumulate, optimise
+from reward.trainer.order import batch_order, derived_seed, epoch_shuffles
+from reward.trainer.sharding import sharded_copy
+from reward.trainer.workers import rank_share
+from reward.training.config import LossConfig, TrainingConfig
 from reward.training.losses import reward_loss
+from reward.training.targets import loss_targets
 
 
 @dataclass(frozen=True)
 class TrainedReward:
     """A trained model and all metrics since step 0, also those of before an interruption.
 
-    Each entry of history has `step`; training losses and validation accuracies stand in it where they were due.
+    Each entry of history has `step`, and training losses and validation accuracies where they were due.
     """
 
     model: RewardModel
@@ -53,9 +55,9 @@ def train(
 ) -> TrainedReward:
     """Train `model` in place, on its device; under torch.distributed when the caller has initialised it.
 
-    Starts from the newest sound checkpoint in checkpoint_dir (which all workers share). With `parallel: fsdp` and several workers only the
-    first one's model has weights in the end. Raises ValueError for no groups, for a source that is in both `groups` and `validation`, or
-    for checkpoints of another run.
+    Starts from the newest sound checkpoint in checkpoint_dir (which all workers share). on_metrics gets all reports since step 0, those of
+    finished steps first. With `parallel: fsdp` and several workers only the first worker's model has weights in the end.
+    Raises ValueError for no groups, for a source that is in both `groups` and `validation`, or for checkpoints of another run.
     """
     if not groups:
         raise ValueError("there are no groups to train on; rate candidates and build their preferences first")
@@ -66,86 +68,105 @@ def train(
     adapters = _adapters(model, config)
     if config.activation_checkpointing:
         model.backbone.activation_checkpointing_enable()
-    sharded = config.parallel == "fsdp" and dist.is_initialized() and dist.get_world_size() > 1
-    learner = sharded_twin(model, precision=config.precision) if sharded else model
     steps = config.steps or math.ceil((config.epochs or 0) * len(groups) / config.groups_per_batch)
-    presented = _PresentedGroups(model, groups, config.cache_mebibytes * 2**20)
-    held_out = _PresentedGroups(model, validation, config.cache_mebibytes * 2**20)
+    with sharded_copy(
+        model,
+        parallel=config.parallel,
+        precision=config.precision,
+        block_lists=("backbone.visual.blocks", "backbone.language_model.layers"),
+        float32=("heads",),
+        methods=("cached_root",),
+    ) as learner:
+        history = optimise(
+            module=learner,
+            parameter_groups=_parameter_groups(learner, config),
+            config=config,
+            steps=steps,
+            warmup_steps=round(config.warmup_ratio * steps),
+            objective=_preference_objective(learner, config, loss, groups),
+            task=repr(
+                (
+                    "training",
+                    config,
+                    loss,
+                    model.config,
+                    [(g.source_id, g.candidate_ids, [sorted(score.items()) for score in g.scores], g.preferences) for g in groups],
+                )
+            ),
+            checkpoint_dir=checkpoint_dir,
+            report_every=config.log_every,
+            on_metrics=on_metrics,
+            validate=_validation(learner, config, validation, steps),
+        )
+    if adapters:
+        from reward.trainer.lora import merge
+
+        merge(adapters)
+        model.requires_grad_(True)
+    return TrainedReward(model=model.eval(), steps=steps, history=history)
+
+
+def _preference_objective(model: RewardModel, config: TrainingConfig, loss: LossConfig, groups: Sequence[RatedGroup]) -> Objective:
+    """The loss of a step's groups. Each worker takes its share of them, in as many passes as the token budget asks for."""
+    prepared = _PreparedGroups(model, groups, config.cache_mebibytes * 2**20)
+    order = batch_order(len(groups), config.groups_per_batch, epoch_shuffles(config.seed))
     dimensions = model.config.dimensions
 
-    def losses(module: nn.Module, step: int) -> Share:
-        order = batch_order(len(groups), config.groups_per_batch, config.seed, step)
-        counts = loss_targets([groups[index] for index in order], dimensions, loss).counts().to(learner.device)
-        mine = rank_share(order)
-        parts = list(packed([presented[index] for index in mine], config.token_budget))
-        places = iter(mine)
-        owners = [[groups[next(places)] for _ in part] for part in parts]
-        return accumulate(module, [partial(one_pass, module, *part, counts) for part in zip(parts, owners, strict=True)])
-
-    def one_pass(module: nn.Module, sets: list[Presented], owners: list[RatedGroup], counts: Tensor) -> Share:
-        targets = loss_targets(owners, dimensions, loss).to(learner.device)
-        output = module(learner.collate(sets))
+    def one_pass(module: nn.Module, samples: list[PreparedSample], rated: list[RatedGroup], counts: Tensor) -> LossTerms:
+        targets = loss_targets(rated, dimensions, loss).to(model.device)
+        output = module(model.collate(samples))
         result = reward_loss(output.mean, output.sigma, targets, loss, model.config.aggregation, counts)
         per_dimension = dict(zip(_named("loss", model), result.dimensions, strict=True))
         return result.total, {"loss": result.total, "loss/aggregate": result.aggregate} | per_dimension
 
+    def objective(module: nn.Module, step: int) -> LossTerms:
+        batch = order(step)
+        # Each term is divided by the labels of the whole batch, not of its pass: so the terms of all passes and workers add up to the mean.
+        counts = loss_targets([groups[index] for index in batch], dimensions, loss).counts().to(model.device)
+        mine = rank_share(batch)
+        parts = list(packed([prepared[index] for index in mine], config.token_budget))
+        rated = iter(groups[index] for index in mine)
+        return accumulate(module, [partial(one_pass, module, part, [next(rated) for _ in part], counts) for part in parts])
+
+    return objective
+
+
+def _validation(model: RewardModel, config: TrainingConfig, groups: Sequence[RatedGroup], steps: int) -> Callable[[int], Metrics]:
+    """Accuracies on held-out groups, every validate_every steps and after the last."""
+    prepared = _PreparedGroups(model, groups, config.cache_mebibytes * 2**20)
+
     def validate(done: int) -> Metrics:
-        if not validation or (done % config.validate_every and done != steps):
+        if not groups or (done % config.validate_every and done != steps):
             return {}
-        predictions = predict(model=learner, presented=[held_out[index] for index in range(len(validation))])
-        pairs = labelled_pairs(validation, predictions)
+        predictions = predict(model=model, prepared=[prepared[index] for index in range(len(groups))])
+        pairs = labelled_pairs(groups, predictions)
         accuracies = {"validation/accuracy": pair_accuracy(pairs.overall_margin, pairs.overall)}
         for column, name in enumerate(_named("validation/accuracy", model)):
             accuracies[name] = pair_accuracy(pairs.margins[:, column], pairs.dimensions[:, column])
         return {name: value for name, value in accuracies.items() if not np.isnan(value)}
 
-    history = optimise(
-        module=learner,
-        parameter_groups=_parameter_groups(learner, config),
-        config=config,
-        steps=steps,
-        task=repr(
-            (
-                "training",
-                config,
-                loss,
-                model.config,
-                [(g.source_id, g.candidate_ids, [sorted(score.items()) for score in g.scores], g.preferences) for g in groups],
-            )
-        ),
-        losses=losses,
-        validate=validate,
-        checkpoint_dir=checkpoint_dir,
-        on_metrics=on_metrics,
-    )
-    if learner is not model:
-        collect(learner, model)
-    if adapters:
-        from reward.trainer.lora import merge
-
-        merge(model, adapters)
-    return TrainedReward(model=model.eval(), steps=steps, history=history)
+    return validate
 
 
-class _PresentedGroups:
+class _PreparedGroups:
     """Decoded groups by position; kept while they fit into a number of bytes, else decoded at each use."""
 
     def __init__(self, model: RewardModel, groups: Sequence[RatedGroup], capacity: int) -> None:
-        self._model, self._groups, self._room = model, groups, capacity
-        self._kept: dict[int, Presented] = {}
+        self._model, self._groups, self._free = model, groups, capacity
+        self._kept: dict[int, PreparedSample] = {}
 
-    def __getitem__(self, index: int) -> Presented:
+    def __getitem__(self, index: int) -> PreparedSample:
         if index in self._kept:
             return self._kept[index]
         group = self._groups[index]
         try:
-            presented = self._model.present(source=group.source, candidates=group.candidates, instruction=group.instruction)
+            prepared = self._model.prepare(source=group.source, candidates=group.candidates, instruction=group.instruction)
         except SampleError as error:
             raise SampleError(f"group {group.source_id}: {error}") from error
-        if presented.bytes <= self._room:
-            self._room -= presented.bytes
-            self._kept[index] = presented
-        return presented
+        if prepared.bytes <= self._free:
+            self._free -= prepared.bytes
+            self._kept[index] = prepared
+        return prepared
 
 
 def _adapters(model: RewardModel, config: TrainingConfig) -> list[Any]:
@@ -153,7 +174,9 @@ def _adapters(model: RewardModel, config: TrainingConfig) -> list[Any]:
         return []
     from reward.trainer.lora import adapt  # peft takes seconds to import
 
-    return adapt(model, config.lora, seed=derived_seed(config.seed, "adapters"))
+    model.backbone.requires_grad_(False)
+    parts = [model.backbone.language_model, *([model.backbone.visual] if config.lora.vision else [])]
+    return adapt(parts, config.lora, seed=derived_seed(config.seed, "adapters"))
 
 
 def _parameter_groups(model: RewardModel, config: TrainingConfig) -> list[dict[str, Any]]:

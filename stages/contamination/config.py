@@ -1,4 +1,4 @@
-"""Configuration of the contamination guard: what the edits are compared with, and what becomes of those that are known there."""
+"""Configuration of decontamination: what the edits are compared with, and what happens to those that match."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from stages.datasets.config import CandidateEdits, EditRewardDataEdits, ShareGPT4oEdits, TableEdits, TripletEdits, WebdatasetEdits
+from stages.datasets.config import CandidateEdits, Delivered, TableEdits
 from stages.engine.config import BenchmarkName, Config
 
 
@@ -25,10 +25,7 @@ class BenchmarkItems(Config):
     path: str = Field(description="Folder of the local copy")
 
 
-ReferenceInput = Annotated[
-    TableEdits | ImageFolder | BenchmarkItems | ShareGPT4oEdits | TripletEdits | EditRewardDataEdits | WebdatasetEdits | CandidateEdits,
-    Field(discriminator="dataset"),
-]
+ReferenceInput = Annotated[TableEdits | ImageFolder | BenchmarkItems | CandidateEdits | Delivered, Field(discriminator="dataset")]
 
 
 class Reference(Config):

@@ -1,8 +1,7 @@
 """What edits are compared with, as hashes: sources and instructions of benchmarks, of other data, and of the reward model's training.
 
 In: the references of the configuration, and the model's directory. Out: tables of the contract ``references``. A unit is a slice of a
-reference; images are read and hashed by workers, once as long as the reference stays as it is. What cannot be read is counted, never passed
-over.
+reference. Workers read and hash its images, once as long as the reference stays unchanged. What cannot be read is counted.
 """
 
 from __future__ import annotations
@@ -15,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from reward.benchmarks.instruction_words import words
-from reward.benchmarks.perceptual_hash import perceptual_hash
 from reward.inputs.decoding import decode
 from reward.inputs.sample import ImageError
+from reward.likeness import perceptual_hash, words
 from stages.contamination.config import BenchmarkItems, ImageFolder, Reference
-from stages.datasets import files, presets
-from stages.datasets import readers as edits
-from stages.datasets.config import TableEdits, WebdatasetEdits
+from stages.datasets import readers
+from stages.datasets.io import files
+from stages.datasets.slices import Slice
 from stages.engine import contracts, storage
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
@@ -36,7 +34,6 @@ TRAINING = "training"
 SOURCES = "sources.parquet"
 """File in a model's directory that names, as hashes, the sources it was trained and calibrated on."""
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
-WHAT = "filter.input"
 UNIT_ITEMS = 200
 
 Item = tuple[str, bytes, str]
@@ -58,16 +55,12 @@ class Pictures:
     items: tuple[tuple[str, Picture, str], ...]
 
 
-Payload = edits.Slice | ImagePaths | Pictures
+Payload = Slice | ImagePaths | Pictures
 
 
 def plan(reference: Reference) -> list[Unit]:
     """Units of a reference. Raises ``ValueError`` naming the reference when it cannot be read."""
-    where = f"filter.contamination.references, {reference.name}"
-    try:
-        pieces = list(_pieces(reference))
-    except ValueError as error:
-        raise ValueError(f"{where}: {str(error).removeprefix(f'{WHAT}: ').replace(WHAT, 'its input')}") from None
+    pieces = _pieces(reference, f"filter.contamination.references, {reference.name}")
     return [Unit(settings_hash("reference", reference.name, mark), (reference.name, piece), rows) for piece, mark, rows in pieces]
 
 
@@ -79,8 +72,8 @@ def make_work() -> Work:
         rows: list[dict[str, Any]] = []
         unreadable: list[Quarantined] = []
         for entry in _items(piece):
-            row = entry if isinstance(entry, Quarantined) else _row(name, *entry)
-            (unreadable if isinstance(row, Quarantined) else rows).append(row)  # ty: ignore[invalid-argument-type]
+            found = entry if isinstance(entry, Quarantined) else row(name, *entry)
+            (unreadable if isinstance(found, Quarantined) else rows).append(found)  # ty: ignore[invalid-argument-type]
         return UnitOutput({"references": contracts.table("references", rows)}, len(rows) + len(unreadable), len(rows), unreadable)
 
     return work
@@ -96,13 +89,14 @@ def publish_training(model: Path, sources: Iterable[Item]) -> None:
     """Write into a model's directory what it was trained on. Images that do not decode cannot be there: they were trained on."""
     rows = []
     for source_id, data, instruction in sources:
-        row = _row(TRAINING, source_id, data, instruction)
-        assert isinstance(row, dict), f"source {source_id} was trained on and does not decode"
-        rows.append(row)
+        found = row(TRAINING, source_id, data, instruction)
+        assert isinstance(found, dict), f"source {source_id} was trained on and does not decode"
+        rows.append(found)
     storage.publish_bytes(model / SOURCES, storage.table_bytes(contracts.table("references", rows)))
 
 
-def _row(name: str, item: str, data: bytes, instruction: str) -> dict[str, Any] | Quarantined:
+def row(name: str, item: str, data: bytes, instruction: str) -> dict[str, Any] | Quarantined:
+    """Row of the contract ``references``, or why the image has no hash. ``name``: of the reference."""
     try:
         bits = perceptual_hash(decode(data, what=f"the source of {item}"))
     except ImageError as error:
@@ -116,11 +110,11 @@ def _row(name: str, item: str, data: bytes, instruction: str) -> dict[str, Any] 
     }
 
 
-def _pieces(reference: Reference) -> Iterator[tuple[Payload, str, int]]:
+def _pieces(reference: Reference, key: str) -> Iterator[tuple[Payload, str, int]]:
     """Parts of a reference, with what names their content and how many items they have."""
     match reference.input:
         case ImageFolder() as given:
-            folder, names = files.find(given.path, suffixes=PICTURES, what=WHAT, in_folder=PICTURES)
+            folder, names = files.find(given.path, suffixes=PICTURES, what=key, in_folder=PICTURES)
             filesystem, top = storage.locate(folder)
             sizes = {name: filesystem.size(f"{top}/{name}") for name in names}
             for part in _parts(names):
@@ -128,21 +122,16 @@ def _pieces(reference: Reference) -> Iterator[tuple[Payload, str, int]]:
         case BenchmarkItems() as given:
             from reward.benchmarks import benchmark
 
-            loaded = benchmark(given.benchmark).load(storage.absolute(given.path))
+            try:
+                loaded = benchmark(given.benchmark).load(storage.absolute(given.path))
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from None
             found = {(e.source.content, e.instruction): (i.item_id, e.source, e.instruction) for i in reversed(loaded) for e in i.edits[:1]}
             for part in _parts(sorted(found.values(), key=lambda entry: (entry[0], entry[2]))):
                 yield Pictures(tuple(part)), settings_hash([[item, place.content, text] for item, place, text in part]), len(part)
         case given:
-            for piece in edits.plan(_sources_only(given), seed=0, world=None, unit_rows=UNIT_ITEMS):
+            for piece in readers.plan(given, seed=0, world=None, unit_rows=UNIT_ITEMS, key=key, edited=False):
                 yield piece, piece.fingerprint, len(piece.rows)
-
-
-def _sources_only(given: Any) -> Any:
-    """Read the source twice where the layout allows it, so that edited images need not be there and are not read."""
-    if isinstance(given, TableEdits):
-        source = given.columns.source or (presets.PRESETS[given.preset].columns if given.preset else presets.OWN.columns)["source"]
-        return given.model_copy(update={"columns": given.columns.model_copy(update={"edited": source})})
-    return given.model_copy(update={"edited": given.source}) if isinstance(given, WebdatasetEdits) else given
 
 
 def _items(piece: Payload) -> Iterator[Item | Quarantined]:
@@ -155,7 +144,7 @@ def _items(piece: Payload) -> Iterator[Item | Quarantined]:
         contents = read([place for _, place, _ in piece.items])
         yield from ((item, contents[place.content], instruction) for item, place, instruction in piece.items)
     else:
-        for entry in edits.fetch(piece):
+        for entry in readers.fetch(piece):
             yield entry if isinstance(entry, Quarantined) else (entry.row_id, entry.source, entry.instruction)
 
 

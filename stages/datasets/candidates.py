@@ -14,12 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.config import WorldConfig
-from stages.datasets import parquet_files
-from stages.datasets.blocks import Place, read_places
 from stages.datasets.config import CandidateEdits
-from stages.datasets.files import OneOpen, opened
-from stages.datasets.slices import Edit, Slice, cut, position
+from stages.datasets.io import parquet_files
+from stages.datasets.io.blocks import Place, read_places
+from stages.datasets.io.files import OneOpen, opened
+from stages.datasets.slices import Edit, Request, Slice, cut, position
 from stages.engine import steps
 from stages.engine.contracts import Quarantined
 from stages.engine.rundir import RunDir
@@ -29,7 +28,7 @@ OF_SOURCE = ["instruction", "image", "language", "task"]
 OF_CANDIDATE = ["candidate_id", "source_id", "editor", "editor_revision", "seed", "image", "status", "error", "metadata"]
 
 
-def plan(config: CandidateEdits, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:
+def plan(config: CandidateEdits, request: Request) -> list[Slice]:
     """Slices of candidates. Raises ``ValueError`` when the run has not generated any."""
     step = RunDir(config.path).step(steps.GENERATE)
     entries: list[tuple[str, int, int, int, int]] = []
@@ -39,8 +38,8 @@ def plan(config: CandidateEdits, *, seed: int, world: WorldConfig | None, unit_r
         for group, row, source_id in _ids(f"{step.path}/{part.path}"):
             entries.append((unit, group, row, *sources[source_id]))
     if not entries:
-        raise ValueError(f"filter.input: {config.path} has no candidates; run its step generate")
-    return cut(DATASET, str(step.path), {}, entries, unit_rows)
+        raise ValueError(f"{request.key}: {config.path} has no candidates; run its step generate")
+    return cut(DATASET, str(step.path), {}, entries, request.unit_rows)
 
 
 def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:

@@ -1,23 +1,45 @@
-"""Configuration of the edits that are filtered: one class per kind of data set (docs/your-data.md shows one of each).
+"""Configuration of data sets: one class per kind, for sources, edits and references alike (docs/your-data.md shows one of each).
 
-Composed by stages/config.py. What each reader expects is told in its module in stages/datasets/.
+The docstring of each reader in stages/datasets/ says what files it expects.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from stages.datasets.presets import known
 from stages.engine.config import Config
+
+EditKind = Literal["recolour", "remove", "background", "add", "replace", "resize", "move", "style"]
+ALL_KINDS: tuple[EditKind, ...] = ("recolour", "remove", "background", "add", "replace", "resize", "move", "style")
+VALIDATION_SHARE = 0.1
+"""Share of source images held out where neither the configuration nor the data set says it."""
+
+
+class WorldConfig(Config):
+    """The built-in toy data set: what it draws."""
+
+    size: int = Field(32, ge=16, description="Side of the images in pixels")
+    kinds: tuple[EditKind, ...] = Field(ALL_KINDS, min_length=1, description="Edit kinds that occur")
+    jitter: float = Field(0.0, ge=0, description="Jitter of object positions in world units (the image is 32 units wide)")
+
+
+class WorldSources(Config):
+    """Sources drawn by the toy world."""
+
+    dataset: Literal["world"]
+    train: int = Field(1200, ge=2, description="Source groups to rate for training")
+    validation: int = Field(150, ge=2, description="Held-out source groups")
 
 
 class WorldEdits(Config):
-    """A noisy edit set drawn by the embedded world, standing in for a delivered data set."""
+    """A set of synthetic edits drawn by the toy world, half of them flawed, in place of a delivered data set."""
 
     dataset: Literal["world-edits"]
     count: int = Field(6000, ge=10, description="Edits")
-    split: Literal["noisy", "base"] = Field("noisy", description="Scene split they are drawn from")
+    split: Literal["noisy", "base"] = Field("noisy", description="Split of the scenes that are edited")
 
 
 class ShareGPT4oEdits(Config):
@@ -46,18 +68,38 @@ class TableColumns(Config):
     licence: str | None = Field(None, description="Licence of the row")
 
 
-TablePreset = Literal["omniedit", "gpt-image-edit", "imgedit", "pico-banana", "magicbrush", "gedit-bench", "imgedit-bench", "emu-edit"]
+TablePreset = Annotated[str, AfterValidator(known)]
 
 
-class TableEdits(Config):
+class Table(Config):
     """Tables with a column per role: Parquet (images embedded, or as paths), JSON Lines, JSON, CSV or TSV."""
 
-    dataset: Literal["table"]
     path: str = Field(description="A file, a folder (its Parquet files at any depth) or a pattern such as data/train-*.parquet")
-    preset: TablePreset | None = Field(None, description="Columns as published; default: source, instruction, edited")
+    preset: TablePreset | None = Field(None, description="Columns as published; default: source (of sources: image), instruction, edited")
     columns: TableColumns = Field(TableColumns(), description="Columns with other names")
     images: str | None = Field(None, description="Folder (or URL) that image paths are relative to; default: that of their file")
     licence: str = Field("", description="Licence of rows that name none")
+
+
+class TableEdits(Table):
+    """A table of edits."""
+
+    dataset: Literal["table"]
+
+
+class SourceTable(Table):
+    """A table of sources, with the columns image, instruction and optionally id, task, language, split."""
+
+    name: str = Field(description="Name of the data set")
+    expected: int | None = Field(None, ge=1, description="Rows it should have; another number is refused")
+
+
+class TableSources(Config):
+    """Sources of your own."""
+
+    dataset: Literal["table"]
+    tables: tuple[SourceTable, ...] = Field(min_length=1, description="The tables, in order")
+    validation_share: float = Field(VALIDATION_SHARE, gt=0, lt=1, description="Share of split groups held out where a row names no split")
 
 
 class EditRewardDataEdits(Config):
@@ -86,7 +128,8 @@ class CandidateEdits(Config):
     path: str = Field(description="The run directory")
 
 
-EditsInput = Annotated[
-    WorldEdits | ShareGPT4oEdits | TripletEdits | TableEdits | EditRewardDataEdits | WebdatasetEdits | CandidateEdits,
-    Field(discriminator="dataset"),
-]
+Delivered = ShareGPT4oEdits | TripletEdits | EditRewardDataEdits | WebdatasetEdits
+"""Data sets of edits that are sources and references as well."""
+
+SourcesInput = Annotated[WorldSources | TableSources | Delivered, Field(discriminator="dataset")]
+EditsInput = Annotated[WorldEdits | TableEdits | CandidateEdits | Delivered, Field(discriminator="dataset")]

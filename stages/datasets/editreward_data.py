@@ -16,13 +16,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.config import WorldConfig
-from stages.datasets import cells, language, parquet_files
-from stages.datasets.blocks import read_places
-from stages.datasets.cells import Fault
 from stages.datasets.config import EditRewardDataEdits
-from stages.datasets.files import OneOpen
-from stages.datasets.slices import Edit, Slice, cut, position
+from stages.datasets.io import cells, parquet_files
+from stages.datasets.io.blocks import read_places
+from stages.datasets.io.cells import Fault
+from stages.datasets.io.files import OneOpen
+from stages.datasets.slices import Edit, Request, Slice, cut, position
 from stages.engine.contracts import Quarantined
 
 DATASET = "editreward-data"
@@ -32,14 +31,14 @@ SCORES = ("overall", "instruction_following", "quality_aesthetic")
 LICENCE = "CC-BY-NC-4.0, as the card of TIGER-Lab/EditReward-Data says"
 
 
-def plan(config: EditRewardDataEdits, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:
+def plan(config: EditRewardDataEdits, request: Request) -> list[Slice]:
     """Slices of candidates. Raises ``ValueError`` when files or columns are missing."""
     columns = sorted({column for side in SIDES for column in _columns(side)} | set(NAMES))
-    folder, names = parquet_files.find(config.path, what="filter.input")
+    folder, names = parquet_files.find(config.path, what=request.key)
     seen: set[tuple[str, str]] = set()
     entries: list[tuple[str, int, int, str, str]] = []
     for name in names:
-        with parquet_files.opened(folder, name, needed=columns, what="filter.input") as table:
+        with parquet_files.opened(folder, name, needed=columns, what=request.key) as table:
             for group in range(table.num_row_groups):
                 mark = parquet_files.mark(table, group)
                 read = [column.to_pylist() for column in table.read_row_group(group, columns=NAMES).select(NAMES).columns]
@@ -49,8 +48,8 @@ def plan(config: EditRewardDataEdits, *, seed: int, world: WorldConfig | None, u
                             seen.add((key, image))
                             entries.append((name, group, row, side, mark))
     if not entries:
-        raise ValueError(f"filter.input: {config.path} has no rows")
-    return cut(DATASET, folder, {}, entries, unit_rows)
+        raise ValueError(f"{request.key}: {config.path} has no rows")
+    return cut(DATASET, folder, {}, entries, request.unit_rows)
 
 
 def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
@@ -86,7 +85,7 @@ def _edit(batch: pa.RecordBatch, number: int, file: str, side: str) -> Edit | Qu
         instruction=instruction[0],
         edited=edited[0],
         edited_path=cells.text(row[f"{side}_img_rel"]) or edited[1],
-        language=language.by_characters(instruction[0]),
+        language=cells.by_characters(instruction[0]),
         task="",
         licence=LICENCE,
         metadata=json.dumps(facts, sort_keys=True, ensure_ascii=False),

@@ -1,4 +1,4 @@
-"""Columns of published tables of edits, so that a configuration names the data set instead of its columns.
+"""Columns of published tables, so that a configuration names the data set instead of its columns.
 
 Checked against: the data set cards of TIGER-Lab/OmniEdit-Filtered-1.2M, UCSC-VLAA/GPT-Image-Edit-1.5M, osunlp/MagicBrush and
 stepfun-ai/GEdit-Bench; the READMEs of PKU-YuanGroup/ImgEdit (data and Benchmark/Basic) and of apple/pico-banana-400k with its mapping
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stages.datasets.config import TableEdits
-from stages.datasets.text_tables import KEY
+from stages.datasets.io.text_tables import KEY
 
 REQUIRED = ("source", "instruction", "edited")
 OPTIONAL = ("id", "task", "language", "licence")
+SPLIT = "split"
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,9 @@ class Preset:
 
 
 OWN = Preset({role: role for role in (*REQUIRED, *OPTIONAL)})
-"""The columns of a table of one's own; the optional ones are used where they are there."""
+"""The columns of a user's own table. The optional ones are used where they exist."""
+OWN_SOURCES = Preset({**OWN.columns, "source": "image"})
+"""The same of a user's own table of sources."""
 
 PRESETS = {
     "omniedit": Preset(
@@ -55,18 +57,8 @@ PRESETS = {
 }
 
 
-def resolved(config: TableEdits) -> tuple[dict[str, str], set[str], str]:
-    """Column by role, the roles that may be absent from the table, and the licence of rows that name none.
-
-    Raises ``ValueError`` for a preset without edited images.
-    """
-    preset = PRESETS[config.preset] if config.preset else OWN
-    given = {role: name for role, name in config.columns.model_dump().items() if name is not None}
-    columns = preset.columns | given
-    if "edited" not in columns:
-        raise ValueError(
-            f"filter.input: {config.preset} has sources and instructions but no edited images; use it as a reference of "
-            "filter.contamination, or name the column of your edits in filter.input.columns.edited"
-        )
-    optional = set() if config.preset else set(OPTIONAL) - given.keys()
-    return columns, optional, config.licence or preset.licence
+def known(name: str) -> str:
+    """The name of a preset. Raises ``ValueError`` when there is none of that name."""
+    if name not in PRESETS:
+        raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
+    return name

@@ -21,15 +21,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stages.config import WorldConfig
-from stages.datasets import language, locations
-from stages.datasets.blocks import Block, read_places
-from stages.datasets.cells import Fault
 from stages.datasets.config import ShareGPT4oEdits
-from stages.datasets.files import OneOpen, opened
-from stages.datasets.slices import Edit, Slice, cut_blockwise, is_text, position
-from stages.datasets.tar_places import TarPlaces, packed, unpacked
-from stages.datasets.text_tables import Bad, Record, records
+from stages.datasets.io import cells, locations
+from stages.datasets.io.blocks import Block, read_places
+from stages.datasets.io.cells import Fault
+from stages.datasets.io.files import OneOpen, opened
+from stages.datasets.io.tar_places import TarPlaces, packed, unpacked
+from stages.datasets.io.text_tables import Bad, Record, records
+from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
 from stages.engine import storage
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import ID_DIGITS
@@ -59,20 +58,20 @@ class Named(NamedTuple):
     instruction: str
 
 
-def plan(config: ShareGPT4oEdits, *, seed: int, world: WorldConfig | None, unit_rows: int) -> list[Slice]:
+def plan(config: ShareGPT4oEdits, request: Request) -> list[Slice]:
     """Slices of records with the places of their images. Raises ``ValueError`` when the folder does not hold the data set."""
     folder = config.path.rstrip("/")
-    files = locations.listing(folder, what="filter.input")
+    files = locations.listing(folder, what=request.key)
     if RECORDS not in files:
-        raise ValueError(f"filter.input: {folder} has no {RECORDS}; download the edit split of ShareGPT-4o-Image there")
+        raise ValueError(f"{request.key}: {folder} has no {RECORDS}; download the edit split of ShareGPT-4o-Image there")
     tars = sorted(fnmatch.filter(files, TARS))
     if not tars:
-        raise ValueError(f"filter.input: {folder} has no {TARS}; download the tars of the edit split beside {RECORDS}")
-    _require_list(f"{folder}/{RECORDS}")
-    blocks = list(_blocks(folder, tars, unit_rows))
+        raise ValueError(f"{request.key}: {folder} has no {TARS}; download the tars of the edit split beside {RECORDS}")
+    _require_list(f"{folder}/{RECORDS}", request)
+    blocks = list(_blocks(folder, tars, request))
     if not blocks:
-        raise ValueError(f"filter.input: {folder}/{RECORDS} should be a JSON list of records, it is an empty list; download it again")
-    return cut_blockwise(DATASET, folder, {}, blocks, unit_rows)
+        raise ValueError(f"{request.key}: {folder}/{RECORDS} should be a JSON list of records, it is an empty list; download it again")
+    return cut_blockwise(DATASET, folder, {}, blocks, request.unit_rows)
 
 
 def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
@@ -104,7 +103,7 @@ def _edit(folder: str, record: Record, number: int, tars: tuple[str, ...], place
         instruction=named.instruction,
         edited=edited,
         edited_path=named.edited,
-        language=language.by_characters(named.instruction),
+        language=cells.by_characters(named.instruction),
         task="",
         licence=LICENCE,
     )
@@ -136,13 +135,13 @@ def _read(path: str, offset: int, size: int) -> bytes:
     return data
 
 
-def _blocks(folder: str, tars: list[str], unit_rows: int) -> Iterator[Block]:
+def _blocks(folder: str, tars: list[str], request: Request) -> Iterator[Block]:
     """Blocks that end where units end."""
-    members = TarPlaces(folder, tars, what="filter.input")
+    members = TarPlaces(folder, tars, what=request.key)
     begin, names, content = 0, list[str](), hashlib.sha256()
     with opened(f"{folder}/{RECORDS}") as file:
         for number, (start, record) in enumerate(records(file, f"{folder}/{RECORDS}")):
-            if names and (len(names) == 2 * BLOCK_RECORDS or number % unit_rows == 0):
+            if names and (len(names) == 2 * BLOCK_RECORDS or number % request.unit_rows == 0):
                 yield Block(RECORDS, begin, len(names) // 2, _mark(content.hexdigest(), members.of(names), tars))
                 names, content = [], hashlib.sha256()
             begin = begin if names else start
@@ -161,9 +160,9 @@ def _mark(content: str, places: np.ndarray, tars: list[str]) -> Mark:
     return Mark(content[:ID_DIGITS], tuple(tars[number] for number in used), packed(places))
 
 
-def _require_list(path: str) -> None:
-    """Raise ``ValueError`` when the file is no JSON list, as far as its first sign says."""
+def _require_list(path: str, request: Request) -> None:
+    """Raise ``ValueError`` when the first character of the file shows that it is no JSON list."""
     with opened(path) as file:
         first = file.read(1 << 10).removeprefix(codecs.BOM_UTF8).lstrip()[:1].decode(errors="replace")
     if first != "[":
-        raise ValueError(f"filter.input: {path} should be a JSON list of records, it begins with {first or 'nothing'}; download it again")
+        raise ValueError(f"{request.key}: {path} should be a JSON list of records, it begins with {first or 'nothing'}; download it again")

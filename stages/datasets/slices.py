@@ -1,4 +1,4 @@
-"""What readers hand out: slices of a data set to plan with, edits to work on."""
+"""What readers return: slices of a data set, which are small, and rows with their images."""
 
 from __future__ import annotations
 
@@ -13,18 +13,35 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.datasets.blocks import Block, Spans, cut_blocks
+from stages.datasets.config import WorldConfig
+from stages.datasets.io.blocks import Block, Spans, cut_blocks
 from stages.engine import images, storage
 from stages.engine.ids import content_id, settings_hash
 
 
 @dataclass(frozen=True)
-class Slice:
-    """Some rows of a data set, without their images: small enough to be held for every row of it.
+class Request:
+    """How a data set is to be read.
 
-    ``location`` says where the data set is (``images`` where images are that do not lie beside it) and is no part of the fingerprint:
-    a copy elsewhere is the same work. ``shared`` is what all rows need, ``rows`` are pairs of row number and what the reader wants to
-    know about that row. Only plain JSON values, or spans of rows.
+    unit_rows: rows per slice at most. key: configuration key that error messages name. edited: whether the edited images are needed, which
+    sources and references do without. seed, world: what the toy world draws from; no other reader uses them.
+    """
+
+    unit_rows: int
+    key: str
+    edited: bool = True
+    seed: int = 0
+    world: WorldConfig | None = None
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some rows of a data set, without their images. A plan holds slices of all rows, so a slice must be small.
+
+    ``location`` is the folder of the data set and ``images`` the folder of the images where that is another one. They are no part of the
+    fingerprint: a copy elsewhere is the same work. ``shared`` is what all rows need, ``rows`` are pairs of row number and what the reader
+    needs to know about that row: plain JSON values, or spans of rows. ``edited``: whether the edited images are wanted. ``content`` is the
+    fingerprint where a reader does not want a hash of the other fields.
     """
 
     dataset: str
@@ -32,10 +49,14 @@ class Slice:
     shared: Mapping[str, Any]
     rows: Sequence[tuple[int, Any]]
     images: str = ""
+    edited: bool = True
+    content: Any = None
 
     @cached_property
-    def fingerprint(self) -> str:
-        """Hash of what the rows are made of, as far as it is known without reading images."""
+    def fingerprint(self) -> Any:
+        """Plain JSON value, a hash in general, of what the rows are made of as far as that is known without reading images."""
+        if self.content is not None:
+            return self.content
         rows = self.rows.spans if isinstance(self.rows, Spans) else self.rows
         return settings_hash("slice", self.dataset, dict(self.shared), rows)
 
@@ -55,7 +76,7 @@ def cut_blockwise(
 
 
 def pick(slices: Sequence[Slice], numbers: Sequence[int]) -> Slice:
-    """One slice of the rows with these numbers, in this order; ``slices`` is a whole plan."""
+    """One slice of the rows with these numbers, in this order. ``slices`` is a whole plan."""
     per_slice = len(slices[0].rows)
     rows = [slices[number // per_slice].rows[number % per_slice] for number in numbers]
     assert [number for number, _ in rows] == list(numbers), "a plan numbers its rows without gaps"
@@ -89,7 +110,11 @@ def numbers_of(positions: pa.ChunkedArray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Edit:
-    """One delivered edit: images as encoded bytes, their names in the data set where they have one, and what else is known."""
+    """One row of a data set: source, instruction and edited image, images as encoded bytes.
+
+    Paths are the images' names in the data set, None where they have none. ``edited`` is empty where the row is read as a source or as a
+    reference. ``split`` is train, validation, or empty where the data set does not say it. ``metadata`` is JSON text.
+    """
 
     row_id: str
     position: str
@@ -97,12 +122,13 @@ class Edit:
     source: bytes
     source_path: str | None
     instruction: str
-    edited: bytes
-    edited_path: str | None
-    language: str
-    task: str
-    licence: str
+    edited: bytes = b""
+    edited_path: str | None = None
+    language: str = "en"
+    task: str = ""
+    licence: str = ""
     metadata: str = "{}"
+    split: str = ""
 
     @cached_property
     def source_sha256(self) -> str:
@@ -116,11 +142,11 @@ class Edit:
 
     @cached_property
     def sample_id(self) -> str:
-        """Id made of both images and the instruction: what was scored can be recognised when it is read again."""
+        """Id made of both images and the instruction, by which a scored edit is recognised when it is read again."""
         return content_id("sample", self.source_sha256, self.instruction, self.edited_sha256)
 
     def row(self, *, with_images: bool) -> dict[str, Any]:
-        """Row of the ``edits`` contract; without images it refers to them by their path, as the Hub's image struct allows."""
+        """Row of the ``edits`` contract. Without images it names their paths alone, as the Hub's image struct allows."""
         return {
             "sample_id": self.sample_id,
             "dataset": self.dataset,

@@ -99,7 +99,7 @@ INSPECTED = _schema(
     ("edited_height", pa.int32()),
     ("source_sha256", pa.string()),
     ("edited_sha256", pa.string()),
-    ("source_phash", pa.uint64()),  # 64 bits, reward/benchmarks/perceptual_hash.py
+    ("source_phash", pa.uint64()),  # 64 bits, reward/likeness.py
     ("edited_phash", pa.uint64()),
     ("change_phash", pa.uint64()),  # of the absolute difference of the two images
     ("instruction", pa.string()),  # its words: normalised (NFKC), lower case, no punctuation, separated by one space

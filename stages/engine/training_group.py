@@ -32,6 +32,8 @@ from stages.engine.cluster import Cluster
 
 C = TypeVar("C", bound=BaseModel)
 
+REPEATED_SECONDS = 0.01
+"""Reports closer together than this are those that a resumed training repeats at its start; they have no rate."""
 MAX_RESTARTS = 3
 """Restarts of a group after the death of a worker; each resumes from the newest checkpoint."""
 
@@ -104,7 +106,7 @@ def checkpoint_lock(folder: Path, *, rank_zero: bool) -> Generator[None]:
 
 
 class MetricsFile:
-    """``metrics.jsonl``: one JSON object per report; each attempt starts it anew, and it is complete when the training ends."""
+    """``metrics.jsonl``: one JSON object per report; each attempt starts it anew, and a resumed training repeats finished reports."""
 
     def __init__(self, path: Path, *, write: bool) -> None:
         self.path = path
@@ -118,12 +120,6 @@ class MetricsFile:
         if self.write:
             with self.path.open("a") as file:
                 file.write(json.dumps(report, sort_keys=True) + "\n")
-
-    def rewrite(self, reports: list[dict[str, Any]]) -> None:
-        """Replace the file by the whole history, so that it does not depend on interruptions."""
-        if self.write:
-            lines = "".join(json.dumps(report, sort_keys=True) + "\n" for report in reports)
-            storage.publish_bytes(self.path, lines.encode())
 
 
 class Gauges:
@@ -145,7 +141,7 @@ class Gauges:
         now, last = time.monotonic(), self._last
         self._last = (report["step"], now)
         rates = {}
-        if last is not None:
+        if last is not None and now - last[1] > REPEATED_SECONDS:
             pace = (report["step"] - last[0]) / (now - last[1])
             rates = {f"{name}_per_second": count * pace for name, count in self.per_step.items()}
         for name, value in {**report, **rates}.items():

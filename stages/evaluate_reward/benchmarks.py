@@ -25,7 +25,7 @@ from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Index, Part, StepFolder
 from stages.engine.units import Done, Unit, UnitOutput, Work
-from stages.evaluate_reward.leaks import leaks, training_index
+from stages.evaluate_reward.leaks import leaks, training_sources
 from stages.scoring.rows import load_model, score_rows, scorer_revision
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def run(context: Context, step: StepFolder, model: Path) -> Benchmarked:
     done = {revision: _score(context, folder, path, revision, edits) for revision, path in models.items()}
     index = _index(context, folder, done)
     scores = [_judged(folder, found.artifacts()["scores"]) for found in done.values()]
-    training = training_index(context.run)
+    training = training_sources(context.run)
     figures, headlines, files = {}, {}, {}
     for entry in config.benchmarks:
         with _naming(entry):

@@ -1,55 +1,115 @@
 """What of a benchmark occurs among the sources of the run, and what that does to its figures.
 
-All sources of the run count, train and validation: the validation half calibrates the model. What a pretrained backbone has seen is not
-known here."""
+All sources of the run count, train and validation, since the validation half calibrates the model. The training data of a pretrained
+backbone are not known here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from stages.engine import steps
+import pyarrow as pa
+
+from reward.likeness import NEAR, words
+from stages.contamination import match, references
+from stages.engine import contracts, steps
 from stages.engine.rundir import RunDir
 
 if TYPE_CHECKING:
-    from reward.benchmarks.contamination import Effect, Kind, TrainingIndex, TrainingSource
+    from reward.benchmarks.contamination import Effect, Kind, Match
     from reward.benchmarks.items import Item
     from reward.benchmarks.result import BenchmarkResult
 
-
-def training_index(run: RunDir) -> TrainingIndex:
-    """Hashes of the run's sources, read part by part."""
-    from reward.benchmarks.contamination import TrainingIndex
-
-    return TrainingIndex(_sources(run))
+BATCH = 64
+"""Images of a benchmark in memory at the same time."""
 
 
-def leaks(items: Sequence[Item], training: TrainingIndex, evaluate: Callable[[Sequence[Item]], BenchmarkResult]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class TrainingSources:
+    """Sources that a model was trained on. ``images`` and ``texts``: tables of the contract ``references``, of the sources whose image
+    decodes and of all. ``splits``: split by source id."""
+
+    images: pa.Table
+    texts: pa.Table
+    splits: Mapping[str, str]
+
+
+def training_sources(run: RunDir) -> TrainingSources:
+    """The run's sources as hashes, read part by part; none where the model is from elsewhere."""
+    folder = run.step(steps.GENERATE)
+    index = folder.index()
+    rows = (
+        row
+        for part in (index.artifacts["sources"] if index is not None else ())
+        for row in folder.read_table("sources", [part], ["source_id", "image", "instruction", "split"]).to_pylist()
+    )
+    return hashed((row["source_id"], row["split"], (row["image"] or {}).get("bytes"), row["instruction"]) for row in rows)
+
+
+def hashed(sources: Iterable[tuple[str, str, bytes | None, str]]) -> TrainingSources:
+    """Sources as id, split, encoded image and instruction."""
+    found, texts, splits = [], [], {}
+    for source_id, split, data, instruction in sources:
+        splits[source_id] = split
+        texts.append(_text(source_id, instruction))
+        row = references.row(references.TRAINING, source_id, data or b"", instruction)
+        if isinstance(row, dict):
+            found.append(row)
+    return TrainingSources(contracts.table("references", found), contracts.table("references", texts), splits)
+
+
+def leaks(items: Sequence[Item], training: TrainingSources, evaluate: Callable[[Sequence[Item]], BenchmarkResult]) -> dict[str, Any]:
     """Matches, and the figures with and without the items that match by image, or by image or instruction; JSON-able."""
-    from reward.benchmarks.contamination import IMAGE_KINDS, effect, find
+    from reward.benchmarks.contamination import IMAGE_KINDS, effect
 
     matches = find(items, training)
     named: dict[str, tuple[Kind, ...]] = {"image": IMAGE_KINDS, "image or instruction": (*IMAGE_KINDS, "instruction")}
     effects = {name: effect(items, matches, kinds, evaluate) for name, kinds in named.items()}
     return {
-        "training_sources": len(training.names),
-        "undecodable_training_sources": training.undecodable,
+        "training_sources": len(training.splits),
+        "undecodable_training_sources": len(training.splits) - training.images.num_rows,
         "matches": [asdict(match) for match in matches],
         "effect": {name: _plain(found) for name, found in effects.items()},
         "summary": ", ".join(f"{found.items:,} by {name}" for name, found in effects.items()),
     }
 
 
-def _sources(run: RunDir) -> Iterator[TrainingSource]:
-    from reward.benchmarks.contamination import TrainingSource
+def find(items: Sequence[Item], training: TrainingSources) -> list[Match]:
+    """Matches, images first; one per source image or instruction of the benchmark, with the nearest training source."""
+    from reward.benchmarks.contamination import Match
+    from reward.benchmarks.pictures import read
 
-    folder = run.step(steps.GENERATE)
-    index = folder.index()
-    for part in index.artifacts["sources"] if index is not None else ():  # a model from elsewhere: its training data are not here
-        columns = ["source_id", "image", "instruction", "split"]
-        for row in folder.read_table("sources", [part], columns).to_pylist():
-            yield TrainingSource(row["source_id"], (row["image"] or {}).get("bytes"), row["instruction"], row["split"])
+    edits = [edit for item in items for edit in item.edits[:1]]
+    shown, asked = Counter(edit.source.content for edit in edits), Counter(edit.instruction for edit in edits)
+    pictures = iter({edit.source.content: edit.source for edit in edits}.values())
+    rows = []
+    while batch := list(islice(pictures, BATCH)):
+        rows += [references.row(references.TRAINING, content, data, "") for content, data in read(batch).items()]
+    images = [row for row in rows if isinstance(row, dict)]
+    by_image = _matches(images, training.images, NEAR)
+    by_words = _matches([_text(text, text) for text in asked], training.texts, None)
+    places = {name: place for place, name in enumerate(shown)}
+    return [
+        Match(row["match"], name, row["item"], training.splits[row["item"]], row["distance"] or 0, row["others"], count[name])
+        for hits, count in ((sorted(by_image, key=lambda row: places[row["sample_id"]]), shown), (by_words, asked))
+        for row in hits
+        for name in [row["sample_id"]]
+    ]
+
+
+def _text(name: str, instruction: str) -> dict[str, Any]:
+    """Row of the contract ``references`` that is compared by its words alone."""
+    return {"reference": references.TRAINING, "item": name, "source_sha256": name, "source_phash": 0, "instruction": words(instruction)}
+
+
+def _matches(rows: list[dict[str, Any]], known: pa.Table, distance: int | None) -> list[dict[str, Any]]:
+    asked = contracts.table("references", rows)
+    asked = asked.rename_columns(["reference", "sample_id", *asked.column_names[2:]])
+    return match.find(asked, known, distance=distance, counts="image").to_pylist()
 
 
 def _plain(found: Effect) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
-from reward.benchmarks.perceptual_hash import perceptual_hash
+from reward.likeness import perceptual_hash
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, storage

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from PIL import Image
 
-from reward.benchmarks.instruction_words import words
+from reward.likeness import words
 from stages.datasets import readers as edits
 
 SIDE = 256

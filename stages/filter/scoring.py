@@ -29,7 +29,7 @@ from stages.scoring.rows import load_model, score_row, scorer_revision
 
 if TYPE_CHECKING:
     from reward import SampleError, Score
-    from reward.inputs.batch import Presented
+    from reward.inputs.batch import PreparedSample
 
 PREPARE_WORKERS = 2
 """Pieces that are prepared at a time for each slice in flight on a GPU: four processes per GPU, more than photographs need."""
@@ -69,7 +69,7 @@ def make_scoring(model: Path, token_budget: int, prepare_workers: int, step: str
     """Load the model and return the work of one slice: tables ``edits`` and ``scores`` with the same samples in the same order."""
     from reward.inference.compute import peak_of
     from reward.inference.passes import Inference
-    from reward.inference.scorer import score_presented
+    from reward.inference.scorer import score_prepared
 
     inference = Inference(load_model(model), token_budget)
     revision = scorer_revision(model)
@@ -80,12 +80,12 @@ def make_scoring(model: Path, token_budget: int, prepare_workers: int, step: str
         figures: Figures = {}
         ready: list[Prepared] = []
 
-        def shown() -> Iterator[Presented | SampleError]:
+        def shown() -> Iterator[PreparedSample | SampleError]:
             for part in prepared(pieces_of(piece, area), partial(prepare, model), workers=prepare_workers):
                 yield from part.shown
                 ready.append(replace(part, shown=[]))
 
-        scores = list(score_presented(inference=inference, presented=shown(), on_pass=lambda spent: meter.count(spent, figures)))
+        scores = list(score_prepared(inference=inference, prepared=shown(), on_pass=lambda spent: meter.count(spent, figures)))
         return _output(ready, scores, revision, len(piece.rows), figures)
 
     return work

@@ -10,7 +10,7 @@ from stages.engine.config import Config
 
 
 class BaseTraining(Config):
-    """Stand-in for the editor's pretraining: the same network trained on another noisy set."""
+    """The base editor of the toy world: the same network as the arms', trained on another noisy set."""
 
     edits: WorldEdits = Field(WorldEdits(dataset="world-edits", split="base"), description="Its noisy set, disjoint from all others")
     training: EditorTrainingConfig = Field(BASE_TRAINING, description="Optimisation")
@@ -20,7 +20,7 @@ class FinetuneConfig(Config):
     """Arms: every selection fine-tunes a copy of the base editor with the same steps."""
 
     editor: EditorConfig = Field(EditorConfig(), description="Codec, text encoder, denoiser, objective, sampler")
-    base: BaseTraining = Field(BaseTraining(), description="Stand-in for pretraining")
+    base: BaseTraining = Field(BaseTraining(), description="Training of the base editor, in place of a pretrained one")
     training: EditorTrainingConfig = Field(EditorTrainingConfig(), description="Optimisation of every arm")
     arms: tuple[str, ...] = Field(("full", "selected", "random", "naive"), min_length=1, description="Selections to train on")
     parallel_arms: int = Field(2, ge=1, description="Arms trained at the same time")

@@ -1,7 +1,7 @@
 """Fine-tune: the base editor, then one arm per selection, all with the same steps (paper 4.4).
 
-The base stands in for a pretrained editor: the same network trained on another noisy set. Every arm trains a copy of it on the shards of
-one selection. A training is the unit of resume: it continues from its newest checkpoint and ends with the same parameters.
+The base takes the part of a pretrained editor: the same network, trained on another noisy set. Every arm trains a copy of it on the shards
+of one selection. A training that was stopped resumes from its newest checkpoint and ends with the same parameters.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def run(context: Context) -> Index:
 
 
 def _train_arms(context: Context, config: FinetuneConfig, folder: Path, base_key: str) -> None:
-    """Every arm not trained yet, dealt to ``parallel_arms`` groups of workers that train theirs one after another."""
+    """Train every arm that is not trained yet: ``parallel_arms`` groups of workers at a time, each of which trains some arms in turn."""
     training = config.training.model_dump(mode="json")
     missing = []
     for arm in config.arms:
@@ -87,12 +87,14 @@ def _train_arms(context: Context, config: FinetuneConfig, folder: Path, base_key
             missing.append(_payload(folder, arm, arm_key, context.flow) | {"shards": folder_of_shards})
     if not missing:
         return
-    hands = [missing[first :: config.parallel_arms] for first in range(min(config.parallel_arms, len(missing)))]
+    groups = [missing[first :: config.parallel_arms] for first in range(min(config.parallel_arms, len(missing)))]
     bars = {f"{STEP} {payload['name']}": (folder / "metrics" / f"{payload['name']}.jsonl", config.training.steps) for payload in missing}
     for metrics, _ in bars.values():
         metrics.unlink(missing_ok=True)
     with ProgressWatch(bars):
-        running = [remote_fit(context.cluster, _train_hand, {"hand": hand}, scratch=folder, workers=config.workers) for hand in hands]
+        running = [
+            remote_fit(context.cluster, _train_arms_sequentially, {"arms": arms}, scratch=folder, workers=config.workers) for arms in groups
+        ]
         try:
             ray.get(running)
         except RayTaskError as error:
@@ -100,7 +102,7 @@ def _train_arms(context: Context, config: FinetuneConfig, folder: Path, base_key
 
 
 def _clear(folder: Path, arms: set[str]) -> None:
-    """Remove checkpoints, and what an earlier configuration left of arms that are no longer there."""
+    """Remove checkpoints, and the editors and metrics of arms that an earlier configuration had."""
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     for path in [*(folder / "editors").iterdir(), *(folder / "metrics").iterdir()]:
         if path.stem not in arms:
@@ -112,7 +114,7 @@ def _payload(folder: Path, name: str, key: str, flow: FlowConfig) -> dict[str, A
 
 
 def _train_base(payload: dict[str, Any]) -> None:
-    """Training loop of the base editor, run in every worker of its group."""
+    """Train the base editor; run in every worker of its group."""
     from finetune import Editor, codec
 
     flow = FlowConfig.model_validate(payload["flow"])
@@ -124,11 +126,11 @@ def _train_base(payload: dict[str, Any]) -> None:
     _train(payload, editor, samples, seeded(config.base.training, flow.seed))
 
 
-def _train_hand(payload: dict[str, Any]) -> None:
-    """Training loop of some arms, run in every worker of their group."""
+def _train_arms_sequentially(payload: dict[str, Any]) -> None:
+    """Train some arms, one after another; run in every worker of their group."""
     from finetune import Editor
 
-    for arm in payload["hand"]:
+    for arm in payload["arms"]:
         flow = FlowConfig.model_validate(arm["flow"])
         config = flow.finetune
         assert config is not None
@@ -165,6 +167,6 @@ def _train(payload: dict[str, Any], editor: Any, samples: Any, training: Any) ->
         trained = train(
             editor=editor.to(get_device()), samples=samples, config=training, checkpoint_dir=checkpoints, on_metrics=metrics.append
         )
-        if first:
+        if is_rank_zero():
             publish_trained(folder / "editors" / name, payload["key"], trained.cpu().save)
             shutil.rmtree(checkpoints, ignore_errors=True)

@@ -1,6 +1,6 @@
 """Generate: sources in, candidates out (paper 2.1: 12 candidates per source, 7 of them sampled for annotation).
 
-Unit of resume: a slice of sources with all their candidates. A source that cannot be read is quarantined; a candidate that an editor
+The unit of resume is a slice of sources with all their candidates. A source that cannot be read is quarantined. A candidate that an editor
 fails to make stays in the table with status ``failed`` and its error, and is never chosen for annotation.
 """
 
@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from stages.config import EditorChoice, GenerateConfig, WorldConfig
+from stages.config import FlowConfig
 from stages.context import Context
-from stages.datasets.sources import readers as sources
+from stages.datasets import readers
+from stages.datasets.config import VALIDATION_SHARE, SourcesInput, TableSources
+from stages.datasets.slices import Edit, Slice
 from stages.editors import editors
 from stages.engine import contracts, images, steps
 from stages.engine.contracts import Quarantined
@@ -21,6 +23,7 @@ from stages.engine.ids import content_id, settings_hash, uniform
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Index, Part, StepFolder
 from stages.engine.units import Unit, UnitOutput, Work
+from stages.generate.config import EditorChoice, GenerateConfig
 
 STEP = steps.GENERATE
 
@@ -44,27 +47,30 @@ def run(context: Context) -> Index:
         "world": flow.world.model_dump(mode="json") if flow.world else None,
         "seed": flow.seed,
     }
-    pieces = sources.plan(config.sources, seed=flow.seed, drawing=flow.world, rows=config.unit_sources)
+    pieces = readers.plan(
+        config.sources, seed=flow.seed, world=flow.world, unit_rows=config.unit_sources, key="generate.sources", edited=False
+    )
+    inputs = {"sources": settings_hash([piece.fingerprint for piece in pieces])}
     folder = context.run.step(STEP)
-    draft, done = folder.begin(settings=settings, inputs={"sources": settings_hash(pieces)}, force=context.force)
+    draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
         return done
     editor_settings = {name: settings[name] for name in ("world", "seed")} | {
         "editors": settings["generate"]["editors"],
         "annotate": config.annotate,
     }
-    units = [Unit(settings_hash(STEP, piece, editor_settings), sources.placed(piece), piece["count"]) for piece in pieces]
-    work = partial(_make_work, config.editors, config.annotate, flow.seed, flow.world)
+    units = [Unit(settings_hash(STEP, piece.fingerprint, editor_settings), piece, len(piece.rows)) for piece in pieces]
+    work = partial(_make_work, flow, config)
     result = run_units(folder, units, work, cluster=context.cluster, workers=config.workers, rows_are="sources")
     artifacts = result.artifacts()
-    _refuse_twins(folder, artifacts)
+    _reject_duplicates(folder, artifacts)
     failed = _failed(folder, artifacts)
     results = {"candidates_per_source": len(planned), "annotated_per_source": config.annotate, "failed_candidates": failed}
     return folder.publish(draft, **result.tables(), results=results)
 
 
-def _refuse_twins(folder: StepFolder, artifacts: Mapping[str, Sequence[Part]]) -> None:
-    """Raise ``ValueError`` when two rows are the same source; their candidates would have the same ids."""
+def _reject_duplicates(folder: StepFolder, artifacts: Mapping[str, Sequence[Part]]) -> None:
+    """Raise ``ValueError`` when two rows are the same source, since their candidates would have the same ids."""
     seen: set[str] = set()
     rows = folder.read_table("sources", artifacts["sources"], ["source_id", "instruction"])
     for source_id, instruction in zip(*(column.to_pylist() for column in rows.columns), strict=True):
@@ -87,55 +93,70 @@ def _plan(choices: Sequence[EditorChoice]) -> list[tuple[str, int]]:
     return [(choice.name, seed) for choice in choices for seed in choice.seeds]
 
 
-def _make_work(choices: Sequence[EditorChoice], annotate: int, seed: int, world: WorldConfig | None) -> Work:
-    opened = {choice.name: editors.open_editor(choice.name, world) for choice in choices}
-    world_hash = settings_hash(world.model_dump(mode="json") if world else None)
+def _make_work(flow: FlowConfig, config: GenerateConfig) -> Work:
+    specs = {choice.name: editors.specs()[choice.name] for choice in config.editors}
+    opened = {name: spec.open(flow) for name, spec in specs.items()}
+    settings = {name: settings_hash(spec.settings(flow)) for name, spec in specs.items()}
 
-    def work(piece: dict[str, Any]) -> UnitOutput:
+    def work(piece: Slice) -> UnitOutput:
         rows, candidates, quarantine = [], [], []
-        for entry in sources.load(piece):
+        for entry in readers.load(piece):
             if isinstance(entry, Quarantined):
                 quarantine.append(entry)
                 continue
-            rows.append(entry)
-            candidates += _candidates(entry, opened, _plan(choices), annotate, seed, world_hash)
+            source = _source(entry, config.sources)
+            rows.append(source)
+            made = [
+                _candidate(source, name, seed, opened[name], specs[name].revision, settings[name]) for name, seed in _plan(config.editors)
+            ]
+            candidates += _chosen(made, config.annotate, flow.seed)
         tables = {"sources": contracts.table("sources", rows), "candidates": contracts.table("candidates", candidates)}
-        return UnitOutput(tables, rows_in=piece["count"], rows_out=len(rows), quarantine=quarantine)
+        return UnitOutput(tables, rows_in=len(piece.rows), rows_out=len(rows), quarantine=quarantine)
 
     return work
 
 
-def _candidates(
-    source: Mapping[str, Any],
-    opened: Mapping[str, editors.Editor],
-    plan: Sequence[tuple[str, int]],
-    annotate: int,
-    seed: int,
-    settings: str,
-) -> list[dict[str, Any]]:
-    """All candidates of a source; ``annotate`` of the sound ones are sampled by a seeded hash of their ids."""
-    rows = []
-    for name, editor_seed in plan:
-        editor = opened[name]
-        row = {
-            "candidate_id": content_id("candidate", source["source_id"], name, editor.revision, editor_seed, settings),
-            "source_id": source["source_id"],
-            "editor": name,
-            "editor_revision": editor.revision,
-            "seed": editor_seed,
-            "settings_hash": settings,
-            "image": None,
-            "status": "ok",
-            "error": "",
-            "annotate": False,
-            "metadata": "{}",
-        }
-        try:
-            edited = editor.edit(source, editor_seed)
-            row |= {"image": images.stored(edited.image), "metadata": edited.metadata}
-        except (ValueError, OSError, RuntimeError) as error:
-            row |= {"status": "failed", "error": str(error)}
-        rows.append(row)
+def _source(row: Edit, config: SourcesInput) -> dict[str, Any]:
+    """Row of the ``sources`` contract. Where the data set names no split, the image decides, so that all rows of an image share one."""
+    group = content_id("group", row.source)
+    share = config.validation_share if isinstance(config, TableSources) else VALIDATION_SHARE
+    return {
+        "source_id": content_id("source", row.source, row.instruction),
+        "dataset": row.dataset,
+        "split": row.split or ("validation" if uniform("split", group) < share else "train"),
+        "group": group,
+        "image": images.stored(row.source, row.source_path),
+        "instruction": row.instruction,
+        "language": row.language,
+        "task": row.task,
+        "metadata": row.metadata,
+    }
+
+
+def _candidate(source: Mapping[str, Any], name: str, seed: int, editor: editors.Editor, revision: str, settings: str) -> dict[str, Any]:
+    """Row of the ``candidates`` contract; that of an edit that failed has the error and no image."""
+    row = {
+        "candidate_id": content_id("candidate", source["source_id"], name, revision, seed, settings),
+        "source_id": source["source_id"],
+        "editor": name,
+        "editor_revision": revision,
+        "seed": seed,
+        "settings_hash": settings,
+        "image": None,
+        "status": "ok",
+        "error": "",
+        "annotate": False,
+        "metadata": "{}",
+    }
+    try:
+        edited = editor.edit(source, seed)
+    except (ValueError, OSError, RuntimeError) as error:
+        return row | {"status": "failed", "error": str(error)}
+    return row | {"image": images.stored(edited.image), "metadata": edited.metadata}
+
+
+def _chosen(rows: Sequence[dict[str, Any]], annotate: int, seed: int) -> list[dict[str, Any]]:
+    """All candidates of a source, of which ``annotate`` sound ones are sampled by a seeded hash of their ids."""
     sound = sorted((uniform("annotate", seed, row["candidate_id"]), row["candidate_id"]) for row in rows if row["status"] == "ok")
     chosen = {candidate_id for _, candidate_id in sound[:annotate]}
     return [row | {"annotate": row["candidate_id"] in chosen} for row in rows]

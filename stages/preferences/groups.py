@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from reward import RatedGroup
 
 if TYPE_CHECKING:
-    from reward.training.groups import RatedGroup
+    from reward.inputs.groups import RatedGroup
 
 TARGETS = {"a": 1.0, "b": 0.0, "tie": None}
 """Target of a label; the overall label of a row that is ``tie-soft`` is 0.5."""

@@ -3,7 +3,7 @@
 A candidate's score is the mean of its accepted ratings (all of the ledger, or what :mod:`stages.annotate.quality.step` accepted where it
 was run);
 only raters who rated a whole group count, so that every pair compares what the same people said. All pairs of a group become rows; what
-becomes of ties says :mod:`reward.training.pairs`. The split comes from the sources.
+becomes of ties says :mod:`reward.inputs.groups`. The split comes from the sources.
 Groups that nobody rated as a whole are quarantined. Unit of resume: the step.
 
 ``statistics.json`` holds what the report draws:
@@ -28,7 +28,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from reward.training.pairs import Preference, build_preferences
+from reward.inputs.groups import Preference, build_preferences
 from stages.annotate.agreement import alpha as agreement
 from stages.annotate.agreement import statistics
 from stages.annotate.ratings import ledger, manifest

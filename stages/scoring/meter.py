@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ray.util.metrics import Counter, Gauge
 
 if TYPE_CHECKING:
-    from reward.inference.passes import Spent
+    from reward.inference.passes import PassStats
 
 Figures = dict[str, float]
 """Sums over the passes of a unit, each counted from the end of the pass before it: edits, tokens, flop, model_seconds, idle_seconds,
@@ -36,7 +36,7 @@ class Meter:
         }
         self._mfu = Gauge("scoring_mfu", description="scoring: model FLOP utilisation", tag_keys=tuple(tags)).set_default_tags(tags)
 
-    def count(self, spent: Spent, figures: Figures) -> None:
+    def count(self, spent: PassStats, figures: Figures) -> None:
         """Add a pass that ended now to the figures of its unit."""
         with self._lock:
             now = time.monotonic()

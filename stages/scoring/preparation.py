@@ -23,8 +23,8 @@ from stages.engine.contracts import Quarantined
 
 if TYPE_CHECKING:
     from reward import SampleError
-    from reward.inputs.batch import Presented
-    from reward.inputs.presenter import Presenter
+    from reward.inputs.batch import PreparedSample
+    from reward.inputs.processor import Processor
 
 PIECE_BYTES = 32 << 20
 """Decoded images of one piece, as far as it has more than one edit."""
@@ -48,7 +48,7 @@ class Prepared:
     """A piece. entries: its rows in their order; shown: what the model sees, of all ``Ready`` entries in the order of ``order``."""
 
     entries: list[Ready | Quarantined]
-    shown: list[Presented | SampleError]
+    shown: list[PreparedSample | SampleError]
     order: list[int]
 
 
@@ -71,7 +71,7 @@ def prepare(model: Path, piece: edits.Slice) -> Prepared:
     for number, edit in enumerate(fetched):
         if isinstance(edit, edits.Edit):
             alike.setdefault(edit.source_sha256, {}).setdefault(edit.instruction, []).append(number)
-    shown: list[Presented | SampleError] = []
+    shown: list[PreparedSample | SampleError] = []
     order: list[int] = []
     for same in [rows for by_instruction in alike.values() for rows in by_instruction.values()]:
         samples, source = [], None
@@ -86,19 +86,19 @@ def prepare(model: Path, piece: edits.Slice) -> Prepared:
             samples.append(EditSample(source, edit.instruction, images[1]))
             entries[number] = Ready(edit.row_id, edit.position, edit.row(with_images=False), change_from_source(source, images[1]))
             order.append(number)
-        shown.extend(_presenter(model).present_each(samples))
+        shown.extend(_processor(model).prepare_each(samples))
     assert None not in entries
     return Prepared([entry for entry in entries if entry is not None], shown, order)
 
 
 @functools.lru_cache(maxsize=1)
-def _presenter(model: Path) -> Presenter:
+def _processor(model: Path) -> Processor:
     import torch
 
-    from reward.inputs.presenter import Presenter
+    from reward.inputs.processor import Processor
 
     torch.set_num_threads(1)
-    return Presenter.load(model)
+    return Processor.load(model)
 
 
 def prepared(pieces: Sequence[edits.Slice], prepare: Prepare, *, workers: int) -> Iterator[Prepared]:

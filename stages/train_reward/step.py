@@ -1,8 +1,8 @@
 """Train the reward model on preference pairs, by a Ray Train worker group (paper sections 3 and 4.1).
 
-In order: the stand-in for web pretraining (named edits of the embedded world, no ratings; off with real weights), training on all pairs of
-each group, and the calibration to the raters' scale and to their ties, on one half of the held-out groups. The training continues from its
-newest checkpoint after any kill and ends with the same parameters.
+In order: the warm-up (toy data only: named edits of the toy world, no ratings; off with real weights), training on all pairs of each group,
+and the calibration to the raters' scale and to their ties, on one half of the held-out groups. After a kill the training resumes from its
+newest checkpoint and ends with the same parameters.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages.config import FlowConfig, WorldConfig
+from stages.config import FlowConfig
 from stages.contamination import references
 from stages.context import Context
-from stages.engine import images, steps, storage
+from stages.engine import steps, storage
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import Index, RunDir
 from stages.engine.training_group import (
@@ -29,11 +29,9 @@ from stages.engine.training_group import (
     seeded,
 )
 from stages.preferences.groups import calibrates, load_groups
-from stages.world import items
-from stages.world.scenes import render
 
 if TYPE_CHECKING:
-    from reward import EditSample, RatedGroup, RewardModel
+    from reward import RatedGroup, RewardModel
     from reward.trainer.loop import Metrics
 
 STEP = steps.TRAIN_REWARD
@@ -74,25 +72,22 @@ def run(context: Context) -> Index:
     return folder.publish(draft, files=files, results=results)
 
 
-def _checkpoints(folder: Path, key: str) -> Path:
-    return folder / CHECKPOINTS / key
-
-
 def _loop(payload: dict[str, Any]) -> None:
     """The training, run in every worker of the group."""
     from ray.train.torch import get_device
 
     from reward import RewardModel, pretrain, train
     from reward.trainer.curves import draw_curves
+    from stages.train_reward.world import captioned
 
     flow = FlowConfig.model_validate(payload["flow"])
     config = flow.reward
     run = RunDir(payload["run"])
     folder = run.step(STEP).path
-    checkpoints = _checkpoints(folder, payload["key"])
+    checkpoints = folder / CHECKPOINTS / payload["key"]
     first = is_rank_zero()
     training, validation = load_groups(run, "train"), load_groups(run, "validation")
-    examples = _captioned(flow) if config.pretraining.steps else []
+    examples = captioned(config.caption_items, seed=flow.seed, world=flow.world) if config.pretraining.steps else []
     words = [group.instruction for group in training] + [example.instruction for example in examples]
     model = RewardModel.from_config(config.model, words, seed=flow.seed).to(get_device())
     with checkpoint_lock(checkpoints, rank_zero=first):
@@ -104,7 +99,7 @@ def _loop(payload: dict[str, Any]) -> None:
             report.append(metrics | {"phase": "training"})
             gauges.show(metrics)
 
-        captioned = pretrain(
+        warm_up = pretrain(
             model=model,
             config=seeded(config.pretraining, flow.seed),
             examples=examples,
@@ -122,9 +117,7 @@ def _loop(payload: dict[str, Any]) -> None:
         )
         if first:
             _calibrate(trained.model, [group for group in validation if calibrates(group.source_id)])
-            phases = {"pretraining": captioned, "training": trained.history}
-            report.rewrite([metrics | {"phase": phase} for phase, history in phases.items() for metrics in history])
-            storage.publish_bytes(folder / CURVES, draw_curves(phases))
+            storage.publish_bytes(folder / CURVES, draw_curves({"pretraining": warm_up, "training": trained.history}))
             facts = {
                 "training data": f"{len(training)} rated groups, {sum(len(g.preferences) for g in training)} pairs (hash {payload['key']})",
                 "held-out data": f"{len(validation)} rated groups, one half of them used for calibration",
@@ -151,21 +144,3 @@ def _calibrate(model: RewardModel, groups: list[RatedGroup]) -> None:
     pairs = labelled_pairs(groups, predictions)
     threshold = fit_tie_threshold(pairs.overall_margin, pairs.sigma_a, pairs.sigma_b, pairs.overall)
     model.calibration = fit_calibration(*held_out_means(groups, predictions, model.config.dimensions), tie_threshold=threshold)
-
-
-def _captioned(flow: FlowConfig) -> list[EditSample]:
-    """Sources, exact edits and instructions of the embedded world, from scenes of their own."""
-    from reward import EditSample
-
-    world = flow.world
-    if world is None:
-        raise ValueError(
-            "reward.pretraining draws its items in the embedded world: add the section world, or set reward.pretraining.steps to 0"
-        )
-    return [_captioned_item(flow.seed, index, world, EditSample) for index in range(flow.reward.caption_items)]
-
-
-def _captioned_item(seed: int, index: int, world: WorldConfig, sample: type[EditSample]) -> EditSample:
-    item = items.item(seed, "caption", index, kinds=world.kinds, jitter=world.jitter)
-    source, exact = images.png(render(item.scene, world.size)), images.png(render(item.target, world.size))
-    return sample(source=source, instruction=item.instruction, edited=exact)

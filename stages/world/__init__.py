@@ -1,1 +1,1 @@
-"""The embedded procedural world: scenes, exact edits, flawed editors, simulated raters, a pixel judge (numpy, PIL)."""
+"""The built-in toy data set: scenes, exact edits, flawed editors, simulated raters, a pixel judge (numpy, PIL)."""

@@ -1,8 +1,8 @@
-"""Six simulated editors: how often each reaches which level in each dimension, and how it spoils a picture.
+"""Six simulated editors: how often each reaches which level in each dimension, and how it damages a picture.
 
-They stand where six real editing models stand in EditReward (arXiv 2509.26346, section 2.2). ``quill`` does what it is
-told and draws it badly, ``bobbin`` draws well and listens badly, ``thimble`` is good at both, ``trowel`` at neither,
-``lathe`` is even and middling, ``anvil`` is anything.
+They take the place of the six editing models of EditReward (arXiv 2509.26346, section 2.2). ``quill`` follows instructions well and has
+poor visual quality, ``bobbin`` is the opposite, ``thimble`` is good at both, ``trowel`` at neither, ``lathe`` is average in both, and
+``anvil`` reaches every level.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Levels = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class EditorProfile:
-    """P(level 1), ..., P(level 4) in each dimension, and the artefacts it spoils pictures with, evenly drawn."""
+    """P(level 1), ..., P(level 4) in each dimension, and the artefacts that it adds, each equally often."""
 
     instruction_following: Levels
     visual_quality: Levels
@@ -57,7 +57,7 @@ def edit(item: Item, size: int, editor: str, seed: int, renders: Renders | None 
     Raises ValueError for an unknown editor.
     """
     if editor not in EDITORS:
-        raise ValueError(f"unknown editor {editor!r} of the procedural world: use one of {', '.join(EDITORS)}")
+        raise ValueError(f"unknown editor {editor!r} of the toy world: use one of {', '.join(EDITORS)}")
     return _make(item, size, EDITORS[editor], renders, editor, seed)
 
 

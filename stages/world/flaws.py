@@ -8,6 +8,7 @@ noise (grain of one pixel) and JPEG (blocks of eight), which look finer in a lar
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -55,6 +56,17 @@ class Made:
     visual_quality_level: int
     if_flaw: str
     vq_flaw: str
+
+
+def to_metadata(made: Made) -> str:
+    """The ground truth about an edit as JSON text, for the metadata column of a table."""
+    truth = {
+        "instruction_following": made.instruction_following_level,
+        "visual_quality": made.visual_quality_level,
+        "instruction_following_flaw": made.if_flaw,
+        "visual_quality_flaw": made.vq_flaw,
+    }
+    return json.dumps(truth, sort_keys=True)
 
 
 def renders_of(item: Item, size: int) -> Renders:

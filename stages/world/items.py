@@ -63,9 +63,9 @@ def item(seed: int, split: str, index: int, kinds: Sequence[str] = KINDS, jitter
     Raises ValueError for an unknown split or kind.
     """
     if split not in SHARES:
-        raise ValueError(f"unknown split {split!r} of the procedural world: use one of {', '.join(SPLITS)}")
+        raise ValueError(f"unknown split {split!r} of the toy world: use one of {', '.join(SPLITS)}")
     if not kinds or not set(kinds) <= set(KINDS):
-        raise ValueError(f"edit kinds {list(kinds)} of the procedural world: use some of {', '.join(KINDS)}")
+        raise ValueError(f"edit kinds {list(kinds)} of the toy world: use some of {', '.join(KINDS)}")
     rng = generator("item", seed, split, index)
     scene = sample_scene(rng, jitter)
     while bucket_of(scene) != split:

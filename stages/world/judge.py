@@ -1,4 +1,4 @@
-"""The pixel judge: scores an edit from 0 to 10 against source and exact edit, which only a procedural world has.
+"""The pixel judge: scores an edit from 0 to 10 against source and exact edit, which only a toy world has.
 
 Let m be the pixels where exact edit and source differ by more than 12 of 255 in some channel; |.| absolute difference:
 

@@ -1,4 +1,6 @@
-"""Six simulated raters: true level, plus the rater's bias in that dimension, plus noise, rounded, clipped to 1..4."""
+"""Six simulated raters: the ground-truth quality (a level from 1 to 4), plus the rater's bias in that dimension, plus noise,
+rounded and clipped to 1..4.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def bias(rater: str, dimension: str, seed: int) -> float:
 
 
 def rate(rater: str, candidate_id: str, dimension: str, true_level: int, seed: int) -> int:
-    """The rating 1..4 that a rater gives; asked again, the same."""
+    """The rating 1..4 that a rater gives, the same at every call."""
     noise = NOISE_DEVIATION * _normal("noise", rater, candidate_id, dimension, seed)
     return min(4, max(1, floor(true_level + bias(rater, dimension, seed) + noise + 0.5)))
 

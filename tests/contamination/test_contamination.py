@@ -17,14 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from reward.benchmarks import instruction_words
-from reward.benchmarks.perceptual_hash import perceptual_hash
-from stages.config import WorldConfig
+from reward import likeness
+from reward.likeness import perceptual_hash
 from stages.contamination import match as contamination
 from stages.contamination import references
 from stages.contamination.config import Reference
 from stages.datasets import readers as edits
-from stages.datasets.config import WorldEdits
+from stages.datasets.config import WorldConfig, WorldEdits
 from stages.engine import contracts, images
 from stages.engine.contracts import Quarantined
 from stages.world import items
@@ -148,7 +147,7 @@ def test_references_in_their_layouts(shared_data: Path, tmp_path: Path) -> None:
     sources = [(shared_data / "triplets" / row["source"]).read_bytes() for row in rows]
     texts = [row["instruction"] for row in rows]
     sha256 = [hashlib.sha256(data).hexdigest() for data in sources]
-    words = [instruction_words.words(text) for text in texts]
+    words = [likeness.words(text) for text in texts]
     bits = [perceptual_hash(Image.open(io.BytesIO(data)).convert("RGB")) for data in sources]
     cut = {"bytes": sources[0][:-200], "path": None}
 
@@ -222,7 +221,7 @@ def test_training_and_noisy_scenes_of_the_world_have_no_picture_in_common() -> N
     trained = [(f"t{n}", images.png(render(items.item(0, "train", n, kinds=world.kinds).scene, world.size)), "") for n in range(150)]
     work = references.make_work()
     noisy = edits.plan(WorldEdits(dataset="world-edits", count=150), seed=0, world=world, unit_rows=150)[0]
-    known = pa.Table.from_pylist([references._row("training", *item) for item in trained], schema=contracts.REFERENCES)  # ty: ignore[invalid-argument-type]
+    known = pa.Table.from_pylist([references.row("training", *item) for item in trained], schema=contracts.REFERENCES)  # ty: ignore[invalid-argument-type]
     drawn = work(("x", noisy)).tables["references"].rename_columns(["reference", "sample_id", *known.column_names[2:]])
     assert contamination.find(drawn, known, distance=None, counts="image").filter(pc.field("match") == "exact image").num_rows == 0
     near = contamination.find(drawn, known, distance=8, counts="image")

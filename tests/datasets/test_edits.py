@@ -20,11 +20,10 @@ from paths import SHARED
 from PIL import Image
 
 from reward.inputs.decoding import decode
-from stages.config import WorldConfig
-from stages.datasets import language
 from stages.datasets import readers as edits
-from stages.datasets.blocks import Block, Spans, cut_blocks
-from stages.datasets.config import EditsInput, ShareGPT4oEdits, TripletEdits, WorldEdits
+from stages.datasets.config import EditsInput, ShareGPT4oEdits, TripletEdits, WorldConfig, WorldEdits
+from stages.datasets.io.blocks import Block, Spans, cut_blocks
+from stages.datasets.io.cells import by_characters
 from stages.engine import storage, tar
 from stages.engine.contracts import EDITS, Quarantined
 from stages.filter import inspection
@@ -229,7 +228,7 @@ def test_a_folder_of_real_triplets(tmp_path: Path) -> None:
     assert [edit.row_id for edit in sound] == [row["id"] for row in rows]
     assert sound[0].source == (TRIPLETS / rows[0]["source"]).read_bytes()
     assert json.loads(sound[0].metadata) == {"set": "magicbrush"}
-    assert [edit.language for edit in sound] == [language.by_characters(edit.instruction) for edit in sound]
+    assert [edit.language for edit in sound] == [by_characters(edit.instruction) for edit in sound]
 
 
 def test_bad_triplets_cost_only_themselves(tmp_path: Path) -> None:
@@ -393,7 +392,7 @@ def test_tar_members_are_found_where_python_finds_them(members: dict[str, bytes]
     ("text", "expected"), [("让她哭。", "cn"), ("Replace 'TRAIN' with '列车'", "cn"), ("Let her cry.", "en"), ("ça", "en"), ("", "en")]
 )
 def test_language_rule(text: str, expected: str) -> None:
-    assert language.by_characters(text) == expected
+    assert by_characters(text) == expected
 
 
 def test_publishing_leaves_nothing_behind_when_it_fails(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ from hypothesis import strategies as st
 from paths import ROOT
 
 from stages.datasets import readers as edits
-from stages.datasets import text_tables
-from stages.datasets.blocks import Block, Spans, cut_blocks, read_places
 from stages.datasets.config import CandidateEdits, EditRewardDataEdits, EditsInput, TableColumns, TableEdits, WebdatasetEdits
+from stages.datasets.io import text_tables
+from stages.datasets.io.blocks import Block, Spans, cut_blocks, read_places
 from stages.engine.contracts import EDITS, IMAGE, Quarantined
 from stages.shards import format as shards
 
@@ -341,7 +340,7 @@ def write_tars(folder: Path, triplets: list[Triplet], *, per_tar: int = 6) -> No
 
 
 def test_webdataset_triplets(tmp_path: Path, triplets: list[Triplet], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.datasets.webdataset_tars.BLOCK_SAMPLES", 4)
+    monkeypatch.setattr("stages.datasets.webdataset.BLOCK_SAMPLES", 4)
     write_tars(tmp_path, triplets)
     config = WebdatasetEdits(dataset="webdataset", path=str(tmp_path), licence="CC0")
     entries = everything(config)
@@ -406,8 +405,6 @@ def test_candidates_of_a_run(generated: Path) -> None:
 @pytest.fixture
 def generated(tmp_path: Path) -> Path:
     """A run directory with a generate step as that step publishes it, without Ray."""
-    from functools import partial
-
     from stages.config import FlowConfig
     from stages.engine.rundir import Index, RunDir
     from stages.engine.units import publish_unit
@@ -427,21 +424,14 @@ def generated(tmp_path: Path) -> Path:
     config = flow.generate
     assert config is not None
     step = RunDir(tmp_path / "run").step("generate")
-    work = partial(generate._make_work, config.editors, config.annotate, 0, flow.world)()
+    work = generate._make_work(flow, config)
     artifacts: dict[str, list[Any]] = {"sources": [], "candidates": []}
-    for number, piece in enumerate(pieces(flow)):
+    for number, piece in enumerate(edits.plan(config.sources, seed=0, world=flow.world, unit_rows=2, edited=False)):
         parts = publish_unit(step.path, f"unit{number}", work(piece).tables)
         for name in artifacts:
             artifacts[name].append(parts[name])
     step.publish(Index(step="generate", key="k", settings={}, inputs={}, artifacts=artifacts))
     return tmp_path / "run"
-
-
-def pieces(flow: Any) -> Iterator[Any]:
-    from stages.datasets.sources import readers as sources
-
-    for piece in sources.plan(flow.generate.sources, seed=0, drawing=flow.world, rows=2):
-        yield sources.placed(piece)
 
 
 @steady

@@ -54,7 +54,7 @@ def loop(payload: dict[str, Any]) -> None:
 
 
 def mistaken(payload: dict[str, Any]) -> None:
-    raise ValueError("batch_size (3) must be a multiple of the 2 training workers")
+    raise ValueError("a batch of 1 cannot be shared by 2 workers; use a larger batch or fewer workers")
 
 
 def run(cluster: Cluster, folder: Path, *, dies: bool) -> dict[str, bytes]:
@@ -73,7 +73,7 @@ def test_a_dead_worker_is_restarted_and_ends_the_same(cluster: Cluster, tmp_path
 
 
 def test_a_mistake_arrives_as_one_sentence(cluster: Cluster, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^batch_size \(3\) must be a multiple of the 2 training workers$"):
+    with pytest.raises(ValueError, match=r"^a batch of 1 cannot be shared by 2 workers; "):
         fit(mistaken, {}, scratch=tmp_path, workers=1, gpus=0)
 
 

@@ -23,7 +23,7 @@ from filter_here import context, needs_shared, use
 from paths import ROOT
 
 import reward.model.model
-from reward.inference.passes import Spent
+from reward.inference.passes import PassStats
 from reward.model.backbone import encode
 from stages.datasets.readers import Slice
 from stages.engine import dispatch
@@ -76,7 +76,7 @@ def test_bytes_do_not_depend_on_preparing_tasks(small: Path, tmp_path: Path) -> 
     """And what the actors report reaches the machine's metrics endpoint; meters of this process stand in for those of actors."""
     meter = Meter("test-of-metrics", None)
     figures: dict[str, float] = {}
-    meter.count(Spent(edits=7, tokens=700, flop=1e9, seconds=0.0), figures)
+    meter.count(PassStats(edits=7, tokens=700, flop=1e9, seconds=0.0), figures)
     assert figures["edits"] == 7 and summary([figures, figures]).startswith("model idle ")
     pipeline("run", "filter", "--config", small / "small.yaml", "--run", tmp_path / "run", "filter.workers=1", "filter.prepare_workers=1")
     assert hashes(tmp_path / "run") == hashes(small / "run")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from benchmarks.planted_defects import LATIN_SCRIPT, NOTHING, OTHER_SCRIPTS, PLANTED, drawn_edits, nameless, real_triplets
-from reward.benchmarks.instruction_words import words
+from reward.likeness import words
 from stages.datasets import readers as edits
 from stages.datasets.readers import Edit
 from stages.engine import contracts

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scored_run import score_row
 
+from reward.likeness import NearHashes
 from stages.engine import contracts
-from stages.filter.selection import near_hashes, quotas
+from stages.filter.selection import quotas
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.order import first, ranked
@@ -266,7 +267,7 @@ def test_clusters_of_hashes_are_the_chains_of_near_ones(seeds: list[int], bits: 
     flips = st.lists(st.integers(0, 63), max_size=6)
     made = {seed ^ sum(1 << bit for bit in set(data.draw(flips))) for seed in seeds for _ in range(3)}
     hashes = np.array(sorted(made), np.uint64)
-    found = near_hashes.clusters(hashes, bits)
+    found = NearHashes(hashes, bits).clusters()
     near = np.bitwise_count(hashes[:, None] ^ hashes[None]) <= bits
     for _ in hashes:
         near = near @ near

@@ -11,7 +11,7 @@ from PIL import Image
 
 from pipeline import config
 from stages.context import Context
-from stages.datasets.sources import readers as sources
+from stages.datasets import readers
 from stages.editors import editors
 from stages.engine.cluster import Cluster
 from stages.engine.config import RayConfig
@@ -50,8 +50,6 @@ def write_table(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
 class Tinting:
     """An editor that works on any image, and fails on one seed."""
 
-    revision = "test"
-
     def edit(self, source: Any, seed: int) -> editors.Edited:
         if seed == 1:
             raise RuntimeError("out of memory")
@@ -81,11 +79,12 @@ def test_own_sources_and_a_failing_editor(tmp_path: Path, monkeypatch: pytest.Mo
         {"image": "no.png", "instruction": "a"},
     ]
     write_table(tmp_path, [*rows, {"image": "cut.png", "instruction": "b"}, {"instruction": "c"}, {"image": "2.png", "instruction": "d"}])
-    monkeypatch.setattr(editors, "open_editor", lambda name, world: Tinting())
+    tinting = editors.EditorSpec("test", lambda flow: Tinting(), lambda flow: None)
+    monkeypatch.setattr(editors, "specs", lambda: {"world/quill": tinting, "world/anvil": tinting})
     flow = context(tmp_path, TABLE, Cluster(RayConfig())).flow
     assert flow.generate is not None
-    pieces = sources.plan(flow.generate.sources, seed=0, drawing=None, rows=10)
-    output = generate._make_work(flow.generate.editors, 2, 0, None)(sources.placed(pieces[0]))
+    (piece,) = readers.plan(flow.generate.sources, seed=0, world=None, unit_rows=10, key="generate.sources", edited=False)
+    output = generate._make_work(flow, flow.generate)(piece)
     assert (output.rows_in, output.rows_out) == (6, 2)
     assert [row.reason for row in output.quarantine] == ["empty-instruction", "missing-image", "undecodable-image", "missing-image"]
     candidates = output.tables["candidates"].to_pylist()
@@ -104,13 +103,13 @@ def test_refusals(cluster: Cluster, tmp_path: Path) -> None:
         generate.run(context(tmp_path, WORLD.replace("seeds: [0]", "seeds: [0, 2, 0]"), cluster))
     with pytest.raises(ValueError, match=r"generate.annotate: 4 of 3 candidates"):
         generate.run(context(tmp_path, WORLD, cluster, "generate.annotate=4"))
-    with pytest.raises(ValueError, match=r"sources.jsonl cannot be read"):
+    with pytest.raises(ValueError, match=r"generate.sources.tables.0: there is no file .*sources.jsonl"):
         generate.run(context(tmp_path, TABLE, cluster))
     write_table(tmp_path, [{"image": "0.png", "instruction": "a"}])
     with pytest.raises(ValueError, match=r"has 1 rows, the configuration expects 7 of mine"):
         generate.run(context(tmp_path, TABLE, cluster, "generate.sources.tables.0.expected=7"))
     with pytest.raises(
-        ValueError, match=r"none of the 3 candidates could be made: a world editor edits only sources of the embedded world, not of mine"
+        ValueError, match=r"none of the 3 candidates could be made: a toy editor edits only sources of the toy world, not of mine"
     ):
         generate.run(context(tmp_path, TABLE, cluster))
     write_table(tmp_path, [{"image": "0.png", "instruction": "a"}, {"image": "0.png", "instruction": "a"}])

@@ -9,7 +9,7 @@ from rated_run import EDITORS, make_run
 
 from pipeline.report.blocks import Block, Columns, Figure, Table
 from pipeline.report.sections.pair_statistics import RULES, blocks
-from reward.training.pairs import Ties
+from reward.inputs.groups import Ties
 from stages.annotate import step as annotate
 from stages.context import Context
 from stages.engine import storage

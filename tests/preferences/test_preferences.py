@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rated_run import EDITORS, candidates, make_run, manifest_of, ratings_of, source, write_csv
 
-from reward.training.pairs import build_preferences
+from reward.inputs.groups import build_preferences
 from stages.annotate import step as annotate
 from stages.context import Context
 from stages.engine import storage

@@ -1,4 +1,4 @@
-"""Passes: out of memory and back, what is shared between trees, what a pass costs, how presented edits travel."""
+"""Passes: out of memory and back, what is shared between trees, what a pass costs, how prepared edits travel."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import reward.model.model
 from reward import EditSample, RewardModel, RewardModelConfig, SampleError, Score, score
 from reward.config import BackboneConfig, PresentationConfig
 from reward.inference.compute import PassCost, peak_of
-from reward.inference.passes import Inference, MemoryNeedError, Spent
-from reward.inference.scorer import score_presented
-from reward.inputs.presenter import Presenter
+from reward.inference.passes import Inference, MemoryNeedError, PassStats
+from reward.inference.scorer import score_prepared
+from reward.inputs.processor import Processor
 from reward.model.backbone import encode
 
 torch.set_num_threads(1)
@@ -69,7 +69,7 @@ def close(found: list[Any], expected: list[Any]) -> bool:
 def test_passes_that_do_not_fit_are_halved_and_the_scores_stay(kind: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(*kind)
     expected = score(model=model, samples=samples())
-    one = max(len(model.present(source=s.source, candidates=[s.edited], instruction=s.instruction).tree) for s in samples())
+    one = max(len(model.prepare(source=s.source, candidates=[s.edited], instruction=s.instruction).tree) for s in samples())
     memory = SmallMemory(max(one, len(model.prompt.root)))
     monkeypatch.setattr(reward.model.model, "encode", memory)
     assert close(score(model=model, samples=samples()), expected)
@@ -78,20 +78,20 @@ def test_passes_that_do_not_fit_are_halved_and_the_scores_stay(kind: tuple[str, 
 
 def test_what_did_not_fit_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make()
-    spent: list[Spent] = []
+    spent: list[PassStats] = []
     inference = Inference(model, token_budget=400)
     memory = SmallMemory(150)
     monkeypatch.setattr(reward.model.model, "encode", memory)
 
     def shown() -> list[Any]:
-        return [model.present(source=s.source, candidates=[s.edited], instruction=s.instruction) for s in samples()]
+        return [model.prepare(source=s.source, candidates=[s.edited], instruction=s.instruction) for s in samples()]
 
-    first = list(score_presented(inference=inference, presented=shown(), on_pass=spent.append))
+    first = list(score_prepared(inference=inference, prepared=shown(), on_pass=spent.append))
     failed = sum(tokens > 150 for tokens in memory.tried)
     assert failed and sum(entry.out_of_memory for entry in spent) == failed and sum(entry.edits for entry in spent) == len(first)
     passes = [tokens for tokens in memory.tried if tokens <= 150]
     memory.tried.clear()
-    assert list(score_presented(inference=inference, presented=shown())) == first
+    assert list(score_prepared(inference=inference, prepared=shown())) == first
     assert memory.tried == passes  # the same passes, without the failures before them: what is remembered changes no score
 
 
@@ -103,7 +103,7 @@ def test_one_edit_too_large_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> N
     damaged = EditSample(png(5), WORDS[1], b"none")
     whole = [small[0], large, small[1], damaged, EditSample(png(6, (10, 10)), WORDS[2], png(7, (10, 10)))]
     expected = score(model=model, samples=whole)
-    limit = len(model.present(source=large.source, candidates=[large.edited], instruction=WORDS[0]).tree) - 1
+    limit = len(model.prepare(source=large.source, candidates=[large.edited], instruction=WORDS[0]).tree) - 1
     monkeypatch.setattr(reward.model.model, "encode", SmallMemory(limit))
     found = score(model=model, samples=whole)
     assert isinstance(found[1], MemoryNeedError) and f"the {limit + 1} tokens of this one edit do not fit" in str(found[1])
@@ -115,8 +115,8 @@ def test_one_edit_too_large_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_image_is_encoded_once_whatever_trees_show_it(kind: tuple[str, str]) -> None:
     model = make(*kind)
-    sets = [model.present(source=png(0), candidates=[png(1), png(2)], instruction=words) for words in WORDS[:2]]
-    sets.append(model.present(source=png(1), candidates=[png(0)], instruction=WORDS[2]))
+    sets = [model.prepare(source=png(0), candidates=[png(1), png(2)], instruction=words) for words in WORDS[:2]]
+    sets.append(model.prepare(source=png(1), candidates=[png(0)], instruction=WORDS[2]))
     batch = model.collate(sets)
     pairs = kind[0] == "clip"
     assert sum(len(stack) for stack in batch.stacks) == 3  # three pictures; as clips: (0, 1), (0, 2), (1, 0)
@@ -127,17 +127,17 @@ def test_an_image_is_encoded_once_whatever_trees_show_it(kind: tuple[str, str]) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_presented_edits_travel_and_separate(kind: tuple[str, str], tmp_path: Path) -> None:
+def test_prepared_edits_travel_and_separate(kind: tuple[str, str], tmp_path: Path) -> None:
     model = make(*kind)
     model.save(tmp_path)
-    presenter = Presenter.load(tmp_path)
-    mine = model.present(source=png(0), candidates=[png(1), png(2, (24, 16))], instruction=WORDS[0])
-    sent = pickle.loads(pickle.dumps(presenter.present(source=png(0), candidates=[png(1), png(2, (24, 16))], instruction=WORDS[0])))
+    processor = Processor.load(tmp_path)
+    mine = model.prepare(source=png(0), candidates=[png(1), png(2, (24, 16))], instruction=WORDS[0])
+    sent = pickle.loads(pickle.dumps(processor.prepare(source=png(0), candidates=[png(1), png(2, (24, 16))], instruction=WORDS[0])))
     assert sent.contents == mine.contents and sent.instruction == mine.instruction and sent.tree.items == mine.tree.items
     with torch.no_grad():
         expected = model(model.collate([mine])).mean
         assert torch.equal(model(model.collate([sent])).mean, expected)
-        apart = presenter.separated(sent)
+        apart = processor.separated(sent)
         assert [len(one.tree.reads) for one in apart] == [1, 1]
         assert (model(model.collate(apart)).mean - expected).abs().max() < 1e-5
 
@@ -148,7 +148,7 @@ def test_presented_edits_travel_and_separate(kind: tuple[str, str], tmp_path: Pa
 def test_the_cost_of_a_pass_is_what_torch_counts(kind: tuple[str, str], cached: bool, family: str) -> None:
     """All but the heads. The counter knows attention as products of matrices, not as the CPU's own kernel."""
     model = make(*kind, family=family, merge_size=2, patch_size=4)
-    shown = model.present(source=png(0, (60, 24)), candidates=[png(1, (16, 16)), png(2, (30, 40))], instruction=WORDS[0])
+    shown = model.prepare(source=png(0, (60, 24)), candidates=[png(1, (16, 16)), png(2, (30, 40))], instruction=WORDS[0])
     root = model.cached_root() if cached else None
     batch = model.collate([shown], root_cached=root is not None)
     linear = [part.weight.numel() for part in model.heads.modules() if isinstance(part, torch.nn.Linear)]

@@ -88,8 +88,8 @@ def test_tokens_pixels_and_positions(case: Case, mode: str) -> None:
     model = case.model(mode)
     for side in "AB":
         for number, sample in enumerate(case.samples(side)):
-            presented = model.present(source=sample.source, candidates=[sample.edited], instruction=sample.instruction)
-            tree = presented.tree
+            prepared = model.prepare(source=sample.source, candidates=[sample.edited], instruction=sample.instruction)
+            tree = prepared.tree
             ids = torch.cat([torch.tensor(model.prompt.root), tree.input_ids])
             root_positions = torch.arange(len(model.prompt.root)).expand(3, -1)
             positions = torch.cat([root_positions, tree.position_ids], dim=1)
@@ -100,7 +100,7 @@ def test_tokens_pixels_and_positions(case: Case, mode: str) -> None:
                 assert (positions[:, path].numpy() == case.arrays[f"position_ids.{mode}.{side}.{dimension}"][:, number, :length]).all()
             statistics = FAMILIES["qwen2_5_vl"].statistics
             names = (case.inputs["pairs"][number]["source"], case.inputs["pairs"][number][f"edited_{side}"])
-            items = [item for stack in presented.stacks for item in stack]
+            items = [item for stack in prepared.stacks for item in stack]
             for name, item in zip(names, items, strict=True):
                 pixels = patchify(item[None], patch_size=model.patch_size, merge_size=model.prompt.merge_size, statistics=statistics)
                 assert np.abs(pixels.numpy() - case.arrays[f"pixel_values.{Path(name).stem}"]).max() < 1e-6
@@ -110,7 +110,7 @@ def test_tokens_pixels_and_positions(case: Case, mode: str) -> None:
 def test_hidden_states_and_heads(case: Case, mode: str) -> None:
     model = case.model(mode)
     for side in "AB":
-        sets = [model.present(source=s.source, candidates=[s.edited], instruction=s.instruction) for s in case.samples(side)]
+        sets = [model.prepare(source=s.source, candidates=[s.edited], instruction=s.instruction) for s in case.samples(side)]
         batch = model.collate(sets)
         with torch.no_grad():
             read = batch.reads.flatten()
@@ -142,12 +142,12 @@ def test_scores_of_the_public_call_at_its_own_size(case: Case, mode: str) -> Non
             assert result.overall_mean == pytest.approx(expected[number, 0], abs=PARITY)
             assert np.log(result.overall_sigma) == pytest.approx(expected[number, 1], abs=PARITY)
             sample = case.samples(side)[number]
-            presented = model.present(source=sample.source, candidates=[sample.edited], instruction=sample.instruction)
-            batch = model.collate([presented])
+            prepared = model.prepare(source=sample.source, candidates=[sample.edited], instruction=sample.instruction)
+            batch = model.collate([prepared])
             sizes = [list(grid) for grid, stack in zip(batch.grids, batch.stacks, strict=True) for _ in stack]
             assert sizes == grids[2 * number : 2 * number + 2, 1:].tolist()
             closing = model.tokenizer(case.inputs["pairs"][number]["rendered"]["dim1"].partition("<|Reward|>")[2], add_special_tokens=False)
-            for column, (_, path) in enumerate(presented.tree.paths[-2:]):
+            for column, (_, path) in enumerate(prepared.tree.paths[-2:]):
                 assert len(path) + len(closing["input_ids"]) == lengths[number, column]
 
 
@@ -156,7 +156,7 @@ def test_gradients_of_the_training_loss(case: Case) -> None:
     recorded = json.loads((case.folder / "losses.json").read_text())["training_gradient"]
     model = case.model("1d").eval()  # without dropout, as recorded
     (a, b) = (
-        model(model.collate([model.present(source=s.source, candidates=[s.edited], instruction=s.instruction) for s in case.samples(side)]))
+        model(model.collate([model.prepare(source=s.source, candidates=[s.edited], instruction=s.instruction) for s in case.samples(side)]))
         for side in "AB"
     )
     loss = uncertainty_released(a.overall_mean, a.overall_sigma, b.overall_mean, b.overall_sigma, torch.ones(2)).mean()

@@ -17,10 +17,11 @@ from scipy.integrate import quad
 from scipy.special import log_expit
 from torch import Tensor, tensor
 
-from reward.config import Aggregation, LossConfig
+from reward.config import Aggregation
 from reward.evaluation.evaluate import from_scores
 from reward.evaluation.metrics import labelled_pairs
-from reward.training.groups import RatedGroup, loss_targets
+from reward.inputs.groups import Preference, RatedGroup, Ties, build_preferences
+from reward.training.config import LossConfig
 from reward.training.losses import (
     PairTargets,
     RatingTargets,
@@ -32,8 +33,8 @@ from reward.training.losses import (
     uncertainty,
     uncertainty_released,
 )
-from reward.training.pairs import Preference, Ties, build_preferences
 from reward.training.quadrature import expected_log_sigmoid, log_expected_sigmoid
+from reward.training.targets import loss_targets
 
 DIMENSIONS = ("instruction_following", "visual_quality")
 NAN = float("nan")

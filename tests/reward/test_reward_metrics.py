@@ -26,11 +26,10 @@ from reward.evaluation.metrics import (
     pair_accuracy,
 )
 from reward.evaluation.outcomes import measure_three_way
+from reward.inputs.groups import RatedGroup, build_preferences
 from reward.model.calibration import Calibration, fit_calibration, fit_tie_threshold
 from reward.model.comparison import compare, outcome_probabilities, preference_probability
-from reward.training.groups import RatedGroup
 from reward.training.losses import preference_log_probability
-from reward.training.pairs import build_preferences
 
 DIMENSIONS = ("instruction_following", "visual_quality")
 NAN = float("nan")

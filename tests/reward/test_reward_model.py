@@ -42,12 +42,8 @@ from reward import (
 from reward.config import (
     BackboneConfig,
     HeadConfig,
-    LossConfig,
     PresentationConfig,
-    PretrainingConfig,
-    RewardConfig,
     RewardModelConfig,
-    TrainingConfig,
 )
 from reward.evaluation.evaluate import predict_groups
 from reward.inputs.decoding import decode
@@ -56,7 +52,8 @@ from reward.inputs.tokenizer import REWARD_TOKEN, build_tokenizer, load_tokenize
 from reward.model.backbone import FAMILIES, encode
 from reward.model.calibration import fit_calibration
 from reward.trainer.checkpoints import newest_sound_checkpoint, save_checkpoint
-from reward.trainer.loop import Metrics, batch_order, learning_rate_factor
+from reward.trainer.loop import Metrics
+from reward.training.config import LossConfig, PretrainingConfig, RewardConfig, TrainingConfig
 
 torch.set_num_threads(1)
 
@@ -199,8 +196,8 @@ def test_the_tiny_tokenizer_keeps_content_words() -> None:
 def test_an_instruction_cannot_smuggle_in_special_tokens() -> None:
     model = make()
     instruction = "blue <|video_pad|> <|Reward|> square"
-    presented = model.present(source=png(1), candidates=[png(2)], instruction=instruction)
-    ids = presented.tree.input_ids.tolist()
+    prepared = model.prepare(source=png(1), candidates=[png(2)], instruction=instruction)
+    ids = prepared.tree.input_ids.tolist()
     assert ids.count(model.prompt.reward_token) == 1 and ids[-1] == model.prompt.reward_token
     assert ids.count(model.prompt.vision_token) == 4
     assert isinstance(score(model=model, samples=[EditSample(png(1), instruction, png(2))])[0], Score)
@@ -224,11 +221,11 @@ def test_a_tokenizer_without_reward_token_gets_one(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------------- model
 
 
-def presented_sets(model: RewardModel) -> list:
+def prepared_sets(model: RewardModel) -> list:
     """Groups of different sizes, shapes and instruction lengths."""
     shapes = [[(16, 16), (16, 16)], [(40, 10), (10, 40), (16, 16)], [(24, 16)]]
     return [
-        model.present(source=png(10 + i, (18 + 9 * i, 14)), candidates=[png(20 + i, size) for size in sizes], instruction=INSTRUCTIONS[i])
+        model.prepare(source=png(10 + i, (18 + 9 * i, 14)), candidates=[png(20 + i, size) for size in sizes], instruction=INSTRUCTIONS[i])
         for i, sizes in enumerate(shapes)
     ]
 
@@ -236,30 +233,30 @@ def presented_sets(model: RewardModel) -> list:
 def test_the_source_comes_first() -> None:
     source, edited = png(0, (16, 16)), png(1, (16, 16))
     frames = {"source": resize(decode(source), (16, 16)), "edited": resize(decode(edited), (16, 16))}
-    clip = make("clip").present(source=source, candidates=[edited], instruction=INSTRUCTIONS[0])
+    clip = make("clip").prepare(source=source, candidates=[edited], instruction=INSTRUCTIONS[0])
     assert torch.equal(clip.stacks[0][0, 0], frames["source"]) and torch.equal(clip.stacks[0][0, 1], frames["edited"])
-    images = make("images").present(source=source, candidates=[edited], instruction=INSTRUCTIONS[0])
+    images = make("images").prepare(source=source, candidates=[edited], instruction=INSTRUCTIONS[0])
     shown = [images.stacks[0][slot, 0] for slot in images.tree.items]
     assert torch.equal(shown[0], frames["source"]) and torch.equal(shown[1], frames["edited"])
-    wide = make("clip").present(source=source, candidates=[png(2, (40, 10))], instruction=INSTRUCTIONS[0])
+    wide = make("clip").prepare(source=source, candidates=[png(2, (40, 10))], instruction=INSTRUCTIONS[0])
     assert wide.stacks[0].shape == (1, 2, 16, 16, 3)  # an edit of another shape takes the source's grid
 
 
 def test_a_source_is_encoded_once_for_its_candidates() -> None:
     model = make("images")
-    presented = model.present(source=png(0), candidates=[png(1), png(2), png(3)], instruction=INSTRUCTIONS[0])
-    batch = model.collate([presented])
+    prepared = model.prepare(source=png(0), candidates=[png(1), png(2), png(3)], instruction=INSTRUCTIONS[0])
+    batch = model.collate([prepared])
     assert sum(len(stack) for stack in batch.stacks) == 4 and len(batch.reads) == 3
     together = model(batch).mean
     for number in (1, 2, 3):
-        alone = model(model.collate([model.present(source=png(0), candidates=[png(number)], instruction=INSTRUCTIONS[0])])).mean
+        alone = model(model.collate([model.prepare(source=png(0), candidates=[png(number)], instruction=INSTRUCTIONS[0])])).mean
         assert (together[number - 1] - alone[0]).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_parameter_learns(layout: str) -> None:
     model = make(layout)
-    output = model(model.collate(presented_sets(model)))
+    output = model(model.collate(prepared_sets(model)))
     (output.mean.sum() + output.sigma.sum()).backward()
     silent = [name for name, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()]
     assert not silent
@@ -280,7 +277,7 @@ def test_a_pretrained_directory_is_prompted_with_a_rubric(prompt: str, shared_da
     images = [path.read_bytes() for path in sorted((folder / "images").iterdir())]
     samples = [EditSample(images[4], "Make the red disc blue.", images[i]) for i in (0, 1, 2)]
     scores = score(model=model, samples=samples)
-    ids = model.collate([model.present(source=images[4], candidates=images[:1], instruction="Make <|Reward|> it.")]).input_ids
+    ids = model.collate([model.prepare(source=images[4], candidates=images[:1], instruction="Make <|Reward|> it.")]).input_ids
     text = model.tokenizer.decode(ids.tolist())
     assert ids.tolist().count(model.prompt.reward_token) == 2 and ids[-1] == model.prompt.reward_token
     assert text.startswith("<|im_start|>") and "Visual quality" in text and "<|im_end|>\n<|im_start|>user" in text
@@ -568,10 +565,10 @@ def test_captioning_predicts_the_instruction_and_its_end() -> None:
     from reward.training.pretrain import Captioner
 
     model = make("images")
-    presented = model.present(source=png(0), candidates=[png(1)], instruction="add a yellow square")
-    summed, words = Captioner(model)(model.collate([presented]))
+    prepared = model.prepare(source=png(0), candidates=[png(1)], instruction="add a yellow square")
+    summed, words = Captioner(model)(model.collate([prepared]))
     assert words == 4  # add, yellow, square, reward token
-    batch = model.collate([presented])
+    batch = model.collate([prepared])
     ids = batch.input_ids
     every = torch.arange(len(ids))
     states = encode(model.backbone, batch, keep=every, reward_vectors=model.reward_embedding, reward_token=model.prompt.reward_token)
@@ -599,22 +596,6 @@ def test_predictions_do_not_depend_on_the_passes() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ loop and config
-
-
-def test_every_group_is_seen_once_per_epoch() -> None:
-    seen = [index for step in range(5) for index in batch_order(10, 4, seed=3, step=step)]
-    assert sorted(seen[:10]) == sorted(seen[10:]) == list(range(10))
-    assert seen[:10] != seen[10:] and seen[:4] != batch_order(10, 4, seed=4, step=0)
-    assert sorted(batch_order(3, 7, seed=0, step=0)[:6]) == [0, 0, 1, 1, 2, 2]  # a batch may be larger than the data
-
-
-def test_the_learning_rate_rises_and_falls() -> None:
-    settings_ = TrainingConfig(steps=100, warmup_ratio=0.1)
-    rates = [learning_rate_factor(step, 100, settings_) for step in range(100)]
-    assert rates[:10] == pytest.approx([0.1 * i for i in range(1, 11)]) and max(rates) == 1.0
-    assert rates[10:] == sorted(rates[10:], reverse=True) and rates[-1] < 0.001 and rates[55] == pytest.approx(0.5)
-    constant = settings_.model_copy(update={"schedule": "constant"})
-    assert [learning_rate_factor(step, 100, constant) for step in (10, 99)] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import io
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,12 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from reward import RatedGroup, RewardModel, build_preferences, train
-from reward.config import HeadConfig, LoraConfig, LossConfig, PresentationConfig, RewardModelConfig, TrainingConfig
+from reward.config import HeadConfig, PresentationConfig, RewardModelConfig
+from reward.trainer.config import AdapterConfig
 from reward.trainer.curves import draw_curves
-from reward.trainer.loop import Metrics, Share, accumulate
+from reward.trainer.loop import LossTerms, Metrics, accumulate
 from reward.trainer.lora import adapt, merge
+from reward.training.config import LoraConfig, LossConfig, TrainingConfig
 from stages.engine.cluster import Cluster
 from stages.engine.training_group import Gauges, fit
 
@@ -133,7 +136,7 @@ def test_workers_exchange_gradients_once_a_step(tmp_path: Path) -> None:
 
         module.register_comm_hook(None, exchange)
 
-        def share() -> Share:
+        def share() -> LossTerms:
             value = module(torch.ones(3, 2)).sum()
             return value, {"loss": value}
 
@@ -207,7 +210,7 @@ def test_validation_and_the_result_have_averaged_weights(tmp_path: Path, monkeyp
 
     predict = module.predict
     monkeypatch.setattr(
-        module, "predict", lambda *, model, presented: validated.append(weights(model)) or predict(model=model, presented=presented)
+        module, "predict", lambda *, model, prepared: validated.append(weights(model)) or predict(model=model, prepared=prepared)
     )
     run(model, tmp_path, follow, ema_decay=0.7)
     assert len(validated) == 2
@@ -220,15 +223,16 @@ def test_validation_and_the_result_have_averaged_weights(tmp_path: Path, monkeyp
 
 
 def outputs(model: RewardModel) -> Tensor:
-    presented = [model.present(source=g.source, candidates=g.candidates, instruction=g.instruction) for g in GROUPS[:3]]
+    prepared = [model.prepare(source=g.source, candidates=g.candidates, instruction=g.instruction) for g in GROUPS[:3]]
     with torch.no_grad():
-        return model(model.collate(presented)).mean
+        return model(model.collate(prepared)).mean
 
 
 def test_adapters_change_nothing_until_they_learn_and_merge_into_a_plain_model() -> None:
     model = make()
     before, names = outputs(model), list(model.state_dict())
-    adapters = adapt(model, LoraConfig(rank=3, alpha=6, vision=True), seed=1)
+    model.backbone.requires_grad_(False)
+    adapters = adapt([model.backbone.language_model, model.backbone.visual], AdapterConfig(rank=3, alpha=6), seed=1)
     learning = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     assert {"lora_A" in name or "lora_B" in name or not name.startswith("backbone.") for name in learning} == {True}
     assert {"visual" in name for name in learning} == {True, False} and "reward_embedding" in learning
@@ -239,9 +243,9 @@ def test_adapters_change_nothing_until_they_learn_and_merge_into_a_plain_model()
                 parameter.normal_(std=0.1)
     changed = outputs(model)
     assert (changed - before).abs().max() > 1e-2
-    merge(model, adapters)
+    merge(adapters)
     assert (outputs(model) - changed).abs().max() < 1e-5
-    assert list(model.state_dict()) == names and all(parameter.requires_grad for parameter in model.parameters())
+    assert list(model.state_dict()) == names
 
 
 def test_adapters_learn_low_ranks_and_leave_the_rest(tmp_path: Path) -> None:
@@ -364,7 +368,10 @@ def test_settings_of_unused_adapters_are_refused() -> None:
 def test_gauges_show_numbers_and_rates(cluster: Cluster) -> None:
     gauges = Gauges("test_training", tags={"run": "r"}, per_step={"pairs": 21.0}, write=True)
     gauges.show({"step": 10, "validation/accuracy": 0.5, "phase": "training"})
-    gauges.show({"step": 20, "loss": 0.5})
+    gauges.show({"step": 20, "loss": 0.5})  # at once after the one before, as when a resumed training repeats its reports
+    assert not any("per_second" in name for name in gauges._gauges)
+    gauges._last = (20, time.monotonic() - 1)
+    gauges.show({"step": 30})
     assert {gauge.info["name"] for gauge in gauges._gauges.values()} == {
         "test_training_step",
         "test_training_validation_accuracy",

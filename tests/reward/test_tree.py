@@ -16,7 +16,7 @@ from torch import Tensor
 from reward import RewardModel
 from reward.config import BackboneConfig, HeadConfig, PresentationConfig, RewardModelConfig
 from reward.inference.passes import Inference
-from reward.inputs.batch import Batch, Presented, packed
+from reward.inputs.batch import Batch, PreparedSample, packed
 from reward.inputs.images import patchify
 from reward.inputs.tree import node_positions
 from reward.model.attention import tree_attention, tree_attention_varlen
@@ -54,31 +54,31 @@ def stock(model: RewardModel) -> Any:
     return plain
 
 
-def prompts_of(model: RewardModel, presented: Presented) -> list[tuple[list[tuple[Tensor, Tensor]], list[int]]]:
+def prompts_of(model: RewardModel, prepared: PreparedSample) -> list[tuple[list[tuple[Tensor, Tensor]], list[int]]]:
     """Per leaf of a tree: its vision inputs (frames, grid) with the token ids of the whole path, and the path's tokens in the tree."""
-    items = [item for stack in presented.stacks for item in stack]
-    parents = {tuple(path[:-length].tolist()) for length, path in presented.tree.paths}
-    leaves = [path for _, path in presented.tree.paths if tuple(path.tolist()) not in parents]
+    items = [item for stack in prepared.stacks for item in stack]
+    parents = {tuple(path[:-length].tolist()) for length, path in prepared.tree.paths}
+    leaves = [path for _, path in prepared.tree.paths if tuple(path.tolist()) not in parents]
     found = []
     root = len(model.prompt.root)
     for leaf in leaves:
         tokens = (leaf[root:] - root).tolist()
-        vision = (presented.tree.input_ids == model.prompt.vision_token).tolist()
+        vision = (prepared.tree.input_ids == model.prompt.vision_token).tolist()
         item_of, run = {}, -1
         for place in range(len(vision)):
             run += vision[place] and (place == 0 or not vision[place - 1])
-            item_of[place] = presented.tree.items[run] if vision[place] else None
+            item_of[place] = prepared.tree.items[run] if vision[place] else None
         shown = list(dict.fromkeys(item_of[token] for token in tokens if vision[token]))
         found.append(([items[number] for number in shown], tokens))
     return found
 
 
-def stock_states(model: RewardModel, plain: Any, presented: Presented) -> Tensor:
+def stock_states(model: RewardModel, plain: Any, prepared: PreparedSample) -> Tensor:
     """[candidate, dimension, hidden] from one separate forward per leaf."""
     kind = "video" if model.config.presentation.layout == "clip" else "image"
     states: dict[int, Tensor] = {}
-    for shown, tokens in prompts_of(model, presented):
-        ids = torch.cat([torch.tensor(model.prompt.root, dtype=torch.int64), presented.tree.input_ids[tokens]])[None]
+    for shown, tokens in prompts_of(model, prepared):
+        ids = torch.cat([torch.tensor(model.prompt.root, dtype=torch.int64), prepared.tree.input_ids[tokens]])[None]
         arguments = {"patch_size": model.patch_size, "merge_size": model.prompt.merge_size}
         statistics = FAMILIES[model.config.backbone.family].statistics
         pixels = torch.cat([patchify(frames[None], **arguments, statistics=statistics) for frames in shown])
@@ -106,7 +106,7 @@ def stock_states(model: RewardModel, plain: Any, presented: Presented) -> Tensor
         hidden = output.last_hidden_state[0]
         for place, token in enumerate(tokens):
             states[token] = hidden[len(model.prompt.root) + place]
-    return torch.stack([torch.stack([states[token] for token in row]) for row in presented.tree.reads.tolist()])
+    return torch.stack([torch.stack([states[token] for token in row]) for row in prepared.tree.reads.tolist()])
 
 
 def family_is_2_5(model: RewardModel) -> bool:
@@ -133,9 +133,9 @@ def states_read(model: RewardModel, batch: Batch) -> Tensor:
     return states.unflatten(0, batch.reads.shape)
 
 
-def sets_of(model: RewardModel, shapes: list[list[tuple[int, int]]]) -> list[Presented]:
+def sets_of(model: RewardModel, shapes: list[list[tuple[int, int]]]) -> list[PreparedSample]:
     return [
-        model.present(
+        model.prepare(
             source=png(10 + number, shape[0]),
             candidates=[png(100 * number + 20 + place, size) for place, size in enumerate(shape[1:])],
             instruction=INSTRUCTIONS[number % len(INSTRUCTIONS)],
@@ -157,7 +157,7 @@ def test_a_packed_forest_equals_separate_prompts(shapes: list, kind: tuple[str, 
     sets = sets_of(model, shapes)
     batch = model.collate(sets)
     hidden = states_read(model, batch)
-    expected = torch.cat([stock_states(model, plain, presented) for presented in sets])
+    expected = torch.cat([stock_states(model, plain, prepared) for prepared in sets])
     assert (hidden - expected).abs().max() < 1e-5
     weights = torch.randn(hidden.shape, generator=torch.Generator().manual_seed(0))
     (hidden * weights).sum().backward()
@@ -199,8 +199,8 @@ def test_passes_do_not_depend_on_the_budget() -> None:
 @pytest.mark.parametrize("merge_size", [1, 2])
 def test_positions_are_those_of_transformers(family: str, merge_size: int) -> None:
     model = make("images", "rubric_first", family=family, merge_size=merge_size)
-    (presented,) = sets_of(model, [[(40, 24), (20, 50)]])
-    batch = model.collate([presented])
+    (prepared,) = sets_of(model, [[(40, 24), (20, 50)]])
+    batch = model.collate([prepared])
     ids = batch.input_ids[None]
     grid = torch.tensor([[1, *grid] for grid, stack in zip(batch.grids, batch.stacks, strict=True) for _ in range(len(stack))])
     expected, _ = model.backbone.get_rope_index(ids, (ids == model.prompt.vision_token).int(), image_grid_thw=grid)
@@ -214,13 +214,13 @@ def test_flat_positions_count_tokens() -> None:
 
 def test_nothing_is_padded_and_a_source_stands_once() -> None:
     model = make("images", "reference")
-    (presented,) = sets_of(model, [[(20, 20)] + [(20, 20)] * 7])
-    tree = presented.tree
-    prompt = len(model.collate([presented]).input_ids)
-    one = model.present(source=png(1, (20, 20)), candidates=[png(2, (20, 20))], instruction=INSTRUCTIONS[0]).tree
+    (prepared,) = sets_of(model, [[(20, 20)] + [(20, 20)] * 7])
+    tree = prepared.tree
+    prompt = len(model.collate([prepared]).input_ids)
+    one = model.prepare(source=png(1, (20, 20)), candidates=[png(2, (20, 20))], instruction=INSTRUCTIONS[0]).tree
     source, edit, *branches = (length for length, _ in one.paths)
     assert prompt == len(model.prompt.root) + source + 7 * (edit + sum(branches)) and len(tree.reads) == 7
-    assert sum(len(stack) for stack in presented.stacks) == 8
+    assert sum(len(stack) for stack in prepared.stacks) == 8
 
 
 def test_variable_length_kernel_gets_the_same_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from command import save_model, save_triplets
 
 from reward import EditSample, RewardModel, Score, score
-from reward.inputs.batch import Presented
+from reward.inputs.batch import PreparedSample
 from stages.datasets import readers as edits
 from stages.datasets.config import TripletEdits
 from stages.engine.contracts import Quarantined
@@ -40,7 +40,7 @@ def whole(base: Path) -> edits.Slice:
 def test_edits_of_a_source_are_shown_together_and_come_back_in_their_order(base: Path) -> None:
     made = prepare(base / "model", whole(base))
     assert made.order == [0, 3, 6, 1, 7, 2, 5, 8]
-    shown = [item for item in made.shown if isinstance(item, Presented)]
+    shown = [item for item in made.shown if isinstance(item, PreparedSample)]
     assert [len(item.tree.reads) for item in shown] == [3, 2, 2, 1]
     assert [isinstance(entry, Ready) for entry in made.entries] == [number != 4 for number in range(9)]
     assert isinstance(made.entries[4], Quarantined) and made.entries[4].reason == "undecodable-image"

@@ -1,4 +1,4 @@
-"""The procedural world: pictures, edits, splits, flaws, editors, raters and the judge, against measured numbers."""
+"""The toy world: pictures, edits, splits, flaws, editors, raters and the judge, against measured numbers."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from reward.training.pairs import TIE_TOLERANCE
+from reward.inputs.groups import TIE_TOLERANCE
 from stages.annotate.agreement.alpha import OVERALL, panels
 from stages.annotate.agreement.bootstrap import DIGITS, estimate, resampled_sums, share
 from stages.annotate.ratings.groups import CompleteGroup

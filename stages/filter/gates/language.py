@@ -30,7 +30,7 @@ class LanguageGate(GateConfig):
 
 def shares(instruction: str) -> tuple[float | None, float | None]:
     """Shares of Latin letters and of Chinese characters among the letters; None where there are no letters."""
-    from stages.datasets.language import CHINESE_CHARACTER
+    from stages.datasets.io.cells import CHINESE_CHARACTER
 
     letters = [letter for letter in unicodedata.normalize("NFKC", instruction) if letter.isalpha()]
     if not letters:

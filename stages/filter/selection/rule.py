@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reward.likeness import NearHashes
 from stages.engine.contracts import SELECTION
-from stages.filter.selection import near_hashes, order, quotas
+from stages.filter.selection import order, quotas
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.quotas import Stratum
 from stages.filter.selection.side_columns import SideColumns
@@ -166,7 +167,7 @@ def _clusters(config: SelectionConfig, side_columns: SideColumns | None, scores:
         return column.codes
     if not pa.types.is_uint64(column.values.type):
         raise ValueError(f"selection {config.name}: at_most.bits is for perceptual hashes, {config.at_most.per} is none; leave it out")
-    return near_hashes.clusters(column.values.to_numpy(), config.at_most.bits)[column.codes]
+    return NearHashes(column.values.to_numpy(), config.at_most.bits).clusters()[column.codes]
 
 
 def _by_quotas(

@@ -1,0 +1,67 @@
+"""Cells of a row: an image as bytes, as a path or as the Hub's struct; a text, or a list of texts with the same meaning."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from stages.datasets.io import locations
+from stages.engine import storage
+
+CHINESE_CHARACTER = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+"""CJK unified ideographs, their extension A and the compatibility block."""
+
+
+class Fault(NamedTuple):
+    """Why a row cannot be read: a reason code and a sentence."""
+
+    reason: str
+    message: str
+
+
+def image(cell: Any, folder: str, role: str) -> tuple[bytes, str | None] | Fault:
+    """Encoded image and its name where it has one. Paths are relative to ``folder``, absolute, or URLs; a list must have one entry."""
+    if isinstance(cell, (list, tuple)):
+        if len(cell) > 1:
+            return Fault("several-images", f"the row has {len(cell)} {role} images; an edit has one")
+        cell = cell[0] if cell else None
+    name = cell
+    if isinstance(cell, dict):
+        name = cell.get("path")
+        if cell.get("bytes"):
+            return cell["bytes"], name or None
+    if isinstance(name, bytes) and name:
+        return name, None
+    if not name:
+        return Fault("missing-image", f"the row has no {role} image")
+    if not isinstance(name, str):
+        return Fault("bad-row", f"the {role} image should be a path or image bytes, it is {str(name)[:40]!r}")
+    try:
+        return storage.read_bytes(locations.join(folder, name)), name
+    except (OSError, ValueError) as error:
+        if not locations.is_row_fault(error):
+            raise
+        return Fault("missing-image", f"the {role} image {name} cannot be read ({type(error).__name__})")
+
+
+def instruction(cell: Any) -> tuple[str, list[str]] | Fault:
+    """The instruction, and further wordings where the cell holds several; the first that is not blank is the instruction."""
+    cells = list(cell) if isinstance(cell, (list, tuple)) else [cell]
+    if any(entry is not None and not isinstance(entry, str) for entry in cells):
+        return Fault("bad-row", f"the instruction should be a text, it is {str(cell)[:40]!r}")
+    texts = [entry for entry in cells if entry and entry.strip()]
+    return (texts[0], texts[1:]) if texts else Fault("empty-instruction", "there is no instruction")
+
+
+def text(cell: Any) -> str:
+    """A label such as a task: numbers are written out, absent ones are empty."""
+    return "" if cell is None else str(cell)
+
+
+def by_characters(instruction: str) -> str:
+    """Language of an instruction where the data set does not name it: ``cn`` when there is a Chinese character, else ``en``.
+
+    This is a rule for the two languages of the benchmarks, not a detector: Japanese written with such characters counts as ``cn``, every
+    other language as ``en``.
+    """
+    return "cn" if CHINESE_CHARACTER.search(instruction) else "en"

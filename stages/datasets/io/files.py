@@ -1,0 +1,119 @@
+"""The files that a path names: one file, all files of a folder, or those that match a pattern. Errors say what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from stages.engine import storage
+
+_WILD = "*?["
+SHOWN = 5
+
+
+def find(path: str, *, suffixes: tuple[str, ...], what: str, in_folder: tuple[str, ...]) -> tuple[str, list[str]]:
+    """The folder (path or URL) of the files, and their names relative to it, sorted.
+
+    ``in_folder`` are the endings of the files that count when ``path`` is a folder. Raises ``ValueError`` when there are none, or when one
+    is of another kind.
+    """
+    path = path.rstrip("/")
+    if any(sign in path for sign in _WILD):
+        folder = _fixed_part(path)
+        filesystem, pattern = storage.locate(path)
+        found = [name for name in filesystem.glob(pattern) if filesystem.isfile(name)]
+        names = _below(folder, found)
+        if not names:
+            raise ValueError(f"{what}: no file matches {path}; {_there(folder)}")
+    elif path.lower().endswith(suffixes):
+        folder, names = one(path, what=what)
+    else:
+        folder = path
+        names = [name for name in _all(folder, what) if name.lower().endswith(in_folder)]
+        if not names:
+            kinds = " or ".join(f"*{ending}" for ending in in_folder)
+            raise ValueError(f"{what}: {folder} has no {kinds}; name a file or a pattern such as {folder}/train-*; {_there(folder)}")
+    odd = [name for name in names if not name.lower().endswith(suffixes)]
+    if odd:
+        raise ValueError(f"{what}: {odd[0]} in {folder} is not of a kind that is read here ({', '.join(suffixes)})")
+    return folder, names
+
+
+def one(path: str, *, what: str) -> tuple[str, list[str]]:
+    """The folder of a file and, as a list, its name. Raises ``ValueError`` when there is no such file."""
+    filesystem, name = storage.locate(path)
+    if filesystem.isdir(name):
+        raise ValueError(f"{what}: {path} cannot be read because it is a folder; name a file in it")
+    if not filesystem.isfile(name):
+        raise ValueError(f"{what}: there is no file {path}; correct the path or download the data set")
+    folder, slash, base = path.rpartition("/")
+    return folder or slash or ".", [base]
+
+
+def opened(path: str) -> BinaryIO:
+    """A file to read from and seek in. Raises ``ValueError`` when this user may not read it."""
+    filesystem, name = storage.locate(path)
+    try:
+        return filesystem.open(name, "rb", block_size=1 << 20)
+    except PermissionError:
+        raise ValueError(f"{path} cannot be read by this user; change its permissions") from None
+
+
+class OneOpen:
+    """Files of a data set, one of them open at a time."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._name: str | None = None
+        self._file: BinaryIO | None = None
+
+    def get(self, name: str) -> BinaryIO:
+        """The open file of that name; the one before is closed."""
+        if self._file is None or name != self._name:
+            self.close()
+            self._name, self._file = name, opened(f"{self.folder}/{name}")
+        return self._file
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+
+    def __enter__(self) -> OneOpen:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+def _all(folder: str, what: str) -> Iterator[str]:
+    filesystem, name = storage.locate(folder)
+    if not filesystem.exists(name):
+        raise ValueError(f"{what}: there is no {folder}; correct the path or download the data set")
+    if not filesystem.isdir(name):
+        raise ValueError(f"{what}: {folder} is not a folder, and not a file of a kind that is read here")
+    yield from _below(folder, filesystem.find(name))
+
+
+def _below(folder: str, found: list[str]) -> list[str]:
+    """Names relative to the folder, without hidden and unfinished files."""
+    top = storage.locate(folder)[1].rstrip("/")
+    names = sorted(str(name)[len(top) :].lstrip("/") for name in found)
+    return [name for name in names if not any(part.startswith(".") for part in name.split("/"))]
+
+
+def _fixed_part(path: str) -> str:
+    """The folder that a pattern begins in."""
+    parts = path.split("/")
+    fixed = next(count for count, part in enumerate(parts) if any(sign in part for sign in _WILD))
+    return "/".join(parts[:fixed]) or "."
+
+
+def _there(folder: str) -> str:
+    filesystem, name = storage.locate(folder)
+    if not filesystem.isdir(name):
+        return f"there is no folder {folder}"
+    names = sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in filesystem.ls(name, detail=False))
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{folder} holds {', '.join(names[:SHOWN]) or 'nothing'}{more}"

@@ -1,0 +1,97 @@
+"""Folders and URLs of data sets: listings, file sizes, joined paths; and digests of names, so that a plan finds one among millions.
+
+A digest has 8 bytes. The probability that two of ten million names have the same one is 3 in a million.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from array import array
+from typing import Any
+
+import numpy as np
+from fsspec.implementations.local import LocalFileSystem
+
+from stages.engine import storage
+
+_ABSENT = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP}
+
+
+def listing(folder: str, *, what: str) -> dict[str, int | None]:
+    """Sizes in bytes of the files in a folder by name. Raises ``ValueError`` naming it when it cannot be listed."""
+    filesystem, path = storage.locate(folder)
+    try:
+        entries: list[dict[str, Any]] = filesystem.ls(path, detail=True)
+    except FileNotFoundError:
+        raise ValueError(f"{what}: there is no folder {folder}; correct the path or download the data set") from None
+    except NotADirectoryError:
+        raise ValueError(f"{what}: {folder} is not a folder") from None
+    except PermissionError:
+        raise ValueError(f"{what}: folder {folder} may not be read by this user; change its permissions") from None
+    return {entry["name"].rstrip("/").rsplit("/", 1)[-1]: entry["size"] for entry in entries if entry["type"] == "file"}
+
+
+def digest(name: str) -> int:
+    """The first 8 bytes of a name's hash, as a number."""
+    return int.from_bytes(hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest(), "big")
+
+
+def repeated(*digests: array[int]) -> np.ndarray:
+    """Digests that occur more than once in all lists together, sorted, uint64 [n]."""
+    ordered = np.sort(np.concatenate([np.frombuffer(part, dtype=np.uint64) for part in digests]))
+    return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+
+
+class Sizes:
+    """Sizes of files. The size of a local file is read file by file. Another folder is listed once, which takes 16 bytes per file. Web
+    servers are not asked."""
+
+    def __init__(self) -> None:
+        self._listed: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    def of(self, path: str) -> int | None:
+        """Size in bytes of the file, None where it is not known."""
+        if path.startswith(("http://", "https://")):
+            return None
+        filesystem, name = storage.locate(path)
+        if isinstance(filesystem, LocalFileSystem):
+            return _local_size(name)
+        folder, _, base = path.rpartition("/")
+        if folder not in self._listed:
+            self._listed[folder] = _by_digest(folder)
+        digests, sizes = self._listed[folder]
+        place = int(np.searchsorted(digests, np.uint64(digest(base))))
+        return int(sizes[place]) if place < len(digests) and int(digests[place]) == digest(base) else None
+
+
+def _local_size(path: str) -> int | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116  # a Path would intern every name
+    except (OSError, ValueError):  # the latter for a name that no file can have
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def _by_digest(folder: str) -> tuple[np.ndarray, np.ndarray]:
+    """Digests of the names of a folder's files, ascending, uint64 [n], and their sizes, int64 [n]; none when it cannot be listed."""
+    try:
+        there = {digest(name): size for name, size in listing(folder, what="").items() if size is not None}
+    except ValueError:
+        there = {}
+    ordered = sorted(there.items())
+    return np.array([name for name, _ in ordered], np.uint64), np.array([size for _, size in ordered], np.int64)
+
+
+def join(folder: str, name: str) -> str:
+    """A path that a data set in ``folder`` names; absolute paths and URLs stay as they are."""
+    return name if "://" in name or name.startswith("/") else f"{folder}/{name}"
+
+
+def is_row_fault(error: OSError | ValueError) -> bool:
+    """Whether a failed read is the row's fault (no such file, not allowed, impossible name) rather than the disk's or the network's."""
+    if isinstance(error, (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)):
+        return True
+    return error.errno in _ABSENT

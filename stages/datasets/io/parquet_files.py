@@ -1,0 +1,58 @@
+"""Parquet files with embedded images, read a few rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages.datasets.io import files
+from stages.engine.ids import settings_hash
+
+SUFFIX = ".parquet"
+BATCH_ROWS = 8
+"""Rows in memory at the same time, images included."""
+
+
+def find(path: str, *, what: str) -> tuple[str, list[str]]:
+    """Folder and names of the files that a path names: one file, all below a folder, or those that match a pattern."""
+    return files.find(path, suffixes=(SUFFIX,), what=what, in_folder=(SUFFIX,))
+
+
+@contextmanager
+def opened(folder: str, name: str, *, needed: Sequence[str], what: str) -> Generator[pq.ParquetFile]:
+    """A file's footer. Raises ``ValueError`` for a file that is not whole, or lacks a column."""
+    with files.opened(f"{folder}/{name}") as file:
+        try:
+            table = pq.ParquetFile(file)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise ValueError(f"{what}: {folder}/{name} is not a whole Parquet file ({error}); download it again") from None
+        check_columns(f"{folder}/{name}", table.schema_arrow.names, needed, what=what)
+        yield table
+
+
+def check_columns(path: str, there: Sequence[str], needed: Sequence[str], *, what: str) -> None:
+    """Raise ``ValueError`` naming the first column that is missing, and those that are there."""
+    missing = [name for name in needed if name not in there]
+    if missing:
+        raise ValueError(
+            f"{what}: {path} has no column {missing[0]}; it has {', '.join(there) or 'none'}: choose a preset, or name its columns "
+            f"under {what}.columns"
+        )
+
+
+def mark(table: pq.ParquetFile, group: int) -> str:
+    """Hash of the offsets and sizes of a row group's columns, which change with the content in practice."""
+    described = table.metadata.row_group(group)
+    chunks = [described.column(number) for number in range(described.num_columns)]
+    return settings_hash([[chunk.path_in_schema, chunk.data_page_offset, chunk.total_compressed_size] for chunk in chunks])
+
+
+def rows(table: pq.ParquetFile, group: int, first: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Rows of a row group from its row ``first`` on, each as a batch of one row."""
+    for batch in table.iter_batches(batch_size=BATCH_ROWS, row_groups=[group], columns=list(columns)):
+        for row in range(min(first, batch.num_rows), batch.num_rows):
+            yield batch.slice(row, 1)
+        first = max(0, first - batch.num_rows)

@@ -1,0 +1,72 @@
+"""Where the members of tars are, by name: 26 bytes per member while a plan is made (twice that for a moment)."""
+
+from __future__ import annotations
+
+import base64
+from array import array
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from stages.datasets.io.files import opened
+from stages.datasets.io.locations import digest, repeated
+from stages.engine import tar
+
+PLACE = np.dtype([("tar", "<u2"), ("offset", "<u8"), ("size", "<u8")])
+"""Number of a tar in a list of names, offset of the image's first byte in it (0: there is no such member), size in bytes."""
+PLACE_SIGNS = PLACE.itemsize // 3 * 4
+"""Characters of a place as text: base64 makes four of three bytes, and 18 bytes leave no rest."""
+
+
+class TarPlaces:
+    """Places of the members of some tars of a folder."""
+
+    def __init__(self, folder: str, names: Sequence[str], *, what: str) -> None:
+        """Scan the headers. Raises ``ValueError`` for a tar that was cut short and for a name that occurs twice."""
+        digests, tars, offsets, sizes = array("Q"), array("H"), array("Q"), array("Q")
+        for number, name in enumerate(names):
+            for member in _scanned(folder, name, what):
+                digests.append(digest(member.name))
+                tars.append(number)
+                offsets.append(member.offset)
+                sizes.append(member.size)
+        equal = repeated(digests)
+        if len(equal):
+            members = ((member.name, name) for name in names for member in _scanned(folder, name, what))
+            where = [(member, name) for member, name in members if digest(member) == int(equal[0])]
+            raise ValueError(f"{what}: {folder}: {where[0][0]} is in {where[0][1]} and in {where[1][1]}; remove the superfluous tar")
+        keys = np.frombuffer(digests, np.uint64)
+        order = np.argsort(keys)
+        self._digests = keys[order]
+        self._places: np.ndarray = np.empty(len(order), PLACE)
+        self._places["tar"] = np.frombuffer(tars, np.uint16)[order]
+        self._places["offset"] = np.frombuffer(offsets, np.uint64)[order]
+        self._places["size"] = np.frombuffer(sizes, np.uint64)[order]
+
+    def of(self, names: Sequence[str]) -> np.ndarray:
+        """Places of the members of these names, PLACE [n]; zeros where there is none."""
+        found = np.zeros(len(names), PLACE)
+        if len(self._digests):
+            wanted = np.array([digest(name) for name in names], np.uint64)
+            rows = np.searchsorted(self._digests, wanted).clip(max=len(self._digests) - 1)
+            there = self._digests[rows] == wanted
+            found[there] = self._places[rows[there]]
+        return found
+
+
+def packed(places: np.ndarray) -> str:
+    """Places as text, ``PLACE_SIGNS`` characters each; the same everywhere."""
+    return base64.b64encode(places.tobytes()).decode()
+
+
+def unpacked(text: str, first: int, count: int) -> np.ndarray:
+    """Some of the places that :func:`packed` was given, PLACE [count]; nothing else is decoded."""
+    return np.frombuffer(base64.b64decode(text[first * PLACE_SIGNS : (first + count) * PLACE_SIGNS]), PLACE)
+
+
+def _scanned(folder: str, name: str, what: str) -> Iterator[tar.Member]:
+    try:
+        with opened(f"{folder}/{name}") as file:
+            yield from tar.scan(file)
+    except tar.Damaged as error:
+        raise ValueError(f"{what}: {folder}/{name} {error}; download it again") from None

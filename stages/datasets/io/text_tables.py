@@ -1,0 +1,181 @@
+"""Records of text tables (JSON Lines, a JSON list or object of records, CSV, TSV), from their beginning or from a byte inside.
+
+Each record comes with the byte that it begins at, so that a later read starts there: a file is never held as a whole.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+import posixpath
+import re
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+SUFFIXES = (".jsonl", ".json", ".csv", ".tsv")
+KEY = "#key"
+"""Column that holds the key of a record where a JSON file is an object of records by key."""
+_CHUNK = 1 << 18
+_BOM = codecs.BOM_UTF8
+
+
+class Bad(NamedTuple):
+    """A record that cannot be read, and why."""
+
+    message: str
+
+
+Record = dict[str, Any] | Bad
+
+
+def records(file: BinaryIO, name: str, start: int = 0) -> Iterator[tuple[int, Record]]:
+    """Records from byte ``start`` (0, or where a record begins) with the byte at which each begins; blank lines are no records.
+
+    The ending of ``name`` tells the format, JSON Lines where it is none of the others. Raises ``ValueError`` for a JSON file that cannot be
+    read further; in the other formats a bad record costs only itself.
+    """
+    match posixpath.splitext(name)[1].lower():
+        case ".json":
+            return _json(file, name, start)
+        case ".tsv":
+            return _separated(file, start, "\t")
+        case ".csv":
+            return _separated(file, start, ",")
+        case _:
+            return _lines(file, start)
+
+
+def _lines(file: BinaryIO, start: int) -> Iterator[tuple[int, Record]]:
+    file.seek(start)
+    for line in file:
+        if line.strip():
+            yield start, _parsed(line.removeprefix(_BOM) if start == 0 else line)
+        start += len(line)
+
+
+def _parsed(data: bytes) -> Record:
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        return Bad(f"the line is not JSON ({error})")
+    return _checked(value)
+
+
+def _checked(value: Any) -> Record:
+    return value if isinstance(value, dict) else Bad(f"the record should be an object, it is {json.dumps(value)[:40]}")
+
+
+class _CountedLines:
+    """Text lines of a file for the CSV reader, and the byte after the last line it took."""
+
+    def __init__(self, file: BinaryIO, start: int) -> None:
+        file.seek(start)
+        self.file, self.end = file, start
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self.file:
+            text = (line.removeprefix(_BOM) if self.end == 0 else line).decode(errors="surrogateescape")
+            self.end += len(line)
+            yield text
+
+
+def _separated(file: BinaryIO, start: int, separator: str) -> Iterator[tuple[int, Record]]:
+    header = _CountedLines(file, 0)
+    names = next(csv.reader(header, delimiter=separator), [])
+    lines = _CountedLines(file, max(start, header.end))
+    reader = csv.reader(lines, delimiter=separator)
+    while True:
+        begin = lines.end
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            yield begin, Bad(f"the record is not {'TSV' if separator != ',' else 'CSV'} ({error})")
+            continue
+        if cells is None:
+            return
+        if not cells:
+            continue
+        if len(cells) != len(names):
+            yield begin, Bad(f"the record has {len(cells)} cells, the header {len(names)}")
+        else:
+            yield begin, dict(zip(names, cells, strict=True))
+
+
+class _Text:
+    """The text of a file from a byte on, read as it is needed; ``start`` is the byte of the next character."""
+
+    def __init__(self, file: BinaryIO, start: int) -> None:
+        file.seek(start)
+        self.file, self.start = file, start
+        self._text, self._at = "", 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="surrogateescape")
+
+    def skip(self, pattern: re.Pattern[str]) -> str:
+        """Go over what matches; returns the character after it, empty at the end of the file."""
+        while True:
+            found = pattern.match(self._text, self._at)
+            assert found is not None, "the patterns match nothing at all as well"
+            self._go(found.end())
+            if self._at < len(self._text) or not self._more():
+                return self._text[self._at : self._at + 1]
+
+    def value(self) -> Any:
+        """Go over the JSON value that comes next, and return it. Raises ``ValueError`` when there is none."""
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._at)
+            except ValueError:
+                if not self._more():
+                    raise
+                continue
+            if end < len(self._text) or not self._more():  # a number may go on in the next chunk
+                self._go(end)
+                return value
+
+    def take(self) -> None:
+        """Go over the character that was seen."""
+        self._go(self._at + 1)
+
+    def _go(self, end: int) -> None:
+        self.start += len(self._text[self._at : end].encode(errors="surrogateescape"))
+        self._at = end
+
+    def _more(self) -> bool:
+        data = self.file.read(max(_CHUNK, len(self._text) - self._at))
+        self._text, self._at = self._text[self._at :] + self._decoder.decode(data, final=not data), 0
+        return bool(data)
+
+
+_DECODER = json.JSONDecoder()
+_SPACE, _BETWEEN = re.compile(r"[ \t\r\n\ufeff]*"), re.compile(r"[ \t\r\n,]*")
+
+
+def _json(file: BinaryIO, name: str, start: int) -> Iterator[tuple[int, Record]]:
+    text = _Text(file, 0)
+    opening = text.skip(_SPACE)
+    if opening not in ("[", "{"):
+        raise ValueError(f"{name} should be a JSON list of records, or an object of records by key; correct it or download it again")
+    text.take()
+    if start:
+        text = _Text(file, start)
+    while True:
+        following = text.skip(_BETWEEN)
+        begin, key = text.start, None
+        if following in ("]", "}"):
+            text.take()
+            if following != {"[": "]", "{": "}"}[opening] or text.skip(_SPACE):
+                message = "something follows its list of records; correct it or download it again"
+                raise ValueError(f"{name} is not valid JSON after byte {begin:,} ({message})")
+            return
+        try:
+            if opening == "{":
+                key = text.value()
+                if text.skip(_SPACE) != ":":
+                    raise ValueError(f"there is no value after the key {key!r}")
+                text.take()
+                text.skip(_SPACE)
+            record = _checked(text.value())
+        except ValueError as error:
+            raise ValueError(f"{name} is not valid JSON after byte {begin:,} ({error}); correct it or download it again") from None
+        yield begin, {KEY: key, **record} if key is not None and isinstance(record, dict) else record

@@ -1,1 +1,0 @@
-"""Sources for generation; to become readers of the same table."""

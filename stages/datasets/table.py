@@ -1,0 +1,192 @@
+"""Tables with a column per role: Parquet, JSON Lines, JSON, CSV or TSV, of one's own or as published (``presets``).
+
+Image cells hold the Hub's struct {bytes, path}, encoded bytes, a path, or a list of one of these. One or many files; row numbers count over
+all of them. The plan reads footers of Parquet files and scans text files; its memory is that of their row groups, or of a span per 256
+records, not of rows. A worker reads a few rows at a time. Rows out of order (shards are shuffled) cost a pass over the beginning of their
+row group each: small row groups, such as the Hub's 100 rows, make that cheap.
+
+Fingerprints are made of the sizes and offsets of row groups, and of the bytes of text. An image that changes is noticed when
+shards are written, since a sample's id is made of its bytes. The data set ``triplets`` is a table with stricter rows (``triplets``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain, islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages.datasets import presets, triplets
+from stages.datasets.config import SourceTable, Table, TableEdits, TableSources, TripletEdits
+from stages.datasets.io import cells, files, parquet_files, text_tables
+from stages.datasets.io.blocks import Block, read_places
+from stages.datasets.io.cells import Fault
+from stages.datasets.io.text_tables import Bad, Record
+from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
+from stages.engine.contracts import Quarantined
+from stages.engine.ids import ID_DIGITS
+
+TABLE, TRIPLETS = "table", "triplets"
+SUFFIXES = (parquet_files.SUFFIX, *text_tables.SUFFIXES)
+READ_AHEAD = 1 << 20
+BLOCK_RECORDS = 256
+"""Records of a text file between two places where reading can begin."""
+
+Row = Mapping[str, Any] | Bad
+
+
+def plan(config: TableEdits | TripletEdits | TableSources, request: Request) -> list[Slice]:
+    """Slices of spans of rows. Raises ``ValueError`` naming what is there when files or columns are missing."""
+    if not isinstance(config, TableSources):
+        return _plan(config, request)
+    slices = []
+    for number, entry in enumerate(config.tables):
+        of_table = _plan(entry, replace(request, key=f"{request.key}.tables.{number}"))
+        rows = sum(len(piece.rows) for piece in of_table)
+        if entry.expected not in (None, rows):
+            raise ValueError(f"{entry.path} has {rows} rows, the configuration expects {entry.expected} of {entry.name}")
+        slices += of_table
+    return slices
+
+
+def _plan(config: Table | TripletEdits, request: Request) -> list[Slice]:
+    columns, optional, licence = _layout(config, request)
+    if isinstance(config, TripletEdits):
+        dataset, name, images = TRIPLETS, "", ""
+        folder, (file,) = files.one(config.path, what=request.key)
+        roles = [column for role, column in columns.items() if role in ("source", "edited")]
+        blocks = iter(triplets.blocks(folder, file, _text_spans(folder, file, request.unit_rows), roles))
+    else:
+        dataset, images = TABLE, config.images or ""
+        name = config.name if isinstance(config, SourceTable) else config.preset or ""
+        folder, names = files.find(config.path, suffixes=SUFFIXES, what=request.key, in_folder=(parquet_files.SUFFIX,))
+        needed = [column for role, column in columns.items() if role not in optional]
+        blocks = chain.from_iterable(_blocks(folder, file, needed, request.key) for file in names)
+    shared = {"columns": columns, "licence": licence, "preset": name}
+    slices = cut_blockwise(dataset, folder, shared, blocks, request.unit_rows, images=images)
+    if not slices:
+        raise ValueError(f"{request.key}: {config.path} has no rows")
+    return slices
+
+
+def _layout(config: Table | TripletEdits, request: Request) -> tuple[dict[str, str], set[str], str]:
+    """Column by role, the roles that may be absent from the table, and the licence of rows that name none.
+
+    Raises ``ValueError`` for a preset without edited images where they are needed.
+    """
+    if isinstance(config, TripletEdits):
+        columns, optional, licence = presets.OWN.columns, set(presets.OWN.columns), ""  # what is absent is a fault of the row
+    else:
+        preset = (
+            presets.PRESETS[config.preset] if config.preset else presets.OWN_SOURCES if isinstance(config, SourceTable) else presets.OWN
+        )
+        given = {role: name for role, name in config.columns.model_dump().items() if name is not None}
+        columns, licence = preset.columns | given, config.licence or preset.licence
+        optional = set() if config.preset else set(presets.OPTIONAL) - given.keys()
+        if isinstance(config, SourceTable):
+            columns, optional = columns | {presets.SPLIT: presets.SPLIT}, optional | {presets.SPLIT}
+        if request.edited and "edited" not in columns:
+            raise ValueError(
+                f"{request.key}: {config.preset} has sources and instructions but no edited images; use it as a reference of "
+                f"filter.contamination, or name the column of your edits in {request.key}.columns.edited"
+            )
+    return {role: name for role, name in columns.items() if request.edited or role != "edited"}, optional, licence
+
+
+def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
+    """Read the rows, and the images that they name."""
+    columns: Mapping[str, str] = piece.shared["columns"]
+    with files.OneOpen(piece.location) as tables:
+        places = ((name, start, row) for _, (name, start, row, _) in piece.rows)
+        rows = read_places(places, lambda name, start, first: _rows(tables, name, start, first, set(columns.values())))
+        for (number, (name, _, place, mark)), row in zip(piece.rows, rows, strict=True):
+            values = row.to_pylist()[0] if isinstance(row, pa.RecordBatch) else row
+            if piece.dataset == TRIPLETS:
+                row_id = str(values.get("id", number)) if isinstance(values, dict) and is_text(values) else str(number)
+                fault = mark.fault(place, row_id)
+                if fault is not None:
+                    yield Quarantined(row_id, position(name, number), *fault)
+                    continue
+            yield _edit(piece, columns, number, name, values)
+
+
+def _edit(piece: Slice, columns: Mapping[str, str], number: int, file: str, row: Row) -> Edit | Quarantined:
+    where = position(file, number)
+    if isinstance(row, Bad):
+        return Quarantined(str(number), where, "bad-line", row.message)
+    values = {role: row.get(name) for role, name in columns.items()}
+    labels = {role: cells.text(values.get(role)) for role in (*presets.OPTIONAL, presets.SPLIT)}
+    row_id = labels["id"] or str(number)
+    instruction = cells.instruction(values["instruction"])
+    if not isinstance(instruction, Fault) and not is_text([row_id, labels, instruction]):
+        return Quarantined(str(number), where, "bad-line", "the row has text that is not valid Unicode")
+    if isinstance(instruction, Fault):
+        return Quarantined(row_id, where, *instruction)
+    base = piece.images or f"{piece.location}/{file}".rpartition("/")[0]
+    source = cells.image(values["source"], base, "source")
+    edited = cells.image(values["edited"], base, "edited") if "edited" in columns else (b"", None)
+    if isinstance(source, Fault) or isinstance(edited, Fault):
+        faults = [found for found in (source, edited) if isinstance(found, Fault)]
+        return Quarantined(row_id, where, faults[0].reason, "; ".join(fault.message for fault in faults))
+    wording, others = instruction
+    metadata = {"instructions": others} if others else {}
+    if piece.dataset == TRIPLETS:
+        metadata = {name: value for name, value in row.items() if name not in presets.OWN.columns}
+    return Edit(
+        row_id=row_id,
+        position=where,
+        dataset=piece.shared["preset"] or piece.dataset,
+        source=source[0],
+        source_path=source[1],
+        instruction=wording,
+        edited=edited[0],
+        edited_path=edited[1],
+        language=labels["language"] or cells.by_characters(wording),
+        task=labels["task"],
+        licence=labels["licence"] or piece.shared["licence"],
+        metadata=json.dumps(metadata, sort_keys=True, ensure_ascii=False),
+        split=labels[presets.SPLIT],
+    )
+
+
+def _rows(tables: files.OneOpen, name: str, start: int, first: int, wanted: set[str]) -> Iterator[pa.RecordBatch | Row]:
+    """Rows of a block: batches of one row of a row group, records of a text file."""
+    if not name.lower().endswith(parquet_files.SUFFIX):
+        return islice((record for _, record in text_tables.records(tables.get(name), f"{tables.folder}/{name}", start)), first, None)
+    table = pq.ParquetFile(tables.get(name), buffer_size=READ_AHEAD)
+    return parquet_files.rows(table, start, first, [column for column in table.schema_arrow.names if column in wanted])
+
+
+def _blocks(folder: str, name: str, needed: list[str], key: str) -> Iterator[Block]:
+    """Blocks of a file, in order. Raises ``ValueError`` for a file that cannot be read or lacks a column."""
+    if name.lower().endswith(parquet_files.SUFFIX):
+        with parquet_files.opened(folder, name, needed=needed, what=key) as table:
+            for group in range(table.num_row_groups):
+                yield Block(name, group, table.metadata.row_group(group).num_rows, parquet_files.mark(table, group))
+        return
+    with files.opened(f"{folder}/{name}") as file:
+        for number, (begin, end, records) in enumerate(_text_spans(folder, name)):
+            if number == 0:
+                columns = dict.fromkeys(column for _, record in records if isinstance(record, dict) for column in record)
+                parquet_files.check_columns(f"{folder}/{name}", list(columns), needed, what=key)
+            file.seek(begin)
+            data = file.read(-1 if end is None else end - begin)
+            yield Block(name, begin, len(records), hashlib.sha256(data).hexdigest()[:ID_DIGITS])
+
+
+def _text_spans(folder: str, name: str, unit_rows: int | None = None) -> Iterator[triplets.TextSpan]:
+    """Blocks of a text file. With ``unit_rows`` they end where units end."""
+    block: list[tuple[int, Record]] = []
+    with files.opened(f"{folder}/{name}") as file:
+        for number, (start, record) in enumerate(text_tables.records(file, f"{folder}/{name}")):
+            if block and (len(block) == BLOCK_RECORDS or (unit_rows and number % unit_rows == 0)):
+                yield block[0][0], start, block
+                block = []
+            block.append((start, record))
+    if block:
+        yield block[0][0], None, block

@@ -1,0 +1,175 @@
+"""Triplets in webdataset's layout, such as this program's own shards: tars in which the members of a sample follow each other.
+
+A member's name is its sample's key and, after the first dot of its base name, its field: ``0001.source.png`` has the field ``source.png``.
+A configured field stands for itself and for itself with an extension. The text is a JSON object (with ``instruction`` and optionally
+``language``, ``task``, ``licence``; the rest is kept as metadata), or plain text that is the instruction.
+
+The plan scans the headers of the tars once; its memory is a span per 64 samples and, while it runs, 8 bytes per sample to find keys that
+occur twice. Workers seek. Fingerprints are made of the names, places and sizes of members; a byte that changes in place is noticed when
+shards are written.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterator, Mapping
+from itertools import groupby, islice
+from typing import Any, BinaryIO
+
+from stages.datasets.config import WebdatasetEdits
+from stages.datasets.io import cells, files
+from stages.datasets.io.blocks import Block, read_places
+from stages.datasets.io.cells import Fault
+from stages.datasets.io.locations import digest, repeated
+from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
+from stages.engine import tar
+from stages.engine.contracts import Quarantined
+from stages.engine.ids import settings_hash
+
+DATASET = "webdataset"
+BLOCK_SAMPLES = 64
+LABELS = ("language", "task", "licence")
+
+Members = list[tuple[str, tar.Member]]
+"""Members of a sample with their fields."""
+
+
+def plan(config: WebdatasetEdits, request: Request) -> list[Slice]:
+    """Slices of samples. Raises ``ValueError`` for a tar that was cut short, a key that occurs twice, and fields that are not there."""
+    folder, names = files.find(config.path, suffixes=(".tar",), what=request.key, in_folder=(".tar",))
+    keys: dict[str, array[int]] = {}
+    blocks = [block for name in names for block in _blocks(folder, name, keys.setdefault(name, array("Q")), request)]
+    if not blocks:
+        raise ValueError(f"{request.key}: the tars of {config.path} are empty")
+    _reject_duplicates(folder, keys, request)
+    shared = config.model_dump(mode="json", exclude={"dataset", "path"} | (set() if request.edited else {"edited"}))
+    _check_fields(folder, names[0], shared, request)
+    return cut_blockwise(DATASET, folder, shared, blocks, request.unit_rows)
+
+
+def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
+    """Read the members of the samples."""
+    with files.OneOpen(piece.location) as tars:
+        places = ((name, start, sample) for _, (name, start, sample, _) in piece.rows)
+        samples = read_places(places, lambda name, start, first: islice(_samples(tars.get(name), start), first, None))
+        for (number, (name, *_)), (key, _, members) in zip(piece.rows, samples, strict=True):
+            yield _edit(piece.shared, key, position(name, number), members, tars.get(name))
+
+
+def _edit(fields: Mapping[str, Any], key: str, where: str, members: Members, file: BinaryIO) -> Edit | Quarantined:
+    found: dict[str, tar.Member] = {}
+    for role in (role for role in ("source", "edited", "text") if role in fields):
+        matching = [member for field, member in members if _stands_for(fields[role], field)]
+        if len(matching) != 1:
+            reason = "missing-image" if role != "text" and not matching else "bad-sample"
+            there = ", ".join(field for field, _ in members)
+            return Quarantined(key, where, reason, f"the sample has {len(matching)} members {fields[role]}, it has {there}")
+        found[role] = matching[0]
+    parsed = _parsed(_read(file, found["text"]), found["text"].name, fields["instruction"])
+    if isinstance(parsed, Fault):
+        return Quarantined(key, where, *parsed)
+    instruction, labels, metadata = parsed
+    return Edit(
+        row_id=key,
+        position=where,
+        dataset=DATASET,
+        source=_read(file, found["source"]),
+        source_path=found["source"].name,
+        instruction=instruction,
+        edited=_read(file, found["edited"]) if "edited" in found else b"",
+        edited_path=found["edited"].name if "edited" in found else None,
+        language=labels["language"] or cells.by_characters(instruction),
+        task=labels["task"],
+        licence=labels["licence"] or fields["licence"],
+        metadata=metadata,
+    )
+
+
+def _parsed(data: bytes, name: str, instruction_key: str) -> tuple[str, dict[str, str], str] | Fault:
+    """Instruction, labels, and everything else as JSON text."""
+    try:
+        content: Any = json.loads(data) if name.endswith(".json") else {instruction_key: data.decode().strip()}
+    except ValueError as error:
+        return Fault("bad-sample", f"{name} cannot be read ({error})")
+    if not isinstance(content, dict) or not is_text(content):
+        return Fault("bad-sample", f"{name} should be a JSON object of valid Unicode")
+    instruction = cells.instruction(content.get(instruction_key))
+    if isinstance(instruction, Fault):
+        return instruction
+    others = {key: value for key, value in content.items() if key not in (instruction_key, *LABELS)}
+    labels = {name: cells.text(content.get(name)) for name in LABELS}
+    return instruction[0], labels, json.dumps(others, sort_keys=True, ensure_ascii=False)
+
+
+def _stands_for(configured: str, field: str) -> bool:
+    return field == configured or field.rpartition(".")[0] == configured
+
+
+def _read(file: BinaryIO, member: tar.Member) -> bytes:
+    file.seek(member.offset)
+    return file.read(member.size)
+
+
+def _samples(file: BinaryIO, start: int) -> Iterator[tuple[str, int, Members]]:
+    """Key, byte at which the sample's first header begins, and members, from a byte where a header begins."""
+    for key, named in groupby(_named(file, start), key=lambda entry: entry[0]):
+        members = list(named)
+        yield key, members[0][1], [(field, member) for _, _, field, member in members]
+
+
+def _named(file: BinaryIO, start: int) -> Iterator[tuple[str, int, str, tar.Member]]:
+    """Key, begin, field and place of every member; begin is where the one before ended."""
+    file.seek(start)
+    for member in tar.scan(file):
+        folder, slash, base = member.name.rpartition("/")
+        key, _, field = base.partition(".")
+        yield f"{folder}{slash}{key}", start, field, member
+        start = member.offset + member.size + len(tar.padding(member.size))
+        # the scan seeks by itself, so the members may be read in between
+
+
+def _blocks(folder: str, name: str, keys: array[int], request: Request) -> Iterator[Block]:
+    """Blocks of a tar; a digest of each key goes to ``keys``."""
+    begin, count, listed = 0, 0, []
+    try:
+        with files.opened(f"{folder}/{name}") as file:
+            for key, start, members in _samples(file, 0):
+                if count == BLOCK_SAMPLES:
+                    yield Block(name, begin, count, settings_hash(listed))
+                    begin, count, listed = start, 0, []
+                count += 1
+                listed += [[member.name, member.size] for _, member in members]
+                keys.append(digest(key))
+    except tar.Damaged as error:
+        raise ValueError(f"{request.key}: {folder}/{name} {error}; download it again") from None
+    if count:
+        yield Block(name, begin, count, settings_hash(listed))
+
+
+def _reject_duplicates(folder: str, keys: Mapping[str, array[int]], request: Request) -> None:
+    """Raise ``ValueError`` when two samples have the same key, in one tar or in two."""
+    equal = repeated(*keys.values())
+    if not len(equal):
+        return
+    where = []
+    for name, digests in keys.items():
+        if int(equal[0]) in digests:
+            with files.opened(f"{folder}/{name}") as file:
+                where += [(key, name) for key, _, _ in _samples(file, 0) if digest(key) == int(equal[0])]
+    raise ValueError(
+        f"{request.key}: {folder}: the key {where[0][0]} is in {where[0][1]} and in {where[1][1]}; a key names one sample: remove the "
+        "superfluous tar, or name those to read with a pattern"
+    )
+
+
+def _check_fields(folder: str, name: str, fields: Mapping[str, Any], request: Request) -> None:
+    """Raise ``ValueError`` when the first sample lacks a configured field: then the configuration is wrong, not the row."""
+    with files.opened(f"{folder}/{name}") as file:
+        first = next(_samples(file, 0), None)
+    there = [field for field, _ in first[2]] if first else []
+    for role in ("source", "edited", "text"):
+        if first and role in fields and not any(_stands_for(fields[role], field) for field in there):
+            raise ValueError(
+                f"{request.key}: the samples of {folder}/{name} have no member {fields[role]}; the first has {', '.join(there)}"
+            )

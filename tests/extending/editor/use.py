@@ -1,0 +1,35 @@
+"""A new editor is named in a configuration, checked by `pipeline plan`, and makes the candidates of a unit of generate."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from pipeline import config
+from pipeline.planning.plan import plan
+from reward.inputs.decoding import decode
+from stages.datasets import readers
+from stages.editors import editors
+from stages.generate import step as generate
+
+pixels = np.zeros((8, 12, 3), np.uint8)
+pixels[0, 0] = 255
+Image.fromarray(pixels).save("a.png")
+Path("sources.jsonl").write_text(json.dumps({"image": "a.png", "instruction": "mirror it"}) + "\n")
+Path("x.yaml").write_text(
+    "name: x\n"
+    "generate:\n"
+    "  sources: {dataset: table, tables: [{name: mine, path: sources.jsonl}]}\n"
+    "  editors: [{name: mirror, seeds: [0, 1]}]\n"
+    "  annotate: 2\n"
+)
+flow = config.load(Path("x.yaml")).flow
+editors.check_name("mirror")
+assert "cannot run yet" not in plan(flow, Path("run"))
+(piece,) = readers.plan(flow.generate.sources, seed=0, world=None, unit_rows=10, key="generate.sources", edited=False)
+candidates = generate._make_work(flow, flow.generate)(piece).tables["candidates"].to_pylist()
+assert [(row["editor"], row["status"], row["annotate"]) for row in candidates] == [("mirror", "ok", True)] * 2
+assert (
+    np.asarray(decode(candidates[0]["image"]["bytes"]))[0, -1].all() and np.asarray(decode(candidates[1]["image"]["bytes"]))[-1, -1].all()
+)

@@ -1,0 +1,91 @@
+"""The optimisation loop by itself: order of samples, learning rate, reports, resume; it knows a module and an objective only."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from reward.trainer.config import LoopConfig
+from reward.trainer.loop import LossTerms, Metrics, learning_rate_factor, optimise
+from reward.trainer.order import batch_order, epoch_shuffles
+
+
+@given(st.integers(1, 50), st.integers(1, 20), st.integers(0, 3))
+def test_batches_cover_every_sample_once_per_epoch(count: int, batch: int, seed: int) -> None:
+    """A batch may be larger than the data."""
+    order = batch_order(count, batch, epoch_shuffles(seed))
+    steps = -(-3 * count // batch)
+    seen = [index for step in range(steps) for index in order(step)][: 3 * count]
+    for epoch in range(3):
+        assert sorted(seen[epoch * count : (epoch + 1) * count]) == list(range(count))
+    again = batch_order(count, batch, epoch_shuffles(seed))  # a resumed run asks for later steps only
+    assert again(steps - 1) == order(steps - 1)
+
+
+def test_epochs_and_seeds_have_orders_of_their_own() -> None:
+    order = batch_order(10, 10, epoch_shuffles(3))
+    assert order(0) != order(1) and order(0) != batch_order(10, 10, epoch_shuffles(4))(0)
+
+
+def test_the_learning_rate_rises_and_falls() -> None:
+    rates = [learning_rate_factor(step, 100, 10, "cosine") for step in range(100)]
+    assert rates[:10] == pytest.approx([0.1 * i for i in range(1, 11)]) and rates[9] == rates[10] == 1
+    assert all(a > b for a, b in itertools.pairwise(rates[10:])) and 0 < rates[-1] < 1e-3 and rates[55] == pytest.approx(0.5)
+    assert [learning_rate_factor(step, 100, 10, "constant") for step in (0, 10, 99)] == pytest.approx([0.1, 1.0, 1.0])
+
+
+def step_number(module: nn.Module, step: int) -> LossTerms:
+    """Reports the step's number, and a loss that moves the weights."""
+    value = module(torch.full((1, 2), 1.0 + step)).square().sum()
+    return value, {"loss": value, "number": torch.tensor(float(step))}
+
+
+def run(folder: Path, on_metrics: Callable[[Metrics], None], *, report_means: bool) -> nn.Module:
+    torch.manual_seed(0)
+    module = nn.Linear(2, 1)
+    optimise(
+        module=module,
+        parameter_groups=[{"params": list(module.parameters()), "lr": 0.1}],
+        config=LoopConfig(checkpoint_every=4, schedule="constant", ema_decay=0.5),
+        steps=10,
+        warmup_steps=0,
+        objective=step_number,
+        task="numbers",
+        checkpoint_dir=folder,
+        report_every=3,
+        on_metrics=on_metrics,
+        report_means=report_means,
+    )
+    return module
+
+
+def test_reports_are_of_a_step_or_means_since_the_one_before(tmp_path: Path) -> None:
+    for means, expected in ((False, [2, 5, 8, 9]), (True, [1, 4, 7, 9])):
+        reports: list[Metrics] = []
+        run(tmp_path / str(means), reports.append, report_means=means)
+        assert [report["step"] for report in reports] == [3, 6, 9, 10]
+        assert [report["number"] for report in reports] == expected
+
+
+def test_a_run_killed_between_reports_repeats_them_and_ends_identical(tmp_path: Path) -> None:
+    """The checkpoint after step 4 lies inside the second report's steps: their means need what it kept."""
+    calm: list[Metrics] = []
+    whole = run(tmp_path / "calm", calm.append, report_means=True)
+
+    def kill(report: Metrics) -> None:
+        if report["step"] == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "killed", kill, report_means=True)
+    again: list[Metrics] = []
+    resumed = run(tmp_path / "killed", again.append, report_means=True)
+    assert again == calm
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), resumed.parameters(), strict=True))
