@@ -19,7 +19,7 @@ from PIL import Image
 from pipeline.report.edited_images import EditedImages
 from pipeline.report.pictures import picture
 from pipeline.report.triptychs import difference
-from reward.inputs.batch import Presented
+from reward.inputs.batch import PreparedSample
 from reward.inputs.decoding import decode, for_browser
 from reward.inputs.images import resize
 from stages.datasets import readers as edits
@@ -64,7 +64,7 @@ def test_the_reward_model_is_shown_it(delivered: tuple[Path, list[edits.Edit]]) 
     (piece,) = edits.plan(TripletEdits(dataset="triplets", path=str(folder / "edits.jsonl")), seed=0, world=None, unit_rows=50)
     made = prepare(folder / "model", piece)
     for number, shown in zip(made.order, made.shown, strict=True):
-        assert isinstance(shown, Presented)
+        assert isinstance(shown, PreparedSample)
         edited = np.concatenate([stack.flatten(0, 1).numpy() for stack in shown.stacks])[-1]  # the last frame, [height, width, 3]
         entry = made.entries[number]
         assert np.array_equal(edited, resize(decode(found[number].edited), (edited.shape[1], edited.shape[0])).numpy())
