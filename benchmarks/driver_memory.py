@@ -31,10 +31,11 @@ from stages.engine.cluster import Cluster
 from stages.engine.config import RayConfig
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import RunDir, StepFolder
-from stages.filter import guard, inspection, shard_sets
+from stages.filter import decontamination, inspection, shard_sets
 from stages.filter import scoring as edit_scoring
 from stages.filter import step as filter
-from stages.filter.selection import api as selection
+from stages.filter.decide import INSPECTED
+from stages.filter.selection import rule as selection
 from stages.scoring.rows import scorer_revision
 
 UNIT_ROWS = 500
@@ -42,9 +43,9 @@ INSTRUCTION = "replace the red car on the left with a blue bicycle and keep the 
 PHASES = {
     "plan of the edits": (edits, "plan"),
     "inspected: read, copies found, gates": (inspection, "inspect"),
-    "contamination guard, without references": (guard, "check"),
+    "decontamination, without references": (decontamination, "check"),
     "scoring, all done": (edit_scoring, "score_edits"),
-    "scores and edits read": (filter, "_read"),
+    "tables read, also within the phases above": (StepFolder, "read_table"),
     "what was scored is what was inspected": (inspection, "check_unchanged"),
     "selection": (selection, "select"),
     "shards planned": (shard_sets, "plan"),
@@ -152,9 +153,7 @@ def prepare(folder: Path, rows: int) -> Context:
     with open(step.path / "units.jsonl", "w") as log:
         for piece in slices:
             numbers = np.array([number for number, _ in piece.rows])
-            publish(
-                step, log, settings_hash("inspect", inspection.REVISION, piece.fingerprint), {"inspected": inspected(numbers, ids, draw)}
-            )
+            publish(step, log, inspection.unit_key(piece), {"inspected": inspected(numbers, ids, draw)})
         for piece in kept.values():
             numbers = np.array([number for number, _ in piece.rows])
             key = settings_hash(step.name, piece.fingerprint, revision, config.token_budget)
@@ -171,13 +170,13 @@ def publish(step: StepFolder, log: Any, key: str, tables: dict[str, pa.Table]) -
 def inspected(numbers: np.ndarray, ids: np.ndarray, draw: np.random.Generator) -> pa.Table:
     count = len(numbers)
     side = np.where(numbers % 20 == 0, 64, 1024)
-    columns: dict[str, Any] = {name: draw.random(count) for name in contracts.INSPECTED.names}
-    columns |= {name: side for name in contracts.INSPECTED.names if name.endswith(("_width", "_height"))}
-    columns |= {name: draw.integers(0, 2**63, count) for name in contracts.INSPECTED.names if name.endswith("_phash")}
+    columns: dict[str, Any] = {name: draw.random(count) for name in INSPECTED.names}
+    columns |= {name: side for name in INSPECTED.names if name.endswith(("_width", "_height"))}
+    columns |= {name: draw.integers(0, 2**63, count) for name in INSPECTED.names if name.endswith("_phash")}
     columns |= {name: [draw.bytes(32).hex() for _ in numbers] for name in ("source_sha256", "edited_sha256")}
     columns |= {"sample_id": ids[numbers], "row_id": [str(number) for number in numbers], "position": positions(numbers)}
     columns |= {"instruction": [f"{INSTRUCTION} {number}" for number in numbers], "asked_words": np.full(count, 9)}
-    return pa.table(columns).cast(contracts.INSPECTED)
+    return pa.table(columns).cast(INSPECTED)
 
 
 def delivered(numbers: np.ndarray, ids: np.ndarray) -> pa.Table:

@@ -40,8 +40,9 @@ from stages.engine.ids import ID_DIGITS, settings_hash
 from stages.engine.run_units import _sound_records, run_units
 from stages.engine.rundir import StepFolder
 from stages.filter import shard_sets
-from stages.filter.selection import api as selection
+from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
+from stages.filter.selection.values import columns_of
 from stages.shards.config import ShardsConfig
 
 UNIT_ROWS = 500
@@ -157,8 +158,7 @@ def _selection(folder: Path, count: int) -> list[Row]:
         ("random", SelectionConfig(name="a", rule="random", fraction=0.43)),
     )
     return [
-        (f"rule {name}", count, _timed(lambda rule=rule: selection.select(scores.select(selection.columns(rule)), rule)))
-        for name, rule in rules
+        (f"rule {name}", count, _timed(lambda rule=rule: selection.select(scores.select(columns_of(rule)), rule))) for name, rule in rules
     ]
 
 

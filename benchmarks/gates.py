@@ -27,9 +27,12 @@ from benchmarks.planted_defects import PLANTED, drawn_edits, nameless, real_trip
 from stages.datasets.readers import Edit
 from stages.engine import contracts
 from stages.engine.contracts import Quarantined
+from stages.filter import decide as gates
 from stages.filter import inspection
-from stages.filter.gates import decide as gates
-from stages.filter.gates.config import GatesConfig, LanguageGate, SizeGate, SourceReuseGate
+from stages.filter.gates.config import GATES, GatesConfig
+from stages.filter.gates.language import LanguageGate
+from stages.filter.gates.size import SizeGate
+from stages.filter.gates.source_reuse import SourceReuseGate
 
 ROOT = Path(__file__).resolve().parent.parent
 DRAWN, DRAWN_SIDE = 300, 128
@@ -66,7 +69,7 @@ def table(sound: Sequence[Edit], config: GatesConfig) -> str:
     cost = (time.process_time() - started) / len(sound)
     without_names = inspected(nameless(sound))
     lines = ["| gate | planted | recall | sound edits caught |", "| --- | --- | --- | --- |"]
-    clean = {name: caught(rows, config, name) for name in gates.GATES if name != "near_embedding"}
+    clean = {name: caught(rows, config, name) for name in GATES if name != "near_embedding"}
     seen: set[str] = set()
     for gate, what, plant in PLANTED:
         planted = inspected(plant(sound))
@@ -94,12 +97,12 @@ def inspected(edits: Sequence[Edit]) -> pa.Table:
     """The artifact ``inspected`` of edits that can all be read."""
     rows = [inspection.row_of(edit) for edit in edits]
     assert not any(isinstance(row, Quarantined) for row in rows), "a planted edit cannot be read"
-    return contracts.table("inspected", rows)  # ty: ignore[invalid-argument-type]
+    return contracts.table("inspected", rows, gates.INSPECTED)  # ty: ignore[invalid-argument-type]
 
 
 def caught(rows: pa.Table, config: GatesConfig, gate: str) -> np.ndarray:
     """Which rows a gate catches, bool [n]."""
-    return gates.GATES[gate](rows, getattr(config, gate)).caught
+    return GATES[gate].decide(rows, getattr(config, gate)).caught
 
 
 def share(found: np.ndarray) -> str:

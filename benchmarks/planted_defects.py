@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageFilter
 
+from reward.inputs.decoding import decode
 from stages.datasets.io.cells import by_characters
 from stages.datasets.readers import Edit
-from stages.engine.images import pixels, png
+from stages.engine.images import png
 from stages.world import flaws, items
 
 Defect = Callable[[Sequence[Edit]], list[Edit]]
@@ -60,7 +61,7 @@ def encoded(image: Image.Image, form: str = "PNG", quality: int = 90) -> bytes:
 
 def opened(data: bytes) -> Image.Image:
     """RGB image of a file."""
-    return Image.fromarray(pixels(data))
+    return decode(data)
 
 
 def on_edited(change: Callable[[Image.Image], Image.Image], form: str = "JPEG", quality: int = 90) -> Defect:

@@ -36,7 +36,8 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLModel
 from reward import EditSample, RewardModel, score
 from reward.config import DIMENSIONS, BackboneConfig, HeadConfig, PresentationConfig, RewardModelConfig
 from reward.inference.compute import peak_of
-from reward.inputs.images import decode, patchify, resize
+from reward.inputs.decoding import decode
+from reward.inputs.images import patchify, resize
 from reward.inputs.prompt import tokenise
 from reward.inputs.tree import expand, node_positions
 from reward.model.backbone import FAMILIES

@@ -27,8 +27,10 @@ import pyarrow.parquet as pq
 
 from benchmarks import results
 from stages.engine import contracts
-from stages.filter.selection import api as selection
+from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
+from stages.filter.selection.side_columns import SideColumns
+from stages.filter.selection.values import columns_of
 
 PART = 500_000
 """Rows per Parquet file: a part of the scores artifact."""
@@ -66,10 +68,10 @@ def main() -> None:
         for name, settings in RULES.items():
             config = SelectionConfig(name="top" if name == "top" else "chosen", **settings)
             started = time.monotonic()
-            scores = read("scores", selection.columns(config))
+            scores = read("scores", columns_of(config))
             seconds = time.monotonic() - started
-            companions = selection.Companions(read)
-            found, selecting, cpu, memory = measured(lambda c=config, s=scores, o=companions: selection.select(s, c, o, made).table)
+            side_columns = SideColumns(read)
+            found, selecting, cpu, memory = measured(lambda c=config, s=scores, o=side_columns: selection.select(s, c, o, made).table)
             if name == "top":
                 made["top"] = found
             lines.append(f"| {name} | {found.num_rows:,} | {seconds:.1f} | {selecting:.1f} | {cpu:.1f} | {memory / 2**20:,.0f} |")

@@ -110,8 +110,8 @@ def _used(work: Callable[..., None], *arguments: object) -> float:
 
 
 def _write(target: Path, plan: edits.Slice, name: str) -> None:
-    shard, twin = shards.write_shard(str(target), name, _samples(plan))
-    (target / f"{name}.json").write_text(json.dumps([vars(shard), twin.to_pylist()]))
+    shard, sample_index = shards.write_shard(str(target), name, _samples(plan))
+    (target / f"{name}.json").write_text(json.dumps([vars(shard), sample_index.to_pylist()]))
 
 
 def _samples(plan: edits.Slice) -> Iterator[shards.Sample]:
@@ -134,8 +134,8 @@ def _copy(target: Path, files: list[Path], flush: bool, name: str) -> None:
 def _index(target: Path, workers: int) -> None:
     """Make the written tars a folder of shards."""
     records = [json.loads((target / f"{number}.tar.json").read_text()) for number in range(workers)]
-    twin = shards.TWIN.empty_table().from_pylist([row for _, rows in records for row in rows], schema=shards.TWIN)
-    shards.publish(str(target), [shards.Shard(**shard) for shard, _ in records], twin, {})
+    sample_index = shards.SAMPLE_INDEX.empty_table().from_pylist([row for _, rows in records for row in rows], schema=shards.SAMPLE_INDEX)
+    shards.publish(str(target), [shards.Shard(**shard) for shard, _ in records], sample_index, {})
 
 
 def _verify(target: Path) -> float:

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
+from reward.evaluation.baselines import change_from_source
 from stages.datasets import readers as edits
 from stages.engine import contracts
 from stages.engine.contracts import Quarantined
@@ -21,7 +22,7 @@ from stages.engine.ids import uniform
 from stages.engine.units import UnitOutput, Work
 from stages.filter import scoring as edit_scoring
 from stages.scoring.preparation import Prepared, Ready, pieces_of, prepared
-from stages.scoring.rows import change_from_source, score_row, scorer_revision
+from stages.scoring.rows import score_row, scorer_revision
 
 IMAGE_AREA = 32 * 32
 PREPARE_SECONDS, SCORE_SECONDS = 0.15, 0.15

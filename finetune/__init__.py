@@ -19,7 +19,7 @@ _HOME = {
     "ObjectiveConfig": "config",
     "PatchCodec": "codec",
     "SamplerConfig": "config",
-    "load_shards": "data",
+    "squared": "data",
     "train": "training",
 }
 __all__ = sorted(_HOME)

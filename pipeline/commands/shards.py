@@ -52,7 +52,7 @@ def shards_export(folder: str, target: str, layout: str) -> None:
     Example:
       pipeline shards export --format step1x runs/demo/filter/shards/selected exported/selected
     """
-    from stages.shards.exports import export as exporters
+    from stages.shards import exports
 
-    count, metadata = exporters.export(folder, target, layout)
+    count, metadata = exports.export(folder, target, layout)
     print(f"{count:,} samples in {target}; for the trainer: {', '.join(metadata)}")

@@ -54,20 +54,22 @@ def _size(choice: SelectionConfig, kept: Mapping[str, int | str]) -> str:
 
 def _kept(selections: Sequence[SelectionConfig], step: StepFolder, index: Index) -> dict[str, int | str]:
     """Number of edits by selection, or the reason where the scores do not allow it. Selections that exist are not computed again."""
-    from stages.filter.selection import api as selection
+    from stages.filter.selection import rule as selection
     from stages.filter.selection import stored
+    from stages.filter.selection.side_columns import SideColumns
+    from stages.filter.selection.values import columns_of
 
     parts = index.artifacts["scores"]
     descriptions = [stored.describe(step, choice.name) or {} for choice in selections]
     wanted = [(choice.model_dump(mode="json"), stored.scores_hash(parts)) for choice in selections]
     if [(entry.get("selection"), entry.get("scores")) for entry in descriptions] == wanted:
         return {choice.name: entry["rows"] for choice, entry in zip(selections, descriptions, strict=True)}
-    companions = selection.Companions(step.read, frozenset(index.artifacts))
+    side_columns = SideColumns(step.read, frozenset(index.artifacts))
     tables: dict[str, pa.Table] = {}
     kept: dict[str, int | str] = {}
     for choice in selections:
         try:
-            tables[choice.name] = selection.select(step.read("scores", selection.columns(choice)), choice, companions, tables).table
+            tables[choice.name] = selection.select(step.read("scores", columns_of(choice)), choice, side_columns, tables).table
             kept[choice.name] = tables[choice.name].num_rows
         except ValueError as error:
             kept[choice.name] = str(error).removeprefix(f"selection {choice.name}: ")

@@ -1,4 +1,4 @@
-"""Images for the page, inside it as data URIs: small ones as they are, larger ones as previews."""
+"""Images for the page, inside it as data URIs: small ones pixel by pixel, larger ones as previews."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from PIL import Image
 
 from pipeline.report.blocks import Picture
+from reward.inputs.decoding import decode
+from reward.inputs.sample import ImageError
 
 SMALL = 128
 """Images up to this side are shown pixel by pixel, enlarged without smoothing."""
@@ -21,14 +23,12 @@ def picture(data: bytes | None, *, alt: str, lines: Sequence[str] = (), side: in
     if not data:
         return Picture(None, alt, (*lines, "no image"))
     try:
-        with Image.open(io.BytesIO(data)) as image:
-            small = max(image.size) <= SMALL
-            original = small and image.format == "PNG"
-            shown = image.convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        shown = decode(data)
+    except ImageError:
         return Picture(None, alt, (*lines, "the image does not decode"))
+    small = max(shown.size) <= SMALL
     shown.thumbnail((side, side), Image.Resampling.LANCZOS)
-    uri = _uri(data, "PNG") if original else encoded(shown, "PNG" if small else "JPEG")
+    uri = encoded(shown, "PNG" if small else "JPEG")
     return Picture(uri, alt, tuple(lines), pixelated=small, width=shown.width, height=shown.height)
 
 
@@ -36,8 +36,4 @@ def encoded(image: Image.Image, kind: str) -> str:
     """Data URI of an image as PNG or JPEG."""
     buffer = io.BytesIO()
     image.save(buffer, kind, quality=80)
-    return _uri(buffer.getvalue(), kind)
-
-
-def _uri(data: bytes, kind: str) -> str:
-    return f"data:image/{kind.lower()};base64,{base64.b64encode(data).decode()}"
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(buffer.getvalue()).decode()}"

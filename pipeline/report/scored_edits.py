@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.report.published import Published
-from stages.filter.selection.companions import SOURCE_HASH
+from stages.filter.selection.side_columns import SOURCE_HASH
 from stages.filter.selection.values import means
 
 STEP = "filter"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 from PIL import Image
 
 from pipeline.report.blocks import Picture, Strip
 from pipeline.report.edited_images import EditedImages
 from pipeline.report.pictures import SMALL, encoded, picture
+from reward.inputs.decoding import decode
+from reward.inputs.sample import ImageError
 
 SIDE = 160
 """Longest side of a preview in a triptych."""
@@ -34,8 +34,8 @@ def difference(images: EditedImages) -> Picture:
     """
     alt = f"difference of source and edited: {images.instruction}"
     try:
-        source, edited = (Image.open(io.BytesIO(data)).convert("RGB") for data in (images.source, images.edited))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        source, edited = (decode(data) for data in (images.source, images.edited))
+    except ImageError:
         return Picture(None, alt, ("difference", "an image does not decode"))
     small = max(source.size) <= SMALL
     source.thumbnail((SIDE, SIDE), Image.Resampling.BOX)

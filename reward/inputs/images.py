@@ -1,14 +1,12 @@
 """From images to what the vision tower reads.
 
-In: bytes of any image file that Pillow reads, a path, or a Pillow image. Between: RGB uint8 tensors [height, width, 3], resized so that
-both sides are multiples of patch * merge and the area is about the wished one. Out: patches [token, 3 * 2 * patch * patch] of float32, made
+In: decoded RGB images (reward/inputs/decoding.py). Between: uint8 tensors [height, width, 3], resized so that both sides are multiples of
+patch * merge and the area is about the wished one. Out: patches [token, 3 * 2 * patch * patch] of float32, made
 beside the model. Values equal those of transformers' Qwen-VL image processors; a still image is its frame twice, a pair of
 frames is one clip.
 """
 
 from __future__ import annotations
-
-import io
 
 import numpy as np
 import torch
@@ -16,26 +14,10 @@ from PIL import Image
 from torch import Tensor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
-from reward.inputs.sample import ImageError, ImageInput
+from reward.inputs.sample import ImageError
 
 Statistics = tuple[tuple[float, float, float], tuple[float, float, float]]
 """Mean and standard deviation per channel that inputs are normalised with, of values in 0..1."""
-
-
-def decode(data: ImageInput, *, what: str = "image") -> Image.Image:
-    """Decode to RGB; transparency is dropped, not blended, as in the reference implementation.
-
-    Raises ImageError, naming `what`, for anything that does not decode completely.
-    """
-    try:
-        if isinstance(data, Image.Image):
-            return data.convert("RGB")
-        with Image.open(io.BytesIO(data) if isinstance(data, bytes) else data) as image:
-            return image.convert("RGB")
-    except Exception as error:  # Pillow's readers raise almost any exception on damaged data
-        detail = str(error) or type(error).__name__
-        size = f"of {len(data)} bytes" if isinstance(data, bytes) else str(data)
-        raise ImageError(f"{what} {size} cannot be decoded ({detail}); expected a whole image file") from error
 
 
 def fitted_size(width: int, height: int, *, factor: int, area: tuple[int, int], what: str = "image") -> tuple[int, int]:

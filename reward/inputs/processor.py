@@ -18,7 +18,8 @@ from torch import Tensor
 
 from reward.config import PresentationConfig, RewardModelConfig
 from reward.inputs.batch import PreparedSample
-from reward.inputs.images import decode, fitted_size, resize
+from reward.inputs.decoding import decode
+from reward.inputs.images import fitted_size, resize
 from reward.inputs.prompt import Prompt, build_prompt
 from reward.inputs.sample import EditSample, ImageInput, SampleError
 from reward.inputs.tokenizer import load_tokenizer

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from reward.benchmarks.names import BenchmarkName
+from reward.benchmarks.names import BenchmarkName  # noqa: TID253  # names only, nothing heavy
 from stages.datasets.config import CandidateEdits, Delivered, TableEdits
 from stages.engine.config import Config
 

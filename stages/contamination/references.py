@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from PIL import Image
 
+from reward.inputs.decoding import decode
+from reward.inputs.sample import ImageError
 from reward.likeness import perceptual_hash, words
 from stages.contamination.config import BenchmarkItems, ImageFolder, Reference
 from stages.datasets import readers
 from stages.datasets.io import files
 from stages.datasets.slices import Slice
-from stages.engine import contracts, images, storage
+from stages.engine import contracts, storage
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
 from stages.engine.units import Unit, UnitOutput, Work
@@ -97,9 +98,9 @@ def publish_training(model: Path, sources: Iterable[Item]) -> None:
 def row(name: str, item: str, data: bytes, instruction: str) -> dict[str, Any] | Quarantined:
     """Row of the contract ``references``, or why the image has no hash. ``name``: of the reference."""
     try:
-        bits = perceptual_hash(Image.fromarray(images.pixels(data)))
-    except ValueError as error:
-        return Quarantined(item, f"{name}/{item}", "undecodable-image", f"the source of {item}: {error}")
+        bits = perceptual_hash(decode(data, what=f"the source of {item}"))
+    except ImageError as error:
+        return Quarantined(item, f"{name}/{item}", "undecodable-image", str(error))
     return {
         "reference": name,
         "item": item,

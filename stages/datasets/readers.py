@@ -15,6 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
+from reward.inputs.decoding import decode
+from reward.inputs.sample import ImageError
 from stages.datasets import candidates, editreward_data, sharegpt4o, table, webdataset, world
 from stages.datasets.config import WorldConfig
 from stages.datasets.slices import Edit, Request, Slice, kept, numbers_of, pick, position
@@ -99,7 +101,7 @@ def good(metadata: Sequence[str]) -> np.ndarray:
 
 
 def opened(edit: Edit) -> tuple[Image.Image, Image.Image] | Quarantined:
-    """Source and edited image, decoded completely to RGB; or why they cannot be."""
+    """Source and edited image, decoded completely (reward/inputs/decoding.py); or why they cannot be."""
     source = _opened(edit, "source", edit.source, edit.source_path)
     if isinstance(source, Quarantined):
         return source
@@ -112,6 +114,6 @@ def _opened(edit: Edit, role: str, data: bytes, path: str | None) -> Image.Image
         message = f"the {role} image {path} is not PNG, JPEG or WebP; convert it"
         return Quarantined(edit.row_id, edit.position, "unsupported-format", message)
     try:
-        return images.decoded(data)
-    except ValueError as error:
-        return Quarantined(edit.row_id, edit.position, "undecodable-image", f"the {role} image {path}: {error}")
+        return decode(data, what=f"the {role} image {path}")
+    except ImageError as error:
+        return Quarantined(edit.row_id, edit.position, "undecodable-image", str(error))

@@ -16,20 +16,6 @@ def png(pixels: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def decoded(data: bytes) -> Image.Image:
-    """An encoded image, fully decoded to RGB. Raises ``ValueError`` when that fails."""
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            return image.convert("RGB")
-    except Exception as error:  # Pillow's readers raise almost any exception on damaged data
-        raise ValueError(f"the image does not decode ({str(error) or type(error).__name__})") from None
-
-
-def pixels(data: bytes) -> np.ndarray:
-    """RGB uint8 [height, width, 3] of an encoded image, fully decoded. Raises ``ValueError`` when that fails."""
-    return np.asarray(decoded(data))
-
-
 def extension(data: bytes) -> str | None:
     """Name extension of an encoded image by its first bytes: png, jpg or webp; None for anything else."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):

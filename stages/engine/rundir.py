@@ -145,13 +145,16 @@ class StepFolder:
                 return name
         return None
 
-    def read(self, artifact: str, columns: list[str] | None = None) -> pa.Table:
+    def read(self, artifact: str, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
         """All rows of an artifact in the order of its parts. Raises ``ValueError`` before the step is done."""
-        return self.read_table(artifact, self.require().artifacts.get(artifact, []), columns)
+        return self.read_table(artifact, self.require().artifacts.get(artifact, []), columns, schema)
 
-    def read_table(self, artifact: str, parts: Sequence[Part], columns: Sequence[str] | None = None) -> pa.Table:
-        """Rows of the given parts in their order, cast to the artifact's schema; the index need not be published."""
-        schema = SCHEMAS[artifact]
+    def read_table(
+        self, artifact: str, parts: Sequence[Part], columns: Sequence[str] | None = None, schema: pa.Schema | None = None
+    ) -> pa.Table:
+        """Rows of the given parts in their order, cast to the artifact's schema, or to a ``schema`` that completes it; the index need not
+        be published."""
+        schema = schema or SCHEMAS[artifact]
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
         tables = [storage.read_table(self.path / part.path, columns).cast(schema) for part in parts]

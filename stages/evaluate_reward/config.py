@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from reward.benchmarks.names import BenchmarkName
+from reward.benchmarks.names import BenchmarkName  # noqa: TID253  # names only, nothing heavy
 from stages.engine.config import Config
 
 

@@ -1,8 +1,9 @@
 """Inspection, the first phase of the filter: every edit is decoded once on CPU workers and measured, then the gates decide what is scored.
 
-In: slices of delivered edits. Out: the artifact ``inspected`` (one row per readable edit: ids, sizes, hashes, one measure per gate),
-``gated`` (which gate caught which edit), the quarantine of what cannot be read or is an exact copy, and the slices that are left for
-scoring. The unit of resume is a slice, named without any threshold: another threshold decides again from the table and inspects nothing.
+In: slices of delivered edits. Out: the artifact ``inspected`` (one row per readable edit: ids, sizes, hashes, the gates' measures),
+``gated`` (which gate caught which edit), the quarantine of what cannot be read or is a duplicate, and the slices that are left for
+scoring. The unit of resume is a slice, named without any threshold: with another threshold the gates decide again from the table, and
+nothing is inspected.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
-from reward.likeness import perceptual_hash, words
+from reward.likeness import perceptual_hash
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, storage
@@ -27,13 +28,14 @@ from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Part, StepFolder
 from stages.engine.units import Done, Unit, UnitOutput, Work, publish_unit
-from stages.filter import duplicates
+from stages.filter import decide as gates
 from stages.filter.config import FilterConfig
-from stages.filter.gates import decide as gates
-from stages.filter.gates.pair import Pair
+from stages.filter.decide import INSPECTED
+from stages.filter.pair import Pair
 
 REVISION = 1
-"""Raised when a measure changes, so that what was inspected before is inspected again."""
+"""Raised when a fixed column of ``inspected`` changes, so that edits are inspected again; gates have revisions of their own."""
+DUPLICATE = "duplicate"
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,12 @@ class Inspection:
 
 def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Sequence[edits.Slice]) -> Inspection:
     """Inspect what is not inspected yet, and decide."""
-    units = [Unit(settings_hash("inspect", REVISION, piece.fingerprint), piece, len(piece.rows)) for piece in slices]
+    units = [Unit(unit_key(piece), piece, len(piece.rows)) for piece in slices]
     done = run_units(step, units, make_work, cluster=context.cluster, workers=config.inspect_workers, rows_are="edits inspected")
     artifacts = done.artifacts()
-    columns = [name for name in contracts.INSPECTED.names if name != "edited_sha256"]  # neither a gate nor the search for copies reads it
-    inspected = step.read_table("inspected", [record.parts["inspected"] for record in done.records], columns)
-    copies, repeated = duplicates.find(inspected)
+    columns = [name for name in INSPECTED.names if name != "edited_sha256"]  # neither a gate nor the search for duplicates reads it
+    inspected = step.read_table("inspected", [record.parts["inspected"] for record in done.records], columns, INSPECTED)
+    copies, repeated = duplicates(inspected)
     single = inspected.filter(pa.array(~repeated)) if copies else inspected
     decided = gates.decide(single, config.gates)
     artifacts["quarantine"] += publish(step, "quarantine", contracts.table("quarantine", [asdict(row) for row in copies]))
@@ -82,6 +84,11 @@ def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Se
     )
 
 
+def unit_key(piece: edits.Slice) -> str:
+    """Name of an inspected slice."""
+    return settings_hash("inspect", REVISION, piece.fingerprint, *gates.LATER)
+
+
 def make_work() -> Work:
     """The work of one slice: a row of the contract ``inspected`` per readable edit."""
 
@@ -91,7 +98,7 @@ def make_work() -> Work:
         for entry in edits.fetch(piece):
             row = entry if isinstance(entry, Quarantined) else row_of(entry)
             (quarantine if isinstance(row, Quarantined) else rows).append(row)  # ty: ignore[invalid-argument-type]
-        return UnitOutput({"inspected": contracts.table("inspected", rows)}, len(piece.rows), len(rows), quarantine)
+        return UnitOutput({"inspected": contracts.table("inspected", rows, INSPECTED)}, len(piece.rows), len(rows), quarantine)
 
     return work
 
@@ -117,9 +124,38 @@ def row_of(edit: edits.Edit) -> dict[str, Any] | Quarantined:
         "source_phash": perceptual_hash(source),
         "edited_phash": perceptual_hash(edited),
         "change_phash": perceptual_hash(Image.fromarray(difference)),
-        "instruction": words(edit.instruction),
+        "instruction": pair.words,
         **gates.measure(pair),
     }
+
+
+def duplicates(inspected: pa.Table) -> tuple[list[Quarantined], np.ndarray]:
+    """Edits that occur before in the table: as rows of the quarantine, and which rows they are, bool [n].
+
+    Duplicates have the same source bytes, instruction and edited bytes, and so the same ``sample_id``, by which later steps name an edit.
+    The first one by position stays. Only the driver sees the rows of all units, so it decides; the result depends neither on the number of
+    workers nor on the order in which units end.
+    """
+    later = later_ones(inspected["sample_id"])
+    copied = pc.is_in(inspected["sample_id"], value_set=inspected["sample_id"].filter(pa.array(later)).combine_chunks())
+    first: dict[str, str] = {}
+    for row in inspected.filter(copied).select(["sample_id", "position"]).to_pylist():
+        first.setdefault(row["sample_id"], row["position"])
+    message = "source, instruction and edited image are those of"
+    copies = [
+        Quarantined(row["row_id"], row["position"], DUPLICATE, f"{message} {first[row['sample_id']]}")
+        for row in inspected.filter(pa.array(later)).select(["sample_id", "row_id", "position"]).to_pylist()
+    ]
+    return copies, later
+
+
+def later_ones(ids: pa.ChunkedArray) -> np.ndarray:
+    """Which values occurred before, bool [n]."""
+    encoded = ids.combine_chunks().dictionary_encode()
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)  # numbered in the order of first occurrence
+    # A value is new exactly where its code is higher than all codes before
+    highest_before = np.concatenate([np.array([-1]), np.maximum.accumulate(codes)])[: len(codes)]
+    return codes <= highest_before
 
 
 def balance(inspection: Inspection, scored: Done) -> tuple[dict[str, int], dict[str, int]]:

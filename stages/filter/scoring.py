@@ -1,9 +1,8 @@
 """Scoring of edits in the filter step: slices of edits in, tables ``edits`` and ``scores`` out, on Ray actors.
 
-Each actor has a model and two slices in work: while the model computes for one, the other is prepared or published. Preparation
+Each actor has a model and two slices in flight: while the model computes for one, the other is prepared or published. Preparation
 (``stages.scoring.preparation``) is done by the actor itself or, where a GPU must not wait for it, by tasks on CPUs. Passes are formed
-inside a
-slice, so neither the number of actors nor that of preparing tasks changes a byte.
+inside a slice, so neither the number of actors nor that of preparing tasks changes a byte.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from reward.inputs.batch import PreparedSample
 
 PREPARE_WORKERS = 2
-"""Pieces that are prepared at a time for each slice in work on a GPU: four processes per GPU, more than photographs need."""
+"""Pieces that are prepared at a time for each slice in flight on a GPU: four processes per GPU, more than photographs need."""
 
 
 def score_edits(

@@ -1,4 +1,4 @@
-"""Shards of selections: who is in which shard is fixed first, then every shard is a unit of work.
+"""Shards of selections: first each sample is assigned to a shard, then every shard is a unit of work.
 
 Images are stored once, in the data set they came in: a worker reads those of its shard again, and a sample whose content is no longer what
 was scored is an error. A set of shards is finished when its ``index.json`` is there; it names everything in it.
@@ -24,9 +24,10 @@ from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
 from stages.engine.units import Unit, UnitOutput, Work
-from stages.filter.selection import api as selection
+from stages.filter.selection.order import fixed_width, hashed
 from stages.shards import format as shards
 from stages.shards.config import ShardsConfig
+from stages.shards.read import folder_of
 
 LOCATION = ["position", "image_bytes"]
 """Columns of ``edits`` that planning shards needs beside the scores."""
@@ -53,14 +54,6 @@ class ShardSet:
     folder: str
     units: Sequence[Unit]
     about: Mapping[str, Any]
-
-
-def folder_of(step: StepFolder, config: ShardsConfig, name: str) -> str:
-    """Folder or URL of a selection's shards."""
-    if config.target is None:
-        return str(step.path / "shards" / name)
-    target = config.target if "://" in config.target else str(Path(config.target).absolute())
-    return f"{target.rstrip('/')}/{name}"
 
 
 def plan(
@@ -126,12 +119,12 @@ def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, worke
     records = {unit.key: record for unit, record in zip(units, result.records, strict=True)}
     for entry in missing:
         parts = [records[unit.key].parts for unit in entry.units]
-        described, twin = (
+        described, sample_index = (  # the names are those of files in the units' folders
             pa.concat_tables([storage.read_table(step.path / part[name].path) for part in parts]) for name in ("shard", "twin")
         )
         written = [shards.Shard(**row) for row in described.to_pylist()]
         _remove_stale(entry.folder, {shard.name for shard in written})
-        shards.publish(entry.folder, written, twin, {"selection": entry.name, "key": entry.key, **entry.about})
+        shards.publish(entry.folder, written, sample_index, {"selection": entry.name, "key": entry.key, **entry.about})
         for unit in entry.units:
             shutil.rmtree(step.path / "units" / unit.key, ignore_errors=True)
     return {entry.name: storage.read_json(f"{entry.folder}/{shards.INDEX}") for entry in sets}
@@ -141,9 +134,9 @@ def make_work() -> Work:
     """The work of one shard."""
 
     def work(task: Task) -> UnitOutput:
-        shard, twin = shards.write_shard(task.folder, task.name, _samples(task))
+        shard, sample_index = shards.write_shard(task.folder, task.name, _samples(task))
         described = pa.Table.from_pylist([vars(shard)], schema=_UNIT_SHARD)
-        return UnitOutput({"shard": described, "twin": twin}, rows_in=shard.rows, rows_out=shard.rows)
+        return UnitOutput({"shard": described, "twin": sample_index}, rows_in=shard.rows, rows_out=shard.rows)
 
     return work
 
@@ -183,8 +176,8 @@ def _ordered(table: pa.Table, shuffle_seed: int | None) -> pa.Table:
     """The selection in the order of the shards: by a seeded hash, so that no trainer sees scores sorted, or by rank."""
     if shuffle_seed is None:
         return table
-    ids = selection.fixed_width(table["sample_id"])
-    return table.take(np.lexsort((ids, selection.hashed(ids, "shards", shuffle_seed))))
+    ids = fixed_width(table["sample_id"])
+    return table.take(np.lexsort((ids, hashed(ids, "shards", shuffle_seed))))
 
 
 def _joined(table: pa.Table, scored: pa.Table) -> pa.Table:

@@ -1,11 +1,10 @@
 """Filter: score edits once, select by rules that read scores only, write shards (paper 4.4: the best 20K of 46K).
 
 In: a data set of edits and a reward model. Out: ``inspected`` and ``gated`` (stages/filter/inspection.py), ``contamination``
-(stages/filter/guard.py),
-``scores`` and ``edits`` (what was scored, in the same order, images by reference), ``examples`` (the edits at the ends of the scores, with
-images), one table per selection in ``selections/``, webdataset shards, and a quarantine. Four phases, each resumable: a slice of edits is
-the unit of inspection and of scoring, a shard the unit of writing, and a selection is cheap enough to be made anew. Edits in = scored +
-quarantined + gated, always; what the contamination guard drops is gated.
+(stages/filter/decontamination.py), ``scores`` and ``edits`` (what was scored, in the same order, images by reference), ``examples`` (the
+edits at the ends of the scores, with images), one table per selection in ``selections/``, webdataset shards, and a quarantine. Four phases,
+each resumable: a slice of edits is the unit of inspection and of scoring, a shard the unit of writing, and selections are made again each
+time. Edits in = scored + quarantined + gated, always; what decontamination drops is gated.
 """
 
 from __future__ import annotations
@@ -25,15 +24,18 @@ from stages.engine import contracts, steps, storage
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import Index, Part, StepFolder
 from stages.engine.units import publish_unit
-from stages.filter import guard, inspection, shard_sets
+from stages.filter import decide as gates
+from stages.filter import decontamination, inspection, shard_sets
 from stages.filter import scoring as edit_scoring
 from stages.filter.config import FilterConfig
-from stages.filter.gates import decide as gates
-from stages.filter.selection import api as selection
+from stages.filter.selection import rule as selection
 from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig
+from stages.filter.selection.side_columns import SideColumns
+from stages.filter.selection.values import columns_of
 from stages.scoring.rows import DECIMALS, scorer_revision
 from stages.shards import format as shards
+from stages.shards.read import folder_of
 
 STEP = steps.FILTER
 EXAMPLES = 12
@@ -52,12 +54,12 @@ def run(context: Context) -> Index:
         "filter": config.model_dump(mode="json", exclude={"model", "inspect_workers", "workers", "num_gpus", "prepare_workers"}),
         "seed": context.flow.seed,
     }
-    known = guard.plan(config.contamination)
-    inputs = {"reward model": revision, "edits": _fingerprint(slices)} | gates.inputs(config.gates) | guard.inputs(known)
+    references = decontamination.plan(config.contamination)
+    inputs = {"reward model": revision, "edits": _fingerprint(slices)} | gates.inputs(config.gates) | decontamination.inputs(references)
     draft, done = step.begin(settings=settings, inputs=inputs, force=context.force)
     if done and _shards_are_there(step, config):
         return done
-    inspected, compared = guard.check(context, config, step, inspection.inspect(context, config, step, slices), known, model)
+    inspected, compared = decontamination.check(context, config, step, inspection.inspect(context, config, step, slices), references, model)
     scored = edit_scoring.score_edits(context, config, step, model, revision, inspected.kept)
     counts, quarantined = inspection.balance(inspected, scored)
     artifacts = inspection.merge(inspected.artifacts, scored.artifacts())
@@ -67,20 +69,20 @@ def run(context: Context) -> Index:
 
     scores, delivered = read("scores"), read("edits", _held(config))
     if not scores.num_rows:
-        left_out = quarantined | inspected.dropped() | ({guard.NAME: compared["dropped"]} if compared["dropped"] else {})
+        left_out = quarantined | inspected.dropped() | ({decontamination.NAME: compared["dropped"]} if compared["dropped"] else {})
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
         raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}); correct filter.input or filter.gates")
     inspection.check_unchanged(inspected, delivered)
-    companions = selection.Companions(read, frozenset(artifacts))
+    side_columns = SideColumns(read, frozenset(artifacts))
     tables: dict[str, pa.Table] = {}
     files: dict[str, str] = {}
     for entry in config.selections:
-        made = selection.select(scores, entry, companions, tables)
+        made = selection.select(scores, entry, side_columns, tables)
         files |= stored.publish(step, entry, made, artifacts["scores"], tables.get(entry.like or ""))
         tables[entry.name] = made.table
     artifacts["examples"] = _examples(step, scores, delivered, slices, config.selections, tables)
     hits = read("contamination")
-    about = {name: guard.about(compared, hits, table) for name, table in tables.items()}
+    about = {name: decontamination.about(compared, hits, table) for name, table in tables.items()}
     sets = shard_sets.plan(step, config.shards, tables, shard_sets.located(scores, delivered), slices, about)
     for name, content in shard_sets.write(context, step, sets, workers=config.workers).items():
         files |= _shard_files(step, config, name, content)
@@ -90,7 +92,7 @@ def run(context: Context) -> Index:
         files=files,
         counts=counts,
         quarantined=quarantined,
-        results=_results(config, revision, scores, delivered, tables) | {"gates": inspected.summary, guard.NAME: compared},
+        results=_results(config, revision, scores, delivered, tables) | {"gates": inspected.summary, decontamination.NAME: compared},
     )
 
 
@@ -114,8 +116,8 @@ def select(context: Context, config: SelectionConfig) -> pa.Table:
     if before is not None and not context.force and before["selection"] != recipe["selection"]:
         description = step.path / stored.description_name(config.name)
         raise ValueError(f"selection {config.name} exists with another rule or size; choose another name or delete {description}")
-    companions = selection.Companions(step.read, frozenset(index.artifacts))
-    made = selection.select(step.read("scores", selection.columns(config)), config, companions, others)
+    side_columns = SideColumns(step.read, frozenset(index.artifacts))
+    made = selection.select(step.read("scores", columns_of(config)), config, side_columns, others)
     if before is not None and same_scores and all(before.get(key) == value for key, value in recipe.items()):
         stored.check_replay(step, config, made)
     if config.name not in configured:
@@ -131,7 +133,7 @@ def write_shards(context: Context, config: SelectionConfig) -> str:
     table = stored.load(step, config.name, index.artifacts["scores"]).table
     slices = _scored_slices(context, index)
     scored = shard_sets.located(step.read("scores"), step.read("edits", shard_sets.LOCATION))
-    about = guard.about(index.results[guard.NAME], step.read("contamination"), table)
+    about = decontamination.about(index.results[decontamination.NAME], step.read("contamination"), table)
     sets = shard_sets.plan(step, flow.shards, {config.name: table}, scored, slices, {config.name: about})
     shard_sets.write(context, step, sets, workers=flow.workers)
     return sets[0].folder
@@ -157,17 +159,6 @@ def _scored_slices(context: Context, index: Index) -> Sequence[edits.Slice]:
     if _fingerprint(slices) != index.inputs["edits"]:
         raise ValueError("the edits are not those that were scored; restore them, or run the filter step again with --force")
     return slices
-
-
-def shard_urls(context: Context, name: str) -> list[str]:
-    """Paths or URLs of a selection's shards, in their order."""
-    folder = shard_sets.folder_of(context.run.step(STEP), context.need("filter").shards, name)
-    return [f"{folder}/{shard['name']}" for shard in storage.read_json(f"{folder}/{shards.INDEX}")["shards"]]
-
-
-def shards_hash(context: Context, name: str) -> str:
-    """Hash that names the content of a selection's shards."""
-    return storage.sha256_of(f"{shard_sets.folder_of(context.run.step(STEP), context.need('filter').shards, name)}/{shards.INDEX}")
 
 
 def _model(context: Context, config: FilterConfig) -> Path:
@@ -225,7 +216,7 @@ def _shards_are_there(step: StepFolder, config: FilterConfig) -> bool:
     if config.shards.target is None:
         return True
     keys = {entry.name: storage.read_json(step.path / "shards" / entry.name / shards.INDEX)["key"] for entry in config.selections}
-    return all(shard_sets.is_whole(shard_sets.folder_of(step, config.shards, name), key) for name, key in keys.items())
+    return all(shard_sets.is_whole(folder_of(step, config.shards, name), key) for name, key in keys.items())
 
 
 def _results(config: FilterConfig, revision: str, scores: pa.Table, delivered: pa.Table, tables: Mapping[str, pa.Table]) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import ray
 from ray.exceptions import RayTaskError
 
+from reward.inputs.decoding import decode
 from stages.config import FlowConfig
 from stages.context import Context
 from stages.datasets import readers as edits
@@ -31,8 +33,11 @@ from stages.engine.training_group import (
     root_cause,
     seeded,
 )
-from stages.filter import step as filter
 from stages.finetune.config import FinetuneConfig
+from stages.shards import read as shards
+
+if TYPE_CHECKING:
+    from finetune import EditSamples
 
 STEP = steps.FINETUNE
 BASE = "base"
@@ -76,9 +81,10 @@ def _train_arms(context: Context, config: FinetuneConfig, folder: Path, base_key
     training = config.training.model_dump(mode="json")
     missing = []
     for arm in config.arms:
-        arm_key = settings_hash(STEP, arm, base_key, training, context.flow.seed, config.workers, filter.shards_hash(context, arm))
+        folder_of_shards = shards.folder_in(context, arm)
+        arm_key = settings_hash(STEP, arm, base_key, training, context.flow.seed, config.workers, shards.content_hash(folder_of_shards))
         if not is_trained(folder / "editors" / arm, arm_key):
-            missing.append(_payload(folder, arm, arm_key, context.flow) | {"shards": filter.shard_urls(context, arm)})
+            missing.append(_payload(folder, arm, arm_key, context.flow) | {"shards": folder_of_shards})
     if not missing:
         return
     groups = [missing[first :: config.parallel_arms] for first in range(min(config.parallel_arms, len(missing)))]
@@ -122,14 +128,30 @@ def _train_base(payload: dict[str, Any]) -> None:
 
 def _train_arms_sequentially(payload: dict[str, Any]) -> None:
     """Train some arms, one after another; run in every worker of their group."""
-    from finetune import Editor, load_shards
+    from finetune import Editor
 
     for arm in payload["arms"]:
         flow = FlowConfig.model_validate(arm["flow"])
         config = flow.finetune
         assert config is not None
         editor = Editor.from_directory(Path(arm["folder"]) / "editors" / BASE)
-        _train(arm, editor, load_shards(arm["shards"], config.editor.image_size), seeded(config.training, flow.seed))
+        _train(arm, editor, samples_of(arm["shards"], config.editor.image_size), seeded(config.training, flow.seed))
+
+
+def samples_of(folder: str, image_size: int) -> EditSamples:
+    """All samples of a folder of shards, in its order, squared. Raises ``ValueError`` naming what is damaged."""
+    from finetune import EditSamples, squared
+
+    source, edited, instructions, sample_ids = [], [], [], []
+    for sample in shards.samples(folder):
+        where = f"of sample {sample.sample_id} in {folder}"
+        source.append(squared(decode(sample.source, what=f"the source image {where}"), image_size))
+        edited.append(squared(decode(sample.edited, what=f"the edited image {where}"), image_size))
+        instructions.append(sample.facts["instruction"])
+        sample_ids.append(sample.sample_id)
+    if not source:
+        raise ValueError(f"{folder} holds no samples")
+    return EditSamples(np.stack(source), np.stack(edited), instructions, sample_ids)
 
 
 def _train(payload: dict[str, Any], editor: Any, samples: Any, training: Any) -> None:

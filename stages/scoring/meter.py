@@ -1,4 +1,4 @@
-"""What a scoring actor does with its time: per unit for the log, and as Ray metrics for whoever watches.
+"""How a scoring actor spends its time: per unit for the log, and as Ray metrics for monitoring.
 
 Idle is the time between two passes of the actor's model, whatever it waits for: reading and decoding that is not done in advance,
 publishing that nothing overlaps with. The time before the first pass counts from the end of loading the model.

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.exceptions import NodeDiedError, WorkerCrashedError
 
+from reward.evaluation.baselines import change_from_source
 from stages.datasets import readers as edits
 from stages.engine.contracts import Quarantined
-from stages.scoring.rows import change_from_source
 
 if TYPE_CHECKING:
     from reward import SampleError

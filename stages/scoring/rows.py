@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from PIL import Image
-
+from reward.evaluation.baselines import change_from_source
+from reward.inputs.decoding import decode
 from stages.engine import contracts, storage
 from stages.engine.contracts import Quarantined
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 DECIMALS = 5
 """Stored precision. Sums in another order differ in the 7th digit; what is stored must not."""
-THUMBNAIL = 64
-"""Longest side, in pixels, at which the change from the source is measured."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,6 @@ def score_rows(
 ) -> Scored:
     """Score (id, sample, task) triples; passes are formed inside this call."""
     from reward import SampleError, score
-    from reward.inputs.images import decode
 
     rows, quarantine = [], []
     results = score(model=model, samples=[sample for _, sample, _ in samples], token_budget=token_budget)
@@ -98,11 +94,3 @@ def score_row(sample_id: str, score: Score, *, revision: str, change: float, tas
         "language": language,
         "flags": [],
     }
-
-
-def change_from_source(source: Image.Image, edited: Image.Image) -> float:
-    """Mean absolute difference (0..255) of two RGB images shrunk to at most 64 pixels; the edit takes the source's shape."""
-    small = source.copy()
-    small.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.BOX)
-    other = edited.resize(small.size, Image.Resampling.BOX)
-    return float(np.abs(np.asarray(small, np.int16) - np.asarray(other, np.int16)).mean())

@@ -1,8 +1,8 @@
-"""Webdataset shards that can be trusted: written deterministically, listed with hashes, verified down to the member.
+"""Webdataset shards: written deterministically, listed with hashes, verified member by member.
 
-A folder of shards holds ``shard-000000.tar`` and so on with the members ``<sample_id>.source.<ext>``, ``<sample_id>.edited.<ext>``
-and ``<sample_id>.json`` per sample, ``samples.parquet`` (one row per sample, in the order of the shards) and ``index.json``, which is
-written last: a folder without it is not finished. Images are the bytes that came in. The same samples give the same bytes on every
+A folder of shards contains ``shard-000000.tar`` and so on with the members ``<sample_id>.source.<ext>``, ``<sample_id>.edited.<ext>`` and
+``<sample_id>.json`` per sample; the sample index ``samples.parquet`` (one row per sample, in the order of the shards); and ``index.json``,
+which is written last: a folder without it is incomplete. Images are the bytes that came in. The same samples give the same bytes on every
 machine.
 """
 
@@ -37,7 +37,7 @@ AHEAD = 4
 VERIFIERS = 8
 """Most shards that are verified at the same time."""
 
-TWIN = pa.schema(
+SAMPLE_INDEX = pa.schema(
     [
         ("sample_id", pa.string()),
         ("shard", pa.string()),
@@ -51,7 +51,7 @@ TWIN = pa.schema(
         ("json_sha256", pa.string()),
     ]
 )
-"""Columns of ``samples.parquet``: what a tar holds, without opening it."""
+"""Columns of ``samples.parquet``, the sample index: what the tars contain, without opening them."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def write_shard(folder: str, name: str, samples: Iterable[Sample]) -> tuple[Shar
         for piece in _members(prefetch(samples, AHEAD), name, rows):
             digest.update(piece)
             size += file.write(piece)
-    return Shard(name, len(rows), size, digest.hexdigest()), pa.Table.from_pylist(rows, schema=TWIN)
+    return Shard(name, len(rows), size, digest.hexdigest()), pa.Table.from_pylist(rows, schema=SAMPLE_INDEX)
 
 
 def _members(samples: Iterable[Sample], shard: str, rows: list[dict[str, Any]]) -> Iterator[bytes]:
@@ -110,16 +110,20 @@ def _members(samples: Iterable[Sample], shard: str, rows: list[dict[str, Any]]) 
             yield tar.header(f"{sample.sample_id}.{suffix}", len(data))
             yield data
             yield tar.padding(len(data))
-        rows.append(_twin(sample, shard, hashlib.sha256(text).hexdigest()))
+        rows.append(_index_row(sample, shard, hashlib.sha256(text).hexdigest()))
     yield tar.END
 
 
-def publish(folder: str, shards: list[Shard], twin: pa.Table, about: Mapping[str, Any]) -> dict[str, Any]:
+def publish(folder: str, shards: list[Shard], sample_index: pa.Table, about: Mapping[str, Any]) -> dict[str, Any]:
     """Write ``samples.parquet`` and then ``index.json``, which makes the folder whole; returns the index."""
-    samples = {"name": SAMPLES, "rows": twin.num_rows, "sha256": storage.publish_bytes(f"{folder}/{SAMPLES}", storage.table_bytes(twin))}
+    samples = {
+        "name": SAMPLES,
+        "rows": sample_index.num_rows,
+        "sha256": storage.publish_bytes(f"{folder}/{SAMPLES}", storage.table_bytes(sample_index)),
+    }
     index = {
         "format": FORMAT,
-        "rows": twin.num_rows,
+        "rows": sample_index.num_rows,
         "bytes": sum(shard.bytes for shard in shards),
         "shards": [asdict(shard) for shard in shards],
         "samples": samples,
@@ -147,12 +151,12 @@ def verify(folder: str) -> list[str]:
     problems = [f"{name} is not listed in {INDEX}" for name in sorted(present) if name.endswith(".tar") and name not in listed]
     if sum(shard.rows for shard in listed.values()) != rows:
         problems.append(f"{INDEX} says {rows} samples, its shards hold {sum(shard.rows for shard in listed.values())}")
-    twin, faults = read_twin(folder, samples, present)
+    sample_index, faults = read_sample_index(folder, samples, present)
     problems += faults
     absent = [f"{name} is missing" for name in listed if name not in present]
     with ThreadPoolExecutor(min(VERIFIERS, os.cpu_count() or 1)) as threads:  # reading and hashing run outside the interpreter's lock
         found = threads.map(
-            lambda shard: _verified(folder, shard, expected_members(twin, shard.name)),
+            lambda shard: _verified(folder, shard, expected_members(sample_index, shard.name)),
             [shard for name, shard in listed.items() if name in present],
         )
     return problems + absent + [problem for entry in found for problem in entry]
@@ -209,7 +213,7 @@ def _verify_shard(file: Any, shard: Shard, expected: dict[Part, str] | None) -> 
 
 def _member_fault(part: Part, sha256: str, found: set[Part], expected: dict[Part, str] | None) -> str | None:
     if part in found:
-        return "is there twice"
+        return "occurs twice"
     if expected is None:
         return None
     if part not in expected:
@@ -217,7 +221,7 @@ def _member_fault(part: Part, sha256: str, found: set[Part], expected: dict[Part
     return None if sha256 == expected[part] else "was changed: its sha256 differs"
 
 
-def read_twin(folder: str, sha256: str, present: set[str]) -> tuple[pa.Table | None, list[str]]:
+def read_sample_index(folder: str, sha256: str, present: set[str]) -> tuple[pa.Table | None, list[str]]:
     """``samples.parquet``, or None and what is wrong with it; ``present``: names of the files in the folder."""
     if SAMPLES not in present:
         return None, [f"{SAMPLES} is missing"]
@@ -227,11 +231,13 @@ def read_twin(folder: str, sha256: str, present: set[str]) -> tuple[pa.Table | N
     return pq.read_table(io.BytesIO(data)), []
 
 
-def expected_members(twin: pa.Table | None, shard: str) -> dict[Part, str] | None:
+def expected_members(sample_index: pa.Table | None, shard: str) -> dict[Part, str] | None:
     """sha256 by member of one shard; None where ``samples.parquet`` cannot be read."""
-    if twin is None:
+    if sample_index is None:
         return None
-    rows = twin.filter(pc.equal(twin["shard"], shard)).select(["sample_id", *(f"{part}_sha256" for part in PARTS)]).to_pylist()
+    rows = (
+        sample_index.filter(pc.equal(sample_index["shard"], shard)).select(["sample_id", *(f"{part}_sha256" for part in PARTS)]).to_pylist()
+    )
     return {(row["sample_id"], part): row[f"{part}_sha256"] for row in rows for part in PARTS}
 
 
@@ -245,7 +251,7 @@ def _json(sample: Sample) -> bytes:
     return (json.dumps(content, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def _twin(sample: Sample, shard: str, json_sha256: str) -> dict[str, Any]:
+def _index_row(sample: Sample, shard: str, json_sha256: str) -> dict[str, Any]:
     facts = sample.facts
     return {
         "sample_id": sample.sample_id,

@@ -1,4 +1,4 @@
-"""A folder of shards read back, sample by sample, with every member checked against ``samples.parquet``."""
+"""A folder of shards read back, sample by sample, with every member checked against ``samples.parquet``; and where a run has them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from stages.engine import storage, tar
+from stages.context import Context
+from stages.engine import steps, storage, tar
+from stages.engine.rundir import StepFolder
 from stages.shards import format as shards
+from stages.shards.config import ShardsConfig
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,24 @@ class Stored:
     facts: dict[str, Any]
 
 
+def folder_of(step: StepFolder, config: ShardsConfig, name: str) -> str:
+    """Folder or URL of a selection's shards."""
+    if config.target is None:
+        return str(step.path / "shards" / name)
+    target = config.target if "://" in config.target else str(Path(config.target).absolute())
+    return f"{target.rstrip('/')}/{name}"
+
+
+def folder_in(context: Context, name: str) -> str:
+    """Folder or URL of the shards that the run's filter step wrote of a selection."""
+    return folder_of(context.run.step(steps.FILTER), context.need("filter").shards, name)
+
+
+def content_hash(folder: str) -> str:
+    """Hash that names the content of a finished folder of shards."""
+    return storage.sha256_of(f"{folder}/{shards.INDEX}")
+
+
 def samples(folder: str) -> Iterator[Stored]:
     """All samples of a finished folder of shards (path or URL), in its order; one shard is open, one sample in memory.
 
@@ -36,12 +58,12 @@ def samples(folder: str) -> Iterator[Stored]:
     if not isinstance(index, dict) or index.get("format") != shards.FORMAT or not {"samples", "shards"} <= index.keys():
         raise ValueError(f"{folder}/{shards.INDEX} is not an index of format {shards.FORMAT}; write the shards again")
     present = {name.rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path.rpartition("/")[0], detail=False)}
-    twin, faults = shards.read_twin(folder, index["samples"]["sha256"], present)
-    if twin is None:
+    sample_index, faults = shards.read_sample_index(folder, index["samples"]["sha256"], present)
+    if sample_index is None:
         raise ValueError(f"{folder}: {faults[0]}; write the shards again")
     for entry in index["shards"]:
         try:
-            yield from _of_shard(folder, entry["name"], shards.expected_members(twin, entry["name"]) or {})
+            yield from _of_shard(folder, entry["name"], shards.expected_members(sample_index, entry["name"]) or {})
         except FileNotFoundError:
             raise ValueError(f"{folder}/{entry['name']} is missing; run `pipeline shards verify {folder}`") from None
         except tar.Damaged as error:

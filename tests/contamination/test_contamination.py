@@ -1,4 +1,4 @@
-"""The contamination guard: matching against brute force, what counts, references in their layouts, the filter that drops what is known."""
+"""Decontamination: matching against brute force, what counts, references in their layouts, the filter that drops what is known."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from reward import likeness
 from reward.likeness import perceptual_hash
 from stages.contamination import match as contamination
 from stages.contamination import references
@@ -25,7 +26,6 @@ from stages.datasets import readers as edits
 from stages.datasets.config import WorldConfig, WorldEdits
 from stages.engine import contracts, images
 from stages.engine.contracts import Quarantined
-from stages.filter.gates import wording
 from stages.world import items
 from stages.world.scenes import render
 
@@ -147,7 +147,7 @@ def test_references_in_their_layouts(shared_data: Path, tmp_path: Path) -> None:
     sources = [(shared_data / "triplets" / row["source"]).read_bytes() for row in rows]
     texts = [row["instruction"] for row in rows]
     sha256 = [hashlib.sha256(data).hexdigest() for data in sources]
-    words = [wording.words(text) for text in texts]
+    words = [likeness.words(text) for text in texts]
     bits = [perceptual_hash(Image.open(io.BytesIO(data)).convert("RGB")) for data in sources]
     cut = {"bytes": sources[0][:-200], "path": None}
 

@@ -19,13 +19,14 @@ from hypothesis import strategies as st
 from paths import SHARED
 from PIL import Image
 
+from reward.inputs.decoding import decode
 from stages.datasets import readers as edits
 from stages.datasets.config import EditsInput, ShareGPT4oEdits, TripletEdits, WorldConfig, WorldEdits
 from stages.datasets.io.blocks import Block, Spans, cut_blocks
 from stages.datasets.io.cells import by_characters
-from stages.engine import images, storage, tar
+from stages.engine import storage, tar
 from stages.engine.contracts import EDITS, Quarantined
-from stages.filter import duplicates, inspection
+from stages.filter import inspection
 
 MINI, TRIPLETS = SHARED / "sharegpt4o-mini", SHARED / "triplets"
 steady = settings(deadline=None, derandomize=True)
@@ -333,7 +334,8 @@ def test_the_world_draws_the_same_set_every_time_and_knows_the_truth() -> None:
     good = edits.good([edit.metadata for edit in sound])
     assert edits.knows_truth("world-edits") and not edits.knows_truth("sharegpt4o") and 0.4 < good.mean() < 0.6
     in_memory = edits.samples(config, seed=0, world=WorldConfig(), image_size=32)
-    assert (in_memory.source[7] == images.pixels(sound[7].source)).all() and (in_memory.edited[7] == images.pixels(sound[7].edited)).all()
+    assert (in_memory.source[7] == np.asarray(decode(sound[7].source))).all()
+    assert (in_memory.edited[7] == np.asarray(decode(sound[7].edited))).all()
     assert edits.samples(config, seed=0, world=WorldConfig(), image_size=16).source.shape == (300, 16, 16, 3)
     with pytest.raises(ValueError, match="section world"):
         edits.plan(config, seed=0, world=None, unit_rows=40)
@@ -345,7 +347,7 @@ def test_later_ones_are_those_seen_before(values: list[str]) -> None:
     expected = [value in values[:n] for n, value in enumerate(values)]
     cut = len(values) // 2
     column = pa.chunked_array([pa.array(values[:cut], pa.string()), pa.array(values[cut:], pa.string())])
-    assert duplicates.later_ones(column).tolist() == expected
+    assert inspection.later_ones(column).tolist() == expected
 
 
 @steady

@@ -90,7 +90,7 @@ def test_the_selection_is_the_20_best(filtered: Context) -> None:
 def test_webdataset_reads_back_the_delivered_bytes(filtered: Context, shared_data: Path) -> None:
     members = originals(shared_data / MINI)
     records = json.loads((shared_data / MINI / "text_and_image_to_image.json").read_text())
-    urls = filter.shard_urls(filtered, "selected")
+    urls = sorted(str(path) for path in filtered.run.path.glob("filter/shards/selected/*.tar"))
     assert len(urls) == 2
     samples = list(webdataset.WebDataset(urls, shardshuffle=False))
     assert len({sample["__key__"] for sample in samples}) == 20
@@ -219,7 +219,7 @@ def test_what_a_benchmark_and_the_training_know_is_listed_and_dropped(
     said = pipeline("run", "filter", "--config", config, "--run", tmp_path / "kept", *dropping).output
     assert "in 20 out 10 quarantined 0 gated 10" in said
     known = {hit["sample_id"] for hit in hits if hit["reference"] == "bench"}
-    assert not known & set(step.read("scores")["sample_id"].to_pylist()) and step.read("inspected").num_rows == 20
+    assert not known & set(step.read("scores")["sample_id"].to_pylist()) and step.read("inspected", ["sample_id"]).num_rows == 20
     index = storage.read_json(step.path / "shards" / "everything" / "index.json")
     assert index["contamination"] == {"action": "drop", "training": "off", "items": {"bench": 10}, "samples": 0} and index["rows"] == 10
     pipeline("run", "filter", "--config", config, "--run", tmp_path / "kept", "--force")

@@ -15,12 +15,20 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from benchmarks.planted_defects import LATIN_SCRIPT, NOTHING, OTHER_SCRIPTS, PLANTED, drawn_edits, nameless, real_triplets
+from reward.likeness import words
+from stages.datasets import readers as edits
 from stages.datasets.readers import Edit
 from stages.engine import contracts
+from stages.engine.ids import settings_hash
+from stages.filter import decide as gates
 from stages.filter import inspection
-from stages.filter.gates import decide as gates
-from stages.filter.gates import near_duplicate, source_reuse, upscaled, wording
-from stages.filter.gates.config import GatesConfig, LanguageGate, NearDuplicateGate, NearEmbeddingGate, SizeGate, SourceReuseGate
+from stages.filter.gates import language, near_duplicate, near_embedding, nothing_asked, source_reuse, upscaled
+from stages.filter.gates.config import GATES, GatesConfig
+from stages.filter.gates.language import LanguageGate
+from stages.filter.gates.near_duplicate import NearDuplicateGate
+from stages.filter.gates.near_embedding import NearEmbeddingGate
+from stages.filter.gates.size import SizeGate
+from stages.filter.gates.source_reuse import SourceReuseGate
 
 steady = settings(deadline=None, derandomize=True)
 WANTED = (
@@ -49,15 +57,15 @@ def row(number: int = 0, **changes: Any) -> dict[str, Any]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> pa.Table:
-    return contracts.table("inspected", list(rows))
+    return contracts.table("inspected", list(rows), gates.INSPECTED)
 
 
-def inspected(edits: Sequence[Edit]) -> pa.Table:
-    return table([inspection.row_of(edit) for edit in edits])  # ty: ignore[invalid-argument-type]
+def inspected(delivered: Sequence[Edit]) -> pa.Table:
+    return table([inspection.row_of(edit) for edit in delivered])  # ty: ignore[invalid-argument-type]
 
 
 def caught(rows: pa.Table, gate: str, config: GatesConfig | None = None) -> float:
-    return float(gates.GATES[gate](rows, getattr(config or GatesConfig(), gate)).caught.mean())
+    return float(GATES[gate].decide(rows, getattr(config or GatesConfig(), gate)).caught.mean())
 
 
 @pytest.fixture(scope="module")
@@ -102,31 +110,31 @@ def test_planted_defects_are_caught(sound: list[Edit], clean: pa.Table, what: st
     planted = inspected(plant(sound))
     if gate == "near_duplicate":
         rows = pa.concat_tables([clean, planted])
-        assert gates.GATES[gate](rows, NearDuplicateGate()).caught[len(sound) :].mean() >= least
+        assert GATES[gate].decide(rows, NearDuplicateGate()).caught[len(sound) :].mean() >= least
     else:
         assert caught(planted, gate) >= least
 
 
 def test_exchanged_pairs_of_drawn_edits_are_seen_where_the_instruction_tells() -> None:
-    edits = [edit for edit in drawn_edits(40, 64) if edit.task in ("add", "remove", "recolour")]
-    assert len(edits) >= 10
+    drawn = [edit for edit in drawn_edits(40, 64) if edit.task in ("add", "remove", "recolour")]
+    assert len(drawn) >= 10
     exchanged = next(plant for _, name, plant in PLANTED if name == "exchanged, no file names")
-    assert caught(inspected(exchanged(edits)), "swapped") > 0.8
-    assert caught(inspected(nameless(edits)), "swapped") == 0.0
+    assert caught(inspected(exchanged(drawn)), "swapped") > 0.8
+    assert caught(inspected(nameless(drawn)), "swapped") == 0.0
 
 
 def test_instructions_that_ask_for_nothing_and_those_that_only_sound_so() -> None:
-    assert sum(wording.asked_words(text) == 0 for text in NOTHING) >= 22
+    assert sum(nothing_asked.asked_words(words(text)) == 0 for text in NOTHING) >= 22
     asking = (
         "Keep the dog as it is, remove the cat", "make the same image in black and white", "Change the text to 'no change'", "no hat",
         "leave only the dog", "copy the dog to the left", "保持背景不变，去掉狗", "Let her cry.", "1",
     )  # fmt: skip
-    assert [text for text in asking if wording.asked_words(text) == 0] == []
+    assert [text for text in asking if nothing_asked.asked_words(words(text)) == 0] == []
 
 
 def test_language_is_what_the_script_tells() -> None:
     def share_caught(texts: Sequence[str], *languages: Any) -> float:
-        shares = [wording.shares(text) for text in texts]
+        shares = [language.shares(text) for text in texts]
         rows = [row(n, latin_share=latin, han_share=chinese) for n, (latin, chinese) in enumerate(shares)]
         return caught(table(rows), "language", GatesConfig(language=LanguageGate(languages=languages)))
 
@@ -134,11 +142,11 @@ def test_language_is_what_the_script_tells() -> None:
     assert share_caught(("make it red", "Replace 'TRAIN' with '列车'", "café à côté", "3 + 4"), "en") == 0.0
     assert share_caught(("让她哭。", "将文本 'TRAIN' 替换为 'PLANE'", "make it red"), "en", "cn") == 0.0
     assert share_caught(LATIN_SCRIPT, "en") == 0.0  # the limit of it: letters are no language
-    assert wording.shares("!? 12") == (None, None)
+    assert language.shares("!? 12") == (None, None)
 
 
 def test_words_are_those_of_the_contamination_check() -> None:
-    assert wording.words("  Make it\tRED, please! ") == "make it red please" and wording.words("...") == ""
+    assert words("  Make it\tRED, please! ") == "make it red please" and words("...") == ""
 
 
 @steady
@@ -151,7 +159,7 @@ def test_near_duplicates_are_those_of_a_plain_loop(drawn: list[tuple[int, int, i
             max((a ^ b).bit_count() for a, b in zip(hashes, other, strict=True)) for j, *other in drawn[:n] if j == i
         ]  # fmt: skip
         expected.append(min(distances, default=None))
-    found = near_duplicate.near_duplicate(table(rows), NearDuplicateGate(bits=bits))
+    found = near_duplicate.decide(table(rows), NearDuplicateGate(bits=bits))
     assert [None if np.isnan(value) else value for value in found.values] == expected
     assert found.caught.tolist() == [value is not None and value <= bits for value in expected]
 
@@ -159,7 +167,7 @@ def test_near_duplicates_are_those_of_a_plain_loop(drawn: list[tuple[int, int, i
 def test_near_duplicates_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(near_duplicate, "BLOCK", 2)
     rows = table([row(n, instruction="same", source_phash=s, edited_phash=0, change_phash=0) for n, s in enumerate((0, 255, 1, 254, 0))])
-    assert near_duplicate.near_duplicate(rows, NearDuplicateGate()).values.tolist()[1:] == [8.0, 1.0, 1.0, 0.0]
+    assert near_duplicate.decide(rows, NearDuplicateGate()).values.tolist()[1:] == [8.0, 1.0, 1.0, 0.0]
 
 
 @steady
@@ -171,7 +179,7 @@ def test_the_first_edits_of_a_source_stay(sources: list[str], most: int) -> None
 
 
 def test_vectors_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(near_duplicate, "BLOCK", 2)
+    monkeypatch.setattr(near_embedding, "BLOCK", 2)
     path = tmp_path / "vectors.parquet"
     rows = table([row(n) for n in range(4)])
 
@@ -180,7 +188,7 @@ def test_vectors_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     gate = NearEmbeddingGate(action="drop", embeddings=str(path), similarity=0.9)
     write({3: [0.0, 2.0], 2: [3.0, 0.1], 1: [0.0, 1.0], 0: [1.0, 0.0], 9: [1.0, 1.0]})
-    found = near_duplicate.near_embedding(rows, gate)
+    found = near_embedding.decide(rows, gate)
     assert found.caught.tolist() == [False, False, True, True] and found.values[3] == 1.0 and np.isnan(found.values[0])
     before = gates.inputs(GatesConfig(near_embedding=gate))["embeddings"]
     for vectors, sentence in (
@@ -190,11 +198,11 @@ def test_vectors_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ):
         write(vectors)
         with pytest.raises(ValueError, match=sentence):
-            near_duplicate.near_embedding(rows, gate)
+            near_embedding.decide(rows, gate)
     assert gates.inputs(GatesConfig(near_embedding=gate))["embeddings"] != before and gates.inputs(GatesConfig()) == {}
     path.write_bytes(b"no table")
     with pytest.raises(ValueError, match="cannot be read as Parquet with the columns sample_id and embedding"):
-        near_duplicate.near_embedding(rows, gate)
+        near_embedding.decide(rows, gate)
     path.unlink()
     with pytest.raises(ValueError, match=r"near_embedding\.embeddings: .* cannot be read"):
         gates.inputs(GatesConfig(near_embedding=gate))
@@ -256,3 +264,18 @@ def test_a_threshold_may_be_met() -> None:
     rows = table([row(0, source_width=128, source_height=128, edited_width=128, edited_height=128)])
     assert caught(rows, "size", GatesConfig(size=SizeGate(shortest_side=128))) == 0.0
     assert caught(rows, "size", GatesConfig(size=SizeGate(shortest_side=129))) == 1.0
+
+
+def test_the_table_of_inspected_edits_is_the_contract_and_the_gates_columns() -> None:
+    added = [name for name in gates.INSPECTED.names if name not in contracts.INSPECTED.names]
+    assert tuple(added) == gates.FIRST  # the order that existing runs have
+    assert gates.INSPECTED.metadata == contracts.INSPECTED.metadata and gates.INSPECTED.field("asked_words").type == pa.int32()
+    assert gates.LATER == ()  # so units have the names that existing runs have
+
+
+def test_a_changed_measure_inspects_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    piece = edits.Slice("triplets", "", {}, [(0, "a")])
+    before = inspection.unit_key(piece)
+    assert before == settings_hash("inspect", 1, piece.fingerprint)
+    monkeypatch.setattr(gates, "LATER", ("fine_detail/2",))
+    assert inspection.unit_key(piece) != before

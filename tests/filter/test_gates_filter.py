@@ -25,6 +25,7 @@ from stages.engine.units import Done, Unit, Work
 from stages.filter import inspection, shard_sets
 from stages.filter import scoring as edit_scoring
 from stages.filter import step as filter
+from stages.filter.decide import INSPECTED
 from stages.filter.inspection import Inspection, check_unchanged
 
 
@@ -65,7 +66,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
     index = filter.run(context("run"))
     assert index.counts == {"in": 63, "out": 59, "quarantined": 4, "gated": 0}
     step = RunDir(tmp_path / "run").step("filter")
-    table = step.read("inspected")
+    table = step.read("inspected", schema=INSPECTED)
     assert table.num_rows == 59 and step.read("scores")["sample_id"].to_pylist() == table["sample_id"].to_pylist()
     flagged = step.read("gated").to_pylist()
     assert sum(row["gate"] == "language" and row["action"] == "flag" for row in flagged) == 5

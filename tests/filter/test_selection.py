@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stages.engine.contracts import SCORES, SELECTION
-from stages.filter.selection import api as selection
+from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
+from stages.filter.selection.order import fixed_width, hashed
 
 steady = settings(deadline=None, derandomize=True)
 
@@ -128,13 +129,13 @@ def test_random_depends_on_seed_and_ids_only() -> None:
 
 
 def test_random_is_even() -> None:
-    ids = selection.fixed_width(pa.chunked_array([[sample_id(n) for n in range(20_000)]]))
-    drawn = selection.hashed(ids, "selection", 0)
+    ids = fixed_width(pa.chunked_array([[sample_id(n) for n in range(20_000)]]))
+    drawn = hashed(ids, "selection", 0)
     counts = np.histogram(drawn, bins=20, range=(0, 1))[0]
     assert ((counts - 1000) ** 2 / 1000).sum() < 43.8  # chi square with 19 degrees of freedom, 0.1 %
-    other = selection.hashed(ids, "shards", 0)
+    other = hashed(ids, "shards", 0)
     assert abs(np.corrcoef(drawn, other)[0, 1]) < 0.03
-    sequential = selection.hashed(np.array([b"%024x" % n for n in range(20_000)]), "selection", 0)
+    sequential = hashed(np.array([b"%024x" % n for n in range(20_000)]), "selection", 0)
     assert abs(np.corrcoef(sequential[:-1], sequential[1:])[0, 1]) < 0.03
 
 
@@ -149,7 +150,7 @@ def test_chunks_and_slices_of_ids_are_read_right() -> None:
     names = [sample_id(n) for n in range(10)]
     array = pa.array(names)
     column = pa.chunked_array([array.slice(0, 3), array.slice(3, 0), array.slice(3, 7)])
-    assert [name.decode() for name in selection.fixed_width(column)] == names
+    assert [name.decode() for name in fixed_width(column)] == names
 
 
 def test_every_rank_is_given_once() -> None:

@@ -16,9 +16,11 @@ from scored_run import score_row
 
 from reward.likeness import NearHashes
 from stages.engine import contracts
-from stages.filter.selection import api as selection
 from stages.filter.selection import quotas
+from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
+from stages.filter.selection.order import first, ranked
+from stages.filter.selection.side_columns import SideColumns
 
 steady = settings(deadline=None, derandomize=True, max_examples=40)
 Row = dict[str, Any]
@@ -38,8 +40,8 @@ def rows_of(values: list[tuple[float, float, str, str]]) -> list[Row]:
 
 def chosen(rows: list[Row], others: dict[str, pa.Table] | None = None, **how: Any) -> selection.Selection:
     table = contracts.table("scores", rows)
-    companions = selection.Companions(lambda name, columns: table.select(columns))
-    return selection.select(table, SelectionConfig.model_validate({"name": "chosen", **how}), companions, others)
+    side_columns = SideColumns(lambda name, columns: table.select(columns))
+    return selection.select(table, SelectionConfig.model_validate({"name": "chosen", **how}), side_columns, others)
 
 
 def ids(made: selection.Selection) -> list[str]:
@@ -245,9 +247,9 @@ def test_many_ties_are_in_the_order_of_ids() -> None:
     """More equal keys than can be told apart by the first digits of an id."""
     names = np.array([b"%08x%016x" % (n % 7, (n * 2654435761) % 2**32) for n in range(5000)])
     key = np.repeat([1.0, -0.0, 0.0, 2.0, 0.0], 1000)
-    order = selection.order.ranked(key, names)
+    order = ranked(key, names)
     assert order.tolist() == np.lexsort((names, key)).tolist()
-    assert selection.order.first(key, names, 1700).tolist() == order[:1700].tolist()
+    assert first(key, names, 1700).tolist() == order[:1700].tolist()
 
 
 def test_a_selection_around_its_cut() -> None:
@@ -280,10 +282,10 @@ def test_near_hashes_are_one_cluster_where_they_were_measured() -> None:
 
     def kept(at_most: dict[str, Any]) -> list[str]:
         config = SelectionConfig.model_validate({"name": "s", "rule": "all", "at_most": at_most})
-        companions = selection.Companions(lambda name, columns: artifacts[name].select(columns), frozenset(artifacts))
+        side_columns = SideColumns(lambda name, columns: artifacts[name].select(columns), frozenset(artifacts))
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(contracts.SCHEMAS, "inspected", inspected.schema)
-            return ids(selection.select(table, config, companions))
+            return ids(selection.select(table, config, side_columns))
 
     names = table["sample_id"].to_pylist()
     assert kept({"per": "edited_phash"}) == names[::-1]

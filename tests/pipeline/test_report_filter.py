@@ -23,7 +23,7 @@ from pipeline.report.triptychs import difference, triptych
 from stages.engine import contracts, images
 from stages.engine.rundir import Index, RunDir
 from stages.engine.units import publish_unit
-from stages.filter.selection import api as selection
+from stages.filter.selection import rule as selection
 from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig
 

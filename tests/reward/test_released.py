@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from command import pipeline, refusal
+from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from reward import EditSample, RewardModel, Score, score
@@ -32,9 +33,13 @@ PARITY, GRADIENTS = 1e-4, 1e-4
 
 @dataclass(frozen=True)
 class Case:
-    """One recorded case, and the texts of its prompts laid out like a clone of the public repository."""
+    """One recorded case, and the texts of its prompts laid out like a clone of the public repository.
+
+    ``opaque`` has its images without transparency: the reference drops it and shows hidden colours, which our decoder never does.
+    """
 
     folder: Path
+    opaque: Path
     inputs: dict[str, Any]
     arrays: Any
     clone: Path
@@ -50,7 +55,7 @@ class Case:
     def samples(self, side: str) -> list[EditSample]:
         return [
             EditSample(
-                (self.folder / pair["source"]).read_bytes(), pair["instruction"], (self.folder / pair[f"edited_{side}"]).read_bytes()
+                (self.opaque / pair["source"]).read_bytes(), pair["instruction"], (self.opaque / pair[f"edited_{side}"]).read_bytes()
             )
             for pair in self.inputs["pairs"]
         ]
@@ -60,7 +65,11 @@ class Case:
 def case(request: pytest.FixtureRequest, shared_data: Path, tmp_path: Path) -> Case:
     folder = shared_data / "parity" / request.param
     inputs = json.loads((folder / "inputs.json").read_text())
-    return Case(folder, inputs, np.load(folder / "arrays.npz"), write_clone(tmp_path / "clone", inputs))
+    (tmp_path / "opaque" / "images").mkdir(parents=True)
+    for path in (folder / "images").iterdir():
+        with Image.open(path) as image:
+            image.convert("RGB").save(tmp_path / "opaque" / "images" / path.name)
+    return Case(folder, tmp_path / "opaque", inputs, np.load(folder / "arrays.npz"), write_clone(tmp_path / "clone", inputs))
 
 
 def write_clone(clone: Path, inputs: dict[str, Any]) -> Path:
@@ -253,8 +262,8 @@ def test_the_command_imports_and_scores(case: Case, tmp_path: Path) -> None:
     arguments = ["--reference-prompts", str(case.clone), "--image-area", area]
     pipeline("reward", "import", case.folder / "model", out, *arguments)
     pair = case.inputs["pairs"][0]
-    asked = ("--source", case.folder / pair["source"], "--instruction", pair["instruction"])
-    shown = pipeline("reward", "score", out, *asked, "--edited", case.folder / pair["edited_A"], "--edited", case.folder / pair["edited_B"])
+    asked = ("--source", case.opaque / pair["source"], "--instruction", pair["instruction"])
+    shown = pipeline("reward", "score", out, *asked, "--edited", case.opaque / pair["edited_A"], "--edited", case.opaque / pair["edited_B"])
     for side in "AB":
         assert f"{case.arrays[f'score.1d.{side}'][0]:.3f}" in shown.stdout
     assert "has no config.json" in refusal("reward", "import", case.folder / "images", tmp_path / "other", *arguments)

@@ -13,8 +13,8 @@ import yaml
 from click.testing import CliRunner
 
 from pipeline.cli import main
+from stages.shards import exports
 from stages.shards import format as shards
-from stages.shards.exports import export as bridges
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def triplets(shared_data: Path) -> list[tuple[str, bytes, bytes, str]]:
 
 def write(folder: str, triplets: list[tuple[str, bytes, bytes, str]], per_shard: int = 5) -> str:
     """A finished folder of shards."""
-    records, twins = [], []
+    records, indexes = [], []
     for number, first in enumerate(range(0, len(triplets), per_shard)):
         samples = [
             shards.Sample(
@@ -54,10 +54,10 @@ def write(folder: str, triplets: list[tuple[str, bytes, bytes, str]], per_shard:
             )
             for place, (sample_id, source, edited, instruction) in enumerate(triplets[first : first + per_shard])
         ]
-        record, twin = shards.write_shard(folder, shards.shard_name(number), samples)
+        record, index = shards.write_shard(folder, shards.shard_name(number), samples)
         records.append(record)
-        twins.append(twin)
-    shards.publish(folder, records, pa.concat_tables(twins), {"selection": "s", "key": "k"})
+        indexes.append(index)
+    shards.publish(folder, records, pa.concat_tables(indexes), {"selection": "s", "key": "k"})
     return folder
 
 
@@ -121,7 +121,7 @@ def test_imagefolder_is_read_by_datasets_as_diffusers_reads_it(folder: str, trip
 
 
 def test_step1x_finds_target_source_and_caption(folder: str, triplets: list, tmp_path: Path) -> None:
-    bridges.export(folder, str(tmp_path / "out"), "step1x")
+    exports.export(folder, str(tmp_path / "out"), "step1x")
     metadata = json.loads((tmp_path / "out" / "metadata.json").read_text())
     assert len(metadata) == 12
     for (target, entry), (_, source, edited, instruction) in zip(metadata.items(), triplets, strict=True):
@@ -133,7 +133,7 @@ def test_step1x_finds_target_source_and_caption(folder: str, triplets: list, tmp
 def test_omnigen2_goes_from_its_data_list_to_images(folder: str, triplets: list, tmp_path: Path) -> None:
     import datasets
 
-    bridges.export(folder, str(tmp_path / "out: #1"), "omnigen2")
+    exports.export(folder, str(tmp_path / "out: #1"), "omnigen2")
     (listed,) = yaml.safe_load((tmp_path / "out: #1" / "data.yml").read_text())["data"]
     assert listed["type"] == "edit" and listed["ratio"] == 1.0
     rows = datasets.load_dataset("json", data_files=[listed["path"]], split="train", cache_dir=str(tmp_path / "cache"))
@@ -147,8 +147,8 @@ def test_the_same_shards_anywhere_give_the_same_files(folder: str, tmp_path: Pat
     memory = fsspec.filesystem("memory")
     memory.put(folder, f"/{tmp_path.name}", recursive=True)
     (tmp_path / "two").mkdir()
-    bridges.export(folder, str(tmp_path / "one"), "imagefolder")
-    bridges.export(f"memory://{tmp_path.name}/", str(tmp_path / "two"), "imagefolder")
+    exports.export(folder, str(tmp_path / "one"), "imagefolder")
+    exports.export(f"memory://{tmp_path.name}/", str(tmp_path / "two"), "imagefolder")
     assert tree(tmp_path / "one") == tree(tmp_path / "two")
 
 
@@ -159,7 +159,7 @@ def test_the_same_shards_anywhere_give_the_same_files(folder: str, tmp_path: Pat
         ("cut", "was cut short at byte 3000"),
         ("lose", "shard-000001.tar is missing"),
         ("unfinished", "has no index.json: it was not finished"),
-        ("twin", "samples.parquet is missing"),
+        ("sample index", "samples.parquet is missing"),
         ("index", "is not an index of format 1"),
     ],
 )
@@ -175,11 +175,11 @@ def test_damaged_shards_leave_no_export(folder: str, triplets: list, tmp_path: P
     elif damage == "index":
         (copy / "index.json").write_text("[]")
     else:
-        (copy / {"lose": tar.name, "unfinished": "index.json", "twin": "samples.parquet"}[damage]).unlink()
+        (copy / {"lose": tar.name, "unfinished": "index.json", "sample index": "samples.parquet"}[damage]).unlink()
     result = CliRunner().invoke(main, ["shards", "export", "--format", "step1x", str(copy), str(tmp_path / "out")])
     assert result.exit_code == 1 and result.output.startswith("error: ") and result.output.count("\n") == 1
     with pytest.raises(ValueError, match=sentence):
-        bridges.export(str(copy), str(tmp_path / "out"), "step1x")
+        exports.export(str(copy), str(tmp_path / "out"), "step1x")
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
 
 
@@ -189,19 +189,19 @@ def test_nothing_is_overwritten(folder: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for name in ("full", "file"):
         with pytest.raises(ValueError, match=f"{name} exists and is not an empty folder"):
-            bridges.export(folder, str(tmp_path / name), "imagefolder")
+            exports.export(folder, str(tmp_path / name), "imagefolder")
     with pytest.raises(ValueError, match="is a URL; trainers that read files need a local folder"):
-        bridges.export(folder, "memory://elsewhere", "imagefolder")
+        exports.export(folder, "memory://elsewhere", "imagefolder")
     assert tree(tmp_path) == {"full/mine.txt": b"mine", "file": b"mine"}
 
 
 def test_a_broken_off_export_is_not_taken_for_a_finished_one(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kill leaves only a folder under another name, and the next export of the same target succeeds."""
     with monkeypatch.context() as patch:
-        patch.setattr(bridges.shutil, "rmtree", lambda *_, **__: None)  # what a killed process does not do
-        patch.setitem(bridges.FORMATS, "imagefolder", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(exports.shutil, "rmtree", lambda *_, **__: None)  # what a killed process does not do
+        patch.setitem(exports.FORMATS, "imagefolder", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            bridges.export(folder, str(tmp_path / "out"), "imagefolder")
+            exports.export(folder, str(tmp_path / "out"), "imagefolder")
     assert not (tmp_path / "out").exists() and len(list(tmp_path.iterdir())) == 1
-    assert bridges.export(folder, str(tmp_path / "out"), "imagefolder")[0] == 12
+    assert exports.export(folder, str(tmp_path / "out"), "imagefolder")[0] == 12
     assert len(tree(tmp_path / "out")) == 25

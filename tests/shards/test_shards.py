@@ -32,12 +32,13 @@ from stages.engine.contracts import EDITS, SCORES
 from stages.engine.rundir import Index, StepFolder
 from stages.filter import shard_sets
 from stages.filter import step as filter
-from stages.filter.selection import api as selection
+from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.scoring.rows import scorer_revision
+from stages.shards import exports
 from stages.shards import format as shards
+from stages.shards import read as shard_reading
 from stages.shards.config import ShardsConfig
-from stages.shards.exports import export as bridges
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def test_members_are_the_original_bytes_read_by_webdataset(filtered: tuple[Conte
     made, _ = filtered
     step = made.run.step("filter")
     members, records = originals(), json.loads((MINI / "text_and_image_to_image.json").read_text())
-    urls = filter.shard_urls(made, "selected")
+    urls = [str(path) for path in sorted(folder_of(made).glob("*.tar"))]
     assert [Path(url).name for url in urls] == ["shard-000000.tar", "shard-000001.tar", "shard-000002.tar"]
     samples = list(webdataset.WebDataset(urls, shardshuffle=False))
     top = pq.read_table(step.path / "selections" / "selected.parquet").to_pylist()
@@ -148,10 +149,11 @@ def test_members_are_the_original_bytes_read_by_webdataset(filtered: tuple[Conte
 
 
 def test_the_fine_tune_step_reads_them(filtered: tuple[Context, Index]) -> None:
-    from finetune import load_shards
+    from stages.finetune.step import samples_of
 
-    loaded = load_shards(filter.shard_urls(filtered[0], "random"), 32)
-    assert len(loaded) == 25
+    loaded = samples_of(shard_reading.folder_in(filtered[0], "random"), 32)
+    assert loaded.source.shape == (25, 32, 32, 3) and len(set(loaded.sample_ids)) == 25
+    assert list(loaded.sample_ids) == pq.read_table(folder_of(filtered[0], "random") / "samples.parquet")["sample_id"].to_pylist()
 
 
 def test_members_have_no_clock_owner_or_machine_in_them(filtered: tuple[Context, Index]) -> None:
@@ -360,7 +362,7 @@ def test_a_missing_member_and_a_doubled_one_are_named(filtered: tuple[Context, I
         gone, twice = archive.getmembers()[7].name, archive.getmembers()[3].name
     rebuilt(path, lambda info: 0 if info.name == gone else 2 if info.name == twice else 1)
     problems = shards.verify(str(folder))
-    assert any(f"{twice} at byte" in problem and "is there twice" in problem for problem in problems)
+    assert any(f"{twice} at byte" in problem and "occurs twice" in problem for problem in problems)
     assert f"shard-000001.tar lacks {gone.rsplit('.', 1)[0]}" in problems
     assert len(problems) == 2
 
@@ -409,7 +411,7 @@ def test_shards_go_to_a_url(filtered: tuple[Context, Index], model: Path, tmp_pa
     assert shards.verify(f"{target}/selected") == []
     local = shard_bytes(folder_of(filtered[0]))
     assert {name: storage.read_bytes(f"{target}/selected/{name}") for name in local} == local
-    assert filter.shard_urls(made, "selected")[0] == f"{target}/selected/shard-000000.tar"
+    assert shard_reading.folder_in(made, "selected") == f"{target}/selected"
     done = len(work_log)
     assert filter.run(made) == index and len(work_log) == done
     filesystem, path = storage.locate(f"{target}/selected/shard-000002.tar")
@@ -419,7 +421,7 @@ def test_shards_go_to_a_url(filtered: tuple[Context, Index], model: Path, tmp_pa
     broken[700] ^= 1
     storage.publish_bytes(f"{target}/selected/shard-000001.tar", bytes(broken))
     assert any(problem.startswith("shard-000001.tar: ") for problem in shards.verify(f"{target}/selected"))
-    assert bridges.export(f"{target}/random", str(tmp_path / "files"), "imagefolder")[0] == index.results["selections"]["random"]["count"]
+    assert exports.export(f"{target}/random", str(tmp_path / "files"), "imagefolder")[0] == index.results["selections"]["random"]["count"]
 
 
 def test_finished_shards_of_other_content_are_not_replaced_unasked(

@@ -16,8 +16,9 @@ from stages.engine import contracts, storage
 from stages.engine.rundir import Index, RunDir
 from stages.engine.units import publish_unit
 from stages.filter import step as filter
-from stages.filter.selection import api as selection
+from stages.filter.selection import rule as selection
 from stages.filter.selection import stored
+from stages.filter.selection.side_columns import SideColumns
 
 TASKS = ("add", "recolour", "remove")
 
@@ -47,11 +48,11 @@ def scored_run(folder: Path, count: int = 30, *, likert: bool = True, selections
         "edits": contracts.table("edits", [edit.row(with_images=False) for edit in delivered]),
     }
     parts = {name: [part] for name, part in publish_unit(step.path, "unit", tables).items()}
-    companions = selection.Companions(lambda name, columns: tables[name].select(columns))
+    side_columns = SideColumns(lambda name, columns: tables[name].select(columns))
     made: dict[str, Any] = {}
     files: dict[str, str] = {}
     for entry in flow.filter.selections:
-        found = selection.select(tables["scores"], entry, companions, made)
+        found = selection.select(tables["scores"], entry, side_columns, made)
         files |= stored.publish(step, entry, found, parts["scores"], made.get(entry.like or ""))
         made[entry.name] = found.table
     index = Index(

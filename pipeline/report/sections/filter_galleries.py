@@ -15,8 +15,9 @@ from pipeline.report.edited_images import edited_images
 from pipeline.report.published import Published
 from pipeline.report.scored_edits import ScoredEdits
 from pipeline.report.triptychs import triptych
-from stages.filter.selection import api as selection
+from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
+from stages.filter.selection.order import first, fixed_width
 
 GALLERY = 12
 SHOWN_OPEN = 4
@@ -47,7 +48,7 @@ def galleries(published: Published, edits: ScoredEdits, selections: Mapping[str,
 
 def _orders(published: Published, edits: ScoredEdits, selections: Mapping[str, pa.Table]) -> dict[str, Sequence[str]]:
     """Sample ids per gallery."""
-    ids = selection.fixed_width(edits.table["sample_id"])
+    ids = fixed_width(edits.table["sample_id"])
     sigma = edits.table["overall_sigma"].to_numpy()
     keys = {"Best by score": -edits.overall, "Worst by score": edits.overall, "Most uncertain, largest σ": -sigma}
     orders: dict[str, Sequence[str]] = {name: _first(key, ids) for name, key in keys.items()}
@@ -60,7 +61,7 @@ def _orders(published: Published, edits: ScoredEdits, selections: Mapping[str, p
 
 
 def _first(key: np.ndarray, ids: np.ndarray) -> list[str]:
-    return [name.decode() for name in ids[selection.order.first(key, ids, min(GALLERY, len(ids)))].tolist()]
+    return [name.decode() for name in ids[first(key, ids, min(GALLERY, len(ids)))].tolist()]
 
 
 def _configured(published: Published) -> list[SelectionConfig]:

@@ -7,22 +7,9 @@ from typing import Any
 from pipeline import words
 from pipeline.report.blocks import Block, Heading, Paragraph, Table
 from pipeline.report.published import Published
+from stages.filter.gates.config import GATES
 
 STEP = "filter"
-CATCHES = {  # in the order of the gates
-    "nothing_asked": "instructions that ask for nothing",
-    "language": "instructions in other scripts",
-    "size": "tiny or huge images, pixels",
-    "aspect": "edits in another shape, ratio",
-    "unchanged": "copies of the source, change 0–255",
-    "upscaled": "enlarged thumbnails, log power",
-    "swapped": "source and edit exchanged, evidence −1–1",
-    "drift": "colours changed outside the edit, 0–255",
-    "redrawn": "contours changed outside the edit, match −1–1",
-    "near_duplicate": "nearly the same edit before, bits",
-    "near_embedding": "nearly the same vector before, cosine",
-    "source_reuse": "sources with many edits, which edit",
-}
 
 
 def blocks(published: Published) -> list[Block]:
@@ -31,7 +18,7 @@ def blocks(published: Published) -> list[Block]:
     index = published.index(STEP)
     if not found or index is None:
         return []
-    named = {name: found[name] for name in CATCHES if name in found}
+    named = {name: found[name] for name in GATES if name in found}
     rows = [_row(name, gate) for name, gate in named.items() if gate["action"] != "off"]
     off = [words.name(name) for name, gate in named.items() if gate["action"] == "off"]
     counts = index.counts
@@ -49,7 +36,7 @@ def _row(name: str, gate: dict[str, Any]) -> tuple[str, ...]:
     quantiles = [f"{value:.4g}" for value in gate["quantiles"]] if gate["quantiles"] else ["–"] * 3
     counts = (words.count(gate["caught"]), words.count(gate["dropped"]))
     settings = ", ".join(_setting(key, value) for key, value in gate["settings"].items() if key != "embeddings")
-    return words.name(name), CATCHES[name], gate["action"], settings, words.count(gate["measured"]), *quantiles, *counts
+    return words.name(name), GATES[name].caption, gate["action"], settings, words.count(gate["measured"]), *quantiles, *counts
 
 
 def _setting(key: str, value: Any) -> str:

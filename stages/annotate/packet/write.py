@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reward.inputs.decoding import for_browser
 from stages.annotate.packet import label_studio
 from stages.annotate.ratings.delivery import REQUIRED
 from stages.annotate.ratings.rating_task import RatingTask, Scale
@@ -120,11 +121,11 @@ def _copy_images(generate: StepFolder, artifact: str, key: str, wanted: Collecti
         if row[key] not in wanted:
             continue
         data = row["image"]["bytes"]
-        extension = images.extension(data)
-        if extension is None:
+        if images.extension(data) is None:
             raise ValueError(f"the image of {artifact} row {row[key]} is neither PNG, JPEG nor WebP; raters cannot be shown it")
+        data = for_browser(data, what=f"the image of {artifact} row {row[key]}")
         sha256 = hashlib.sha256(data).hexdigest()
-        name = f"images/{sha256[:ID_DIGITS]}.{extension}"
+        name = f"images/{sha256[:ID_DIGITS]}.{images.extension(data)}"
         (folder / name).write_bytes(data)
         copied[row[key]] = (name, sha256)
     assert copied.keys() == set(wanted), f"{artifact} without an image"

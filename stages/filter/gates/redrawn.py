@@ -9,24 +9,35 @@ threshold. Null for an instruction that asks for a change of the whole picture, 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
+from pydantic import Field
 
-from stages.filter.gates import wording
-from stages.filter.gates.config import RedrawnGate
-from stages.filter.gates.finding import Finding, below
-from stages.filter.gates.pair import Pair, spread
+from stages.filter.gates.gate import Finding, Gate, GateConfig, below
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from stages.filter.pair import Pair
 
 
-def measure(pair: Pair) -> dict[str, float | None]:
+class RedrawnGate(GateConfig):
+    """All of the picture was drawn anew."""
+
+    match: float = Field(0.75, ge=-1, le=1, description="Caught below this correlation of contours where the picture changed least")
+
+
+def measure(pair: Pair) -> dict[str, float | int | None]:
     """The match outside the edit, -1..1."""
-    return {"background_match": None if wording.asks_for_the_whole_picture(pair.edit.instruction) else _match(pair)}
+    return {"background_match": None if pair.whole_picture else _match(pair)}
 
 
 def _match(pair: Pair) -> float | None:
+    import numpy as np
+
     change = pair.change.max(axis=2)  # [rows, columns]
-    least = spread(change <= np.median(change), pair.cell)  # [rows * cell, columns * cell]
+    least = pair.spread(change <= np.median(change))  # [rows * cell, columns * cell]
     source, edited = (_gradients(small, least) for small in (pair.small_source, pair.small_edited))
     power = float(source @ source) * float(edited @ edited)
     return float(source @ edited) / math.sqrt(power) if power > 0 else None
@@ -34,6 +45,8 @@ def _match(pair: Pair) -> float | None:
 
 def _gradients(small: np.ndarray, where: np.ndarray) -> np.ndarray:
     """Brightness steps to the right and down at the marked pixels: [height, width, 3], bool [rows, columns] -> float64 [2 n]."""
+    import numpy as np
+
     grey = small.mean(axis=2, dtype=np.float64)[: where.shape[0], : where.shape[1]]
     right, down = np.diff(grey, axis=1, append=grey[:, -1:]), np.diff(grey, axis=0, append=grey[-1:])
     return np.concatenate([right[where], down[where]])
@@ -42,3 +55,13 @@ def _gradients(small: np.ndarray, where: np.ndarray) -> np.ndarray:
 def decide(inspected: pa.Table, config: RedrawnGate) -> Finding:
     """The background was drawn anew."""
     return below(inspected["background_match"].to_numpy(), config.match)
+
+
+GATE = Gate(
+    config=RedrawnGate,
+    description="Pictures drawn anew as a whole",
+    caption="contours changed outside the edit, match −1–1",
+    columns={"background_match": "float64"},
+    measure=measure,
+    decide=decide,
+)

@@ -4,7 +4,7 @@ Without a model only some instructions give this away. Value ``swap_evidence`` i
 round, from the first of these that applies:
 
 - names: the edited image's path has a word such as ``source`` and the source's path one such as ``edited`` (1), or the other way round
-(-1);
+  (-1);
 - a colour to turn something into: whether the changed region is nearer to it in the source than in the edited image;
 - something to add or remove: whether the changed region has more detail (brightness gradients) in the image that should have less.
 
@@ -15,14 +15,17 @@ from __future__ import annotations
 
 import math
 import re
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
+from pydantic import Field
 
-from stages.filter.gates import wording
-from stages.filter.gates.config import SwappedGate
-from stages.filter.gates.finding import Finding, above
-from stages.filter.gates.pair import Pair, spread
+from stages.filter.gates.gate import Finding, Gate, GateConfig, above
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from stages.filter.pair import Pair
 
 SOURCE_WORDS = frozenset(["source", "src", "input", "origin", "original", "orig", "before", "raw"])
 EDITED_WORDS = frozenset(["edited", "edit", "output", "target", "tgt", "result", "after", "generated", "gen", "candidate"])
@@ -45,7 +48,13 @@ CHANGED_PART = 0.35
 """A cell belongs to the changed region when it changed by more than this part of the four that changed most."""
 
 
-def measure(pair: Pair) -> dict[str, float | None]:
+class SwappedGate(GateConfig):
+    """Source and edit were exchanged."""
+
+    evidence: float = Field(0.5, ge=-1, le=1, description="Caught above this evidence, which is between -1 and 1")
+
+
+def measure(pair: Pair) -> dict[str, float | int | None]:
     """Evidence that the pair is the wrong way round."""
     evidence = _from_names(pair.edit.source_path, pair.edit.edited_path)
     return {"swap_evidence": from_pictures(pair) if evidence is None else evidence}
@@ -53,11 +62,10 @@ def measure(pair: Pair) -> dict[str, float | None]:
 
 def from_pictures(pair: Pair) -> float | None:
     """Evidence without the names."""
-    plain = wording.words(pair.edit.instruction)
-    recolour = _RECOLOUR.search(plain)
+    recolour = _RECOLOUR.search(pair.words)
     if recolour:
-        return _from_colour(pair, np.array(COLOURS[recolour["into"] or recolour["last"]], dtype=np.float32))
-    added, removed = _ADD.search(plain), _REMOVE.search(plain)
+        return _from_colour(pair, COLOURS[recolour["into"] or recolour["last"]])
+    added, removed = _ADD.search(pair.words), _REMOVE.search(pair.words)
     if added or removed:
         more = _more_detail(pair)
         return None if more is None else -more if added else more
@@ -74,14 +82,19 @@ def _from_names(source: str | None, edited: str | None) -> float | None:
 
 def _region(pair: Pair) -> np.ndarray | None:
     """Weights of the small images' pixels: the change where it is large, 0 elsewhere: [rows * cell, columns * cell], or None."""
+    import numpy as np
+
     change = pair.change.max(axis=2)  # [rows, columns]
     largest = float(np.sort(change, axis=None)[-4:].mean())
     weights = np.where(change > CHANGED_PART * largest, change, 0.0)
-    return spread(weights, pair.cell) if largest > 0 else None
+    return pair.spread(weights) if largest > 0 else None
 
 
-def _from_colour(pair: Pair, wanted: np.ndarray) -> float | None:
-    """Mean over the changed region of how much nearer the source is to the colour (0..255 in RGB, [3]), between -1 and 1."""
+def _from_colour(pair: Pair, colour: tuple[int, int, int]) -> float | None:
+    """Mean over the changed region of how much nearer the source is to the colour (0..255 in RGB), between -1 and 1."""
+    import numpy as np
+
+    wanted = np.array(colour, dtype=np.float32)
     weights = _region(pair)
     if weights is None:
         return None
@@ -104,6 +117,8 @@ def _more_detail(pair: Pair) -> float | None:
 
 def _gradients(small: np.ndarray) -> np.ndarray:
     """Absolute brightness steps to the right and down: [height, width, 3] -> [height, width]."""
+    import numpy as np
+
     grey = small.mean(axis=2)
     return np.abs(np.diff(grey, axis=1, append=grey[:, -1:])) + np.abs(np.diff(grey, axis=0, append=grey[-1:]))
 
@@ -111,3 +126,13 @@ def _gradients(small: np.ndarray) -> np.ndarray:
 def decide(inspected: pa.Table, config: SwappedGate) -> Finding:
     """The pair reads better the other way round."""
     return above(inspected["swap_evidence"].to_numpy(), config.evidence)
+
+
+GATE = Gate(
+    config=SwappedGate,
+    description="Source and edit exchanged",
+    caption="source and edit exchanged, evidence −1–1",
+    columns={"swap_evidence": "float64"},
+    measure=measure,
+    decide=decide,
+)

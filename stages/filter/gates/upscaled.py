@@ -9,15 +9,17 @@ below the threshold. Null where either side of an image is too short to tell.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-from PIL import Image
-from scipy.fft import rfft2
+from pydantic import Field
 
-from stages.filter.gates.config import UpscaledGate
-from stages.filter.gates.finding import Finding, below
-from stages.filter.gates.pair import Pair
+from stages.filter.gates.gate import Finding, Gate, GateConfig, below
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from stages.filter.pair import Pair
 
 WINDOW = 512
 SHORTEST = 64
@@ -27,7 +29,13 @@ FLOOR = 1e-6
 """Power that no image goes below: what rounding to 8 bits leaves is far above it, and a blank image has no spectrum."""
 
 
-def measure(pair: Pair) -> dict[str, float | None]:
+class UpscaledGate(GateConfig):
+    """An enlarged thumbnail."""
+
+    detail: float = Field(-1.85, description="Caught below this log10 of fine over coarse power")
+
+
+def measure(pair: Pair) -> dict[str, float | int | None]:
     """Fine detail of the poorer image."""
     found = [detail(pixels) for pixels in (pair.source, pair.edited)]
     known = [value for value in found if value is not None]
@@ -36,11 +44,16 @@ def measure(pair: Pair) -> dict[str, float | None]:
 
 def detail(pixels: np.ndarray) -> float | None:
     """log10 of fine over coarse power of a uint8 [height, width, 3] image; None for one that is small or blank."""
+    import numpy as np
+    from PIL import Image
+    from scipy.fft import rfft2
+
     height, width = (min(WINDOW, side) for side in pixels.shape[:2])
     if min(height, width) < SHORTEST:
         return None
     top, left = (pixels.shape[0] - height) // 2, (pixels.shape[1] - width) // 2
     grey = np.asarray(Image.fromarray(pixels[top : top + height, left : left + width]).convert("L"), dtype=np.float32)
+    # The window function keeps the jump between opposite borders, which every picture has, from looking like fine detail
     grey = (grey - grey.mean()) * np.hanning(height)[:, None].astype(np.float32) * np.hanning(width)[None].astype(np.float32)
     power = np.square(np.abs(rfft2(grey)))  # [height, width // 2 + 1]
     down, across = np.abs(np.fft.fftfreq(height)) * 2, np.fft.rfftfreq(width) * 2
@@ -52,3 +65,13 @@ def detail(pixels: np.ndarray) -> float | None:
 def decide(inspected: pa.Table, config: UpscaledGate) -> Finding:
     """The images have more pixels than detail."""
     return below(inspected["fine_detail"].to_numpy(), config.detail)
+
+
+GATE = Gate(
+    config=UpscaledGate,
+    description="Enlarged thumbnails",
+    caption="enlarged thumbnails, log power",
+    columns={"fine_detail": "float64"},
+    measure=measure,
+    decide=decide,
+)

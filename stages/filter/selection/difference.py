@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from reward.evaluation.estimate import Estimate
 from stages.context import Context
 from stages.filter.selection import stored
-from stages.filter.selection.companions import Companions
+from stages.filter.selection.side_columns import SideColumns
 
 Z = 1.959964
 """Standard normal quantile of a two-sided 95 % interval."""
@@ -64,7 +64,7 @@ def compare(context: Context, first: str, second: str, *, by: str) -> Difference
     index = step.require()
     a, b = (stored.load(step, name, index.artifacts["scores"]).table for name in (first, second))
     scores = step.read("scores", ["sample_id", "overall_mean"])
-    column = Companions(step.read, frozenset(index.artifacts)).column(by, "--by", scores["sample_id"])
+    column = SideColumns(step.read, frozenset(index.artifacts)).column(by, "--by", scores["sample_id"])
     codes, names = column.by_name()
     return difference(first, second, a, b, scores, by=by, codes=codes, names=names)
 

@@ -1,4 +1,4 @@
-"""Orders that do not depend on where a row stands: ids as bytes, numbers drawn by id, sorting with ties broken by id."""
+"""Orders that do not depend on the order of the rows: ids as bytes, numbers drawn by id, sorting with ties broken by id."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ def ranked(key: np.ndarray, ids: np.ndarray) -> np.ndarray:
     ordered = key[order]
     rank = np.zeros(len(order), np.uint64)
     np.cumsum(ordered[1:] != ordered[:-1], out=rank[1:])
+    # The high half sorts by the key, the low half breaks nearly all ties by the id
     packed = (rank << np.uint64(32)) | _first_digits(ids[order])
     again = np.argsort(packed)
     order, packed = order[again], packed[again]
     same = packed[1:] == packed[:-1]
-    if same.any():
+    if same.any():  # rows that share key and first digits: only these are sorted by whole ids
         tied = np.zeros(len(order), bool)
         tied[1:] |= same
         tied[:-1] |= same
@@ -55,6 +56,7 @@ def ranked(key: np.ndarray, ids: np.ndarray) -> np.ndarray:
 def first(key: np.ndarray, ids: np.ndarray, count: int) -> np.ndarray:
     """Indices of the ``count`` smallest keys, in order; equal keys in the order of their ids."""
     if count < len(key):
+        # Everything up to the count-th smallest key, with its ties, so that the ids decide which of them stay
         candidates = np.flatnonzero(key <= np.partition(key, count - 1)[count - 1])
         return candidates[ranked(key[candidates], ids[candidates])[:count]]
     return ranked(key, ids)
@@ -63,7 +65,7 @@ def first(key: np.ndarray, ids: np.ndarray, count: int) -> np.ndarray:
 def rank_within(groups: np.ndarray) -> np.ndarray:
     """How many entries of the same group come before each entry: int64 [n] for ``groups`` int [n], both numbers below 2^32."""
     packed = (groups.astype(np.uint64) << np.uint64(32)) | np.arange(len(groups), dtype=np.uint64)
-    packed.sort()
+    packed.sort()  # groups one after the other, inside a group in the order of the entries
     sizes = np.bincount(groups)
     starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
     ranks = np.empty(len(groups), np.int64)

@@ -62,13 +62,13 @@ def fill(config: SelectionConfig, strata: np.ndarray, asked: np.ndarray, names: 
     """
     quotas = config.quotas
     assert quotas is not None
-    kept = rank_within(strata) < asked[strata]
+    kept = rank_within(strata) < asked[strata]  # rows are best first, so these are the best of each stratum
     missing = asked - np.bincount(strata[kept], minlength=len(asked))
     short = int(missing.sum())
     if not short:
         return kept
     if quotas.short == "refuse":
-        places = [place for place in np.flatnonzero(missing) if missing[place]]
+        places = np.flatnonzero(missing).tolist()
         stated = "; ".join(f"{names[at] or '(empty)'} {asked[at]:,} asked, {asked[at] - missing[at]:,} there" for at in places[:6])
         more = f"; and {len(places) - 6} strata more" if len(places) > 6 else ""
         raise ValueError(

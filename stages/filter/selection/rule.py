@@ -1,9 +1,14 @@
-"""A selection from scores: order them, bound them, keep the first of each cluster, fill the quotas."""
+"""A selection from scores: order them, bound them, keep the first of each cluster, fill the quotas.
+
+In: a table of the ``scores`` contract, and for quotas and clusters the columns beside it (side_columns.py). Out: a table of the
+``selection`` contract, best first, which stored.py keeps as a small file that can be made again. The same scores in any order give the same
+bytes: ties are broken by sample id, strata are taken by name, and the random rule draws by a hash of seed and id. Everything is vectorised.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -14,11 +19,12 @@ import pyarrow.compute as pc
 from reward.likeness import NearHashes
 from stages.engine.contracts import SELECTION
 from stages.filter.selection import order, quotas
-from stages.filter.selection.companions import Companions
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.quotas import Stratum
+from stages.filter.selection.side_columns import SideColumns
 from stages.filter.selection.values import value_of
 
+MAIN = "selected"
 WHOLE = "all"
 """The stratum of a selection without quotas: every sample competes with every other."""
 
@@ -32,11 +38,11 @@ class Selection:
 
 
 def select(
-    scores: pa.Table, config: SelectionConfig, companions: Companions | None = None, others: Mapping[str, pa.Table] | None = None
+    scores: pa.Table, config: SelectionConfig, side_columns: SideColumns | None = None, others: Mapping[str, pa.Table] | None = None
 ) -> Selection:
     """The selected samples with their rank (0 is first) and the value that the rule ordered them by, as ``score``.
 
-    ``companions`` are needed for quotas and clusters, ``others`` (tables of selections by name) for ``like``. In this order: values
+    ``side_columns`` are needed for quotas and clusters, ``others`` (tables of selections by name) for ``like``. In this order: values
     beyond the bound are left out; of each cluster the first ones stay; quotas are filled from what is left, best first. Raises
     ``ValueError`` when fewer remain than the rule is to keep, or when it would keep none.
     """
@@ -50,7 +56,7 @@ def select(
     if eligible is not None and not eligible.any():
         raise ValueError(f"selection {config.name}: no scored edit is within its {_bound(config)}; relax it")
     rows = np.arange(len(ids)) if eligible is None else np.flatnonzero(eligible)
-    clusters = _clusters(config, companions, scores)
+    clusters = _clusters(config, side_columns, scores)
     if clusters is None and config.quotas is None:
         rows = rows[order.first(key[rows], ids[rows], min(count or len(rows), len(rows)))]
     else:
@@ -60,7 +66,7 @@ def select(
     strata: tuple[Stratum, ...] = ()
     stratum = pa.repeat(WHOLE, len(rows))
     if config.quotas is not None:
-        rows, stratum, strata = _by_quotas(config, rows, count or 0, _need(companions), scores, other)
+        rows, stratum, strata = _by_quotas(config, rows, count or 0, _need(side_columns), scores, other)
     if count is not None:
         if len(rows) < count:
             raise ValueError(
@@ -76,6 +82,28 @@ def select(
         "rule": pa.repeat(label(config), len(rows)),
     }
     return Selection(pa.table(columns).cast(SELECTION), strata)
+
+
+def main(selections: Sequence[SelectionConfig]) -> SelectionConfig | None:
+    """The selection that the data set is filtered for: the one named ``selected``, else the first that orders by scores, else None."""
+    scored = [entry for entry in selections if entry.rule == "top"]
+    return next((entry for entry in scored if entry.name == MAIN), scored[0] if scored else None)
+
+
+def around_cut(scores: pa.Table, config: SelectionConfig, table: pa.Table, most: int) -> tuple[list[str], list[str]]:
+    """Ids of the kept samples with the last ranks, nearest to the cut first, and of the best that are not kept; at most ``most`` each.
+
+    With quotas or clusters a sample that was left out can have a better value than one that was kept.
+    """
+    just_in = table["sample_id"][-most:].to_pylist()[::-1]
+    ids = order.fixed_width(scores["sample_id"])
+    value, ascending = value_of(scores, ids, config)
+    left = np.flatnonzero(~pc.is_in(scores["sample_id"], value_set=table["sample_id"].combine_chunks()).to_numpy())
+    if not len(left):
+        return just_in, []
+    key = value[left] if ascending else -value[left]
+    chosen = left[order.first(key, ids[left], min(most, len(left)))]
+    return just_in, [name.decode() for name in ids[chosen].tolist()]
 
 
 def size(available: int, config: SelectionConfig) -> int:
@@ -130,11 +158,11 @@ def _eligible(key: np.ndarray, ascending: bool, config: SelectionConfig) -> np.n
     return None
 
 
-def _clusters(config: SelectionConfig, companions: Companions | None, scores: pa.Table) -> np.ndarray | None:
+def _clusters(config: SelectionConfig, side_columns: SideColumns | None, scores: pa.Table) -> np.ndarray | None:
     """Code of the cluster of every sample, int64 [n]."""
     if config.at_most is None:
         return None
-    column = _need(companions).column(config.at_most.per, f"selection {config.name}: at_most.per", scores["sample_id"])
+    column = _need(side_columns).column(config.at_most.per, f"selection {config.name}: at_most.per", scores["sample_id"])
     if not config.at_most.bits:
         return column.codes
     if not pa.types.is_uint64(column.values.type):
@@ -143,11 +171,11 @@ def _clusters(config: SelectionConfig, companions: Companions | None, scores: pa
 
 
 def _by_quotas(
-    config: SelectionConfig, rows: np.ndarray, count: int, companions: Companions, scores: pa.Table, other: pa.Table | None
+    config: SelectionConfig, rows: np.ndarray, count: int, side_columns: SideColumns, scores: pa.Table, other: pa.Table | None
 ) -> tuple[np.ndarray, pa.Array, tuple[Stratum, ...]]:
     """The rows (best first) that fill the quotas, their strata, and what came of every quota."""
     assert config.quotas is not None
-    column = companions.column(config.quotas.by, f"selection {config.name}: quotas.by", scores["sample_id"])
+    column = side_columns.column(config.quotas.by, f"selection {config.name}: quotas.by", scores["sample_id"])
     codes, names = column.by_name()
     scored = np.bincount(codes, minlength=len(names))
     like: dict[str, int] = {}
@@ -162,9 +190,9 @@ def _by_quotas(
     return rows, pa.array(names, pa.string()).take(pa.array(codes[rows])), tuple(Stratum(*entry) for entry in figures)
 
 
-def _need(companions: Companions | None) -> Companions:
-    assert companions is not None, "quotas and clusters read columns beside the scores"
-    return companions
+def _need(side_columns: SideColumns | None) -> SideColumns:
+    assert side_columns is not None, "quotas and clusters read columns beside the scores"
+    return side_columns
 
 
 def _size(config: SelectionConfig) -> str:

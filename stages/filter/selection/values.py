@@ -20,7 +20,7 @@ from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.order import hashed
 
 
-def columns(config: SelectionConfig) -> list[str]:
+def columns_of(config: SelectionConfig) -> list[str]:
     """The columns of ``scores`` that a selection reads for its order."""
     return ["sample_id", *_READS.get(config.rule, _READS[config.value])]
 
@@ -48,6 +48,7 @@ def means(scores: pa.Table, field: str = "mean") -> dict[str, np.ndarray]:
         return {}
     every = pc.list_value_length(scores["dimensions"])[0].as_py()
     wanted = [names[place].as_py() for place in range(every)]
+    # Every row should repeat the dimensions of the first one; then the flat values are a table [row, dimension]
     expected = np.tile(np.arange(every), scores.num_rows)
     found = pc.index_in(names, value_set=pa.array(wanted)).to_numpy()
     if len(entries) != len(expected) or not np.array_equal(found, expected):

@@ -8,9 +8,9 @@ from PIL import Image
 
 from pipeline import config
 from pipeline.planning.plan import plan
+from reward.inputs.decoding import decode
 from stages.datasets import readers
 from stages.editors import editors
-from stages.engine import images
 from stages.generate import step as generate
 
 pixels = np.zeros((8, 12, 3), np.uint8)
@@ -30,4 +30,6 @@ assert "cannot run yet" not in plan(flow, Path("run"))
 (piece,) = readers.plan(flow.generate.sources, seed=0, world=None, unit_rows=10, key="generate.sources", edited=False)
 candidates = generate._make_work(flow, flow.generate)(piece).tables["candidates"].to_pylist()
 assert [(row["editor"], row["status"], row["annotate"]) for row in candidates] == [("mirror", "ok", True)] * 2
-assert images.pixels(candidates[0]["image"]["bytes"])[0, -1].all() and images.pixels(candidates[1]["image"]["bytes"])[-1, -1].all()
+assert (
+    np.asarray(decode(candidates[0]["image"]["bytes"]))[0, -1].all() and np.asarray(decode(candidates[1]["image"]["bytes"]))[-1, -1].all()
+)

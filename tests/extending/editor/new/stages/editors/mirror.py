@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from reward.inputs.decoding import decode
 from stages.editors.editors import Edited, EditorSpec
 from stages.engine import images
 
@@ -16,7 +17,7 @@ class Mirror:
 
     def edit(self, source: Mapping[str, Any], seed: int) -> Edited:
         """The mirrored image."""
-        pixels = images.pixels(source["image"]["bytes"])[:, ::-1]
+        pixels = np.asarray(decode(source["image"]["bytes"]))[:, ::-1]
         return Edited(images.png(np.ascontiguousarray(pixels[::-1] if seed % 2 else pixels)))
 
 

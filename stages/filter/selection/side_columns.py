@@ -45,7 +45,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Companions:
+class SideColumns:
     """``read(artifact, columns)`` gives the table of an artifact of the filter step; ``artifacts`` are those that the run has."""
 
     read: Callable[[str, list[str]], pa.Table]

@@ -1,4 +1,4 @@
-"""An edit as the gates measure it: both images decoded once, shrunk to one small common size, and where they differ.
+"""An edit as the gates measure it: its words, both images decoded once and shrunk to one small common size, and where they differ.
 
 All measures but the fine detail are taken at the small size: the longest side of the source is at most 256 pixels, and the edited image
 takes the source's shape. A cell is a square of 4 x 4 pixels there.
@@ -6,16 +6,27 @@ takes the source's shape. A cell is a square of 4 x 4 pixels there.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from PIL import Image
 
+from reward.likeness import words
 from stages.datasets import readers as edits
 
 SIDE = 256
 CELL = 4
+_WHOLE_PICTURE = re.compile(
+    r"\b(?:style|season|spring|summer|autumn|winter|weather|rainy|snowy|foggy|sunny|sunset|sunrise|sun|night|day|daytime|dusk|dawn|background|scenery"
+    r"|tone|lighting|brightness|contrast|saturation|exposure|filter|monochrome|grayscale|greyscale|black and white|sepia|anime|cartoon"
+    r"|sketch|painting|watercolou?r|out ?paint|zoom|crop|rotate|flip|viewpoint|camera|whole|entire"
+    r"|(?:the|this) (?:image|picture|photo|scene))\b"
+    r"|\b(?:change|convert|turn|transform) (?:the )?(?:image|picture|photo)\b"
+    r"|风格|季节|天气|背景|色调|亮度|对比度|滤镜|黑白|漫画|动漫|卡通|素描|油画|水彩|夜晚|白天|整张|整个图"
+)
+"""A change of the whole picture. The list is short, English and Chinese; an instruction in other words is not recognised."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +36,16 @@ class Pair:
     edit: edits.Edit
     source: np.ndarray
     edited: np.ndarray
+
+    @cached_property
+    def words(self) -> str:
+        """The instruction's words alone: normalised, lower case, no punctuation."""
+        return words(self.edit.instruction)
+
+    @cached_property
+    def whole_picture(self) -> bool:
+        """Whether the instruction names a change of the whole picture (style, season, background ...)."""
+        return bool(_WHOLE_PICTURE.search(self.words))
 
     @cached_property
     def small_source(self) -> np.ndarray:
@@ -52,6 +73,10 @@ class Pair:
         """
         return np.abs(cells(self.small_source, self.cell) - cells(self.small_edited, self.cell))
 
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Values of cells at every pixel of them: [rows, columns] -> [rows * cell, columns * cell]."""
+        return values.repeat(self.cell, axis=0).repeat(self.cell, axis=1)
+
 
 def shrunk(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
     """uint8 [h, w, 3] -> float32 [height, width, 3], by averaging."""
@@ -67,8 +92,3 @@ def cells(pixels: np.ndarray, side: int) -> np.ndarray:
     rows, columns = max(1, height // side), max(1, width // side)
     down, across = min(side, height), min(side, width)
     return pixels[: rows * down, : columns * across].reshape(rows, down, columns, across, channels).mean(axis=(1, 3))
-
-
-def spread(values: np.ndarray, side: int) -> np.ndarray:
-    """Values of cells at every pixel of them: [rows, columns] -> [rows * side, columns * side]."""
-    return values.repeat(side, axis=0).repeat(side, axis=1)

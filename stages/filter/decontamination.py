@@ -1,9 +1,8 @@
-"""The contamination guard of the filter, between inspection and scoring: edits that a reference knows are listed, and dropped if asked.
+"""Decontamination, between inspection and scoring: edits that match a reference are listed, and dropped if the configuration says so.
 
 In: the table ``inspected``, and the references as hashes (stages/contamination/references.py). Out: the artifacts ``references``,
-``unreadable_references`` and ``contamination`` (stages/contamination/match.py), and the slices that are left for scoring. An edit that is
-dropped
-here counts as gated. The driver holds the hashes of all references: about 150 bytes per item.
+``unreadable_references`` and ``contamination`` (stages/contamination/match.py), and the slices that are left for scoring. A dropped
+edit counts as gated. The driver holds the hashes of all references: about 150 bytes per item.
 """
 
 from __future__ import annotations
@@ -39,19 +38,19 @@ def plan(config: ContaminationConfig) -> dict[str, list[Unit]]:
     return {reference.name: references.plan(reference) for reference in config.references}
 
 
-def inputs(known: Mapping[str, Sequence[Unit]]) -> dict[str, str]:
+def inputs(planned: Mapping[str, Sequence[Unit]]) -> dict[str, str]:
     """Fingerprint of each reference."""
-    return {f"reference {name}": settings_hash([unit.key for unit in units]) for name, units in known.items()}
+    return {f"reference {name}": settings_hash([unit.key for unit in units]) for name, units in planned.items()}
 
 
 def check(
-    context: Context, config: FilterConfig, step: StepFolder, inspected: Inspection, known: Mapping[str, Sequence[Unit]], model: Path
+    context: Context, config: FilterConfig, step: StepFolder, inspected: Inspection, planned: Mapping[str, Sequence[Unit]], model: Path
 ) -> tuple[Inspection, dict[str, Any]]:
-    """Compare what is left after inspection with the references. Returns what is left after that, and a summary that JSON can hold."""
+    """Compare what is left after inspection with the references. Returns what is left after that, and a summary of JSON values."""
     settings = config.contamination
-    units = [unit for there in known.values() for unit in there]
+    units = [unit for there in planned.values() for unit in there]
     done = run_units(step, units, references.make_work, cluster=context.cluster, workers=config.inspect_workers, rows_are="reference items")
-    _require_readable(step, known, done)
+    _require_readable(step, planned, done)
     training = references.of_training(model) if settings.training else None
     items = step.read_table("references", [record.parts["references"] for record in done.records])
     items = pa.concat_tables([training, items]) if training is not None else items
@@ -64,7 +63,7 @@ def check(
         "distance": settings.distance,
         "counts": settings.counts,
         "training": "off" if not settings.training else "not named by the model" if training is None else "named by the model",
-        "references": _by_reference(hits, items, _unreadable(known, done)),
+        "references": _by_reference(hits, items, _unreadable(planned, done)),
         "samples": len(ids),
         "dropped": dropped.num_rows,
     }
@@ -108,15 +107,15 @@ def _by_reference(hits: pa.Table, items: pa.Table, unreadable: Mapping[str, int]
     }
 
 
-def _unreadable(known: Mapping[str, Sequence[Unit]], done: Done) -> dict[str, int]:
+def _unreadable(planned: Mapping[str, Sequence[Unit]], done: Done) -> dict[str, int]:
     records = iter(done.records)
-    return {name: sum(sum(next(records).quarantined.values()) for _ in units) for name, units in known.items()}
+    return {name: sum(sum(next(records).quarantined.values()) for _ in units) for name, units in planned.items()}
 
 
-def _require_readable(step: StepFolder, known: Mapping[str, Sequence[Unit]], done: Done) -> None:
+def _require_readable(step: StepFolder, planned: Mapping[str, Sequence[Unit]], done: Done) -> None:
     """Raises ``ValueError`` for a reference of which nothing can be read: comparing with it would find nothing and say so."""
     records = iter(done.records)
-    for name, units in known.items():
+    for name, units in planned.items():
         there = [next(records) for _ in units]
         if there and not any(record.rows_out for record in there):
             said = step.read_table("quarantine", [there[0].parts["quarantine"]])["message"]

@@ -1,0 +1,73 @@
+"""What a gate is: a check of an edit before it costs a forward pass of the reward model.
+
+A gate measures (in a worker, on the decoded images of one edit) and decides (in the driver, on the table of all inspected edits). So
+another threshold needs no second look at the images. Each gate is one file in this folder; stages/filter/gates/config.py lists them.
+
+Configuration is made of these files, so they load quickly: numpy, pyarrow and the like are imported inside the functions that need them
+(ruff's rule TID253 checks it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from stages.engine.config import Config
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from stages.filter.pair import Pair
+
+Action = Literal["off", "flag", "drop"]
+
+
+class GateConfig(Config):
+    """What the configurations of all gates have in common."""
+
+    action: Action = Field("flag", description="off: not looked at; flag: counted, shown and kept; drop: counted, shown and not scored")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a gate found on n edits. ``values``: what was measured, float64 [n], NaN where the gate does not apply; ``caught``: bool [n];
+    ``threshold``: one number, or float64 [n]."""
+
+    values: np.ndarray
+    caught: np.ndarray
+    threshold: float | np.ndarray
+
+
+def above(values: np.ndarray, threshold: float) -> Finding:
+    """Caught where the value is above the threshold."""
+    return Finding(values, values > threshold, threshold)
+
+
+def below(values: np.ndarray, threshold: float) -> Finding:
+    """Caught where the value is below the threshold."""
+    return Finding(values, values < threshold, threshold)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """Everything that a gate consists of.
+
+    ``decide`` reads a table of inspected edits: the contract ``inspected`` with the columns of all gates. ``measure`` gives this gate's
+    ``columns`` (Arrow type by name) for one edit; null where it does not apply. A gate that ``compares`` edits with earlier ones does not
+    see what gates before it dropped, so that a dropped edit is no reason to drop another. ``files`` gives the hashes of what the gate
+    reads beside the data set. ``revision`` is raised when the measure changes, so that edits are inspected again.
+    """
+
+    config: type[GateConfig]
+    description: str
+    caption: str
+    decide: Callable[[pa.Table, Any], Finding]
+    measure: Callable[[Pair], dict[str, float | int | None]] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    compares: bool = False
+    files: Callable[[Any], dict[str, str]] | None = None
+    revision: int = 1

@@ -1,0 +1,49 @@
+"""Gate: the edited image is the source, perhaps encoded again.
+
+Value ``largest_change``: mean change (0..255) of the four cells that changed most, of about 4,096. So an object of a few hundredths of the
+picture's side still counts in full. Caught below the threshold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from stages.filter.gates.gate import Finding, Gate, GateConfig, below
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from stages.filter.pair import Pair
+
+MOST_CHANGED_CELLS = 4
+
+
+class UnchangedGate(GateConfig):
+    """The edit is its source, perhaps encoded again."""
+
+    change: float = Field(15.0, ge=0, le=255, description="Caught when the cells that changed most changed by less (0..255)")
+
+
+def measure(pair: Pair) -> dict[str, float | int | None]:
+    """The largest change."""
+    import numpy as np
+
+    most = np.sort(pair.change.mean(axis=2), axis=None)[-MOST_CHANGED_CELLS:]
+    return {"largest_change": float(most.mean())}
+
+
+def decide(inspected: pa.Table, config: UnchangedGate) -> Finding:
+    """Nothing changed."""
+    return below(inspected["largest_change"].to_numpy(), config.change)
+
+
+GATE = Gate(
+    config=UnchangedGate,
+    description="Copies of the source",
+    caption="copies of the source, change 0–255",
+    columns={"largest_change": "float64"},
+    measure=measure,
+    decide=decide,
+)

@@ -1,0 +1,132 @@
+"""Exporters to trainers that read files instead of tars: the images of a folder of shards as files, and the metadata that a trainer reads.
+
+Image files are ``source/<sample_id>.<ext>`` and ``edited/<sample_id>.<ext>`` with the bytes of the shards. Every member is checked while it
+is read; the folder is built under another name and renamed when it is complete. The same shards and the same target give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stages.engine import storage
+from stages.shards import read as shard_reading
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """A sample whose images are files; ``source`` and ``edited`` are their paths below the export's folder."""
+
+    sample_id: str
+    instruction: str
+    source: str
+    edited: str
+    licence: str
+    rank: int
+
+
+def step1x(samples: Sequence[Extracted], folder: Path) -> dict[str, str]:
+    """``metadata.json`` of Step1X-Edit's trainer (made from kohya's scripts): one object from target path to source path and caption.
+
+    It goes into the trainer's data configuration as ``metadata_file``, ``edited/`` as ``image_dir``, with ``edit_dataset = true``. The
+    trainer looks its images up by these keys, so they are absolute paths; it puts its caches beside the images.
+    """
+    entries = {str(folder / one.edited): {"ref_image_path": str(folder / one.source), "caption": one.instruction} for one in samples}
+    return {"metadata.json": json.dumps(entries, indent=1, ensure_ascii=False) + "\n"}
+
+
+def imagefolder(samples: Sequence[Extracted], folder: Path) -> dict[str, str]:
+    """``metadata.jsonl`` of the ImageFolder layout of Hugging Face ``datasets``, with the columns that diffusers' InstructPix2Pix trainer
+    reads by default.
+
+    ``input_image_file_name`` becomes the image column ``input_image``, and ``edited_image`` is made in the same way. Paths are relative, so
+    the folder can be moved.
+    """
+    return {
+        "metadata.jsonl": _lines(
+            {
+                "input_image_file_name": sample.source,
+                "edit_prompt": sample.instruction,
+                "edited_image_file_name": sample.edited,
+                "sample_id": sample.sample_id,
+                "rank": sample.rank,
+                "licence": sample.licence,
+            }
+            for sample in samples
+        )
+    }
+
+
+def omnigen2(samples: Sequence[Extracted], folder: Path) -> dict[str, str]:
+    """OmniGen2's ``train.jsonl``, and ``data.yml``, the list of such files.
+
+    ``data.yml`` goes into the training configuration as ``data.data_path``. The trainer opens images by these paths as they are, so they
+    are absolute.
+    """
+    path = json.dumps(str(folder / "train.jsonl"), ensure_ascii=False)
+    rows = (
+        {
+            "task_type": "edit",
+            "instruction": sample.instruction,
+            "input_images": [str(folder / sample.source)],
+            "output_image": str(folder / sample.edited),
+            "sample_id": sample.sample_id,
+            "licence": sample.licence,
+        }
+        for sample in samples
+    )
+    return {"data.yml": f"data:\n  - path: {path}\n    type: edit\n    ratio: 1.0\n", "train.jsonl": _lines(rows)}
+
+
+FORMATS: dict[str, Callable[[Sequence[Extracted], Path], dict[str, str]]] = {
+    "step1x": step1x,
+    "imagefolder": imagefolder,
+    "omnigen2": omnigen2,
+}
+"""Per format: metadata files by name, as text, of the extracted samples; the path is that of the finished folder."""
+
+
+def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def export(folder: str, target: str, layout: str) -> tuple[int, list[str]]:
+    """Write the samples of a folder of shards (path or URL) into the new folder ``target``; returns how many, and the metadata files.
+
+    Memory grows with the number of samples, not with their images. Raises ``ValueError`` when ``target`` is a URL or holds something, and
+    when the shards are not finished or damaged; then there is no ``target``.
+    """
+    if "://" in target:
+        raise ValueError(f"{target} is a URL; trainers that read files need a local folder")
+    place = Path(target).absolute()
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise ValueError(f"{target} exists and is not an empty folder; choose another")
+    partial = storage.partial_folder(place)
+    try:
+        extracted = [_extract(sample, partial) for sample in shard_reading.samples(folder.rstrip("/"))]
+        metadata = FORMATS[layout](extracted, place)
+        for name, text in metadata.items():
+            (partial / name).write_text(text, encoding="utf-8")
+        os.sync()  # tens of thousands of files: flushing each of them would take longer than writing it
+        storage.replace_folder(partial, place)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return len(extracted), [str(place / name) for name in metadata]
+
+
+def _extract(sample: shard_reading.Stored, folder: Path) -> Extracted:
+    paths = []
+    for role, data, extension in (
+        ("source", sample.source, sample.source_extension),
+        ("edited", sample.edited, sample.edited_extension),
+    ):
+        (folder / role).mkdir(exist_ok=True)
+        path = f"{role}/{sample.sample_id}.{extension}"
+        (folder / path).write_bytes(data)
+        paths.append(path)
+    return Extracted(sample.sample_id, sample.facts["instruction"], *paths, sample.facts["licence"], sample.facts["selection"]["rank"])

@@ -1,1 +1,0 @@
-"""Shards as files for other trainers: one file per layout."""

@@ -1,0 +1,40 @@
+"""Gate: the edited image is one colour. Value ``edited_contrast``: standard deviation of its pixels, 0..255. Caught below the threshold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from stages.filter.gates.gate import Finding, Gate, GateConfig, below
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from stages.filter.pair import Pair
+
+
+class BlankGate(GateConfig):
+    """The edited image is one colour."""
+
+    contrast: float = Field(2.0, ge=0, description="Caught below this standard deviation")
+
+
+def measure(pair: Pair) -> dict[str, float | int | None]:
+    """The contrast of the edited image."""
+    return {"edited_contrast": float(pair.small_edited.std())}
+
+
+def decide(inspected: pa.Table, config: BlankGate) -> Finding:
+    """Hardly any contrast."""
+    return below(inspected["edited_contrast"].to_numpy(), config.contrast)
+
+
+GATE = Gate(
+    config=BlankGate,
+    description="Edits of one colour",
+    caption="edits of one colour, deviation 0–255",
+    columns={"edited_contrast": "float64"},
+    measure=measure,
+    decide=decide,
+)

@@ -1,0 +1,34 @@
+"""A new gate is configured, measures, decides, and is in the report; old runs are inspected again for its column."""
+
+import numpy as np
+
+from pipeline.report.sections import gates as section
+from stages.config import FlowConfig
+from stages.datasets.readers import Edit, Slice
+from stages.engine import contracts, images
+from stages.engine.ids import settings_hash
+from stages.filter import decide, inspection
+
+gates = {"blank": {"action": "drop", "contrast": 1.0}}
+selections = [{"name": "selected", "rule": "all"}]
+flow = FlowConfig.model_validate(
+    {"name": "x", "filter": {"input": {"dataset": "triplets", "path": "x.jsonl"}, "selections": selections, "gates": gates}}
+)
+assert flow.filter is not None
+
+noise = np.random.default_rng(0).integers(0, 256, (160, 160, 3), dtype=np.uint8)
+edits = [
+    Edit(str(row), f"x.jsonl[{row}]", "triplets", images.png(noise), None, f"make it {row}", images.png(edited), None, "en", "", "")
+    for row, edited in enumerate((noise[::-1], np.full_like(noise, 90)))
+]
+rows = [inspection.row_of(edit) for edit in edits]
+table = contracts.table("inspected", rows, decide.INSPECTED)
+assert table.schema.names[-1] == "edited_contrast" and table["edited_contrast"].to_pylist()[1] == 0.0
+found = decide.decide(table, flow.filter.gates)
+assert found.dropped.tolist() == [False, True] and found.summary["blank"]["dropped"] == 1
+assert ("blank", "drop") in {(row["gate"], row["action"]) for row in found.table.to_pylist()}
+
+piece = Slice("triplets", "", {}, [(0, "a")])
+assert inspection.unit_key(piece) != settings_hash("inspect", inspection.REVISION, piece.fingerprint)
+
+assert "edits of one colour, deviation 0–255" in section._row("blank", found.summary["blank"])
