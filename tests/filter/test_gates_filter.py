@@ -22,7 +22,7 @@ from stages.engine.config import RayConfig
 from stages.engine.run_units import _sound_records, _Worker
 from stages.engine.rundir import RunDir, StepFolder
 from stages.engine.units import Done, Unit, Work
-from stages.filter import decontamination, inspection, shard_sets
+from stages.filter import inspection, shard_sets
 from stages.filter import scoring as edit_scoring
 from stages.filter import step as filter
 from stages.filter.decide import INSPECTED
@@ -51,7 +51,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
     model = save_model(tmp_path / "model")
 
     def context(run: str, *, force: bool = False, backwards: bool = False, **gates: Any) -> Context:
-        for module in (inspection, decontamination, edit_scoring, shard_sets):
+        for module in (inspection, edit_scoring, shard_sets):
             monkeypatch.setattr(module, "run_units", partial(in_process, backwards=backwards))
         settings = {
             "input": {"dataset": "sharegpt4o", "path": str(shared_data / "sharegpt4o-mini")},
@@ -60,6 +60,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
             "gates": gates,
             "unit_rows": 16,
             "num_gpus": 0.5,  # given, so that no cluster is asked for its GPUs
+            "prepare_workers": 0,
         }
         return Context(RunDir(tmp_path / run), FlowConfig.model_validate({"name": "mini", "filter": settings}), Cluster(RayConfig()), force)
 
