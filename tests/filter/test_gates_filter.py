@@ -60,6 +60,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
             "gates": gates,
             "unit_rows": 16,
             "num_gpus": 0.5,  # given, so that no cluster is asked for its GPUs
+            "prepare_workers": 0,
         }
         return Context(RunDir(tmp_path / run), FlowConfig.model_validate({"name": "mini", "filter": settings}), Cluster(RayConfig()), force)
 
