@@ -170,7 +170,7 @@ def _sharding(folder: Path, count: int) -> list[Row]:
     slices = edits.plan(WorldEdits(dataset="world-edits", count=count), seed=0, world=WorldConfig(), unit_rows=UNIT_ROWS)
     table = selection.select(scored, SelectionConfig(name="a", rule="all")).table
     step, config = StepFolder(folder, "filter"), ShardsConfig()
-    return [("selected rows put into shards", count, _timed(lambda: shard_sets.plan(step, config, {"a": table}, scored, slices)))]
+    return [("selected rows put into shards", count, _timed(lambda: shard_sets.assign(step, config, {"a": table}, scored, slices)))]
 
 
 def _scores(count: int) -> pa.Table:

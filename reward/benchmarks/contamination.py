@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from reward.benchmarks.items import Edit, Item
+from reward.benchmarks.items import BenchmarkEdit, Item
 from reward.benchmarks.result import BenchmarkResult
 
 Kind = Literal["exact image", "near image", "instruction"]
@@ -48,7 +48,7 @@ def effect(
     """Evaluate with and without the items that match in one of the kinds."""
     known = {(match.kind == "instruction", match.benchmark) for match in matches if match.kind in kinds}
 
-    def matched(edit: Edit) -> bool:
+    def matched(edit: BenchmarkEdit) -> bool:
         return (False, edit.source.content) in known or (True, edit.instruction) in known
 
     kept = [item for item in items if not matched(item.edits[0])]

@@ -20,7 +20,7 @@ from reward.config import TOKEN_BUDGET
 from reward.inference.passes import Inference, MemoryNeedError, PassStats
 from reward.inputs.batch import PreparedSample
 from reward.inputs.sample import EditSample, ImageInput, SampleError
-from reward.model.comparison import Comparison, compare
+from reward.model.comparison import OutcomeProbabilities, compare
 from reward.model.model import RewardModel, RewardOutput
 
 
@@ -92,7 +92,7 @@ def score_prepared(
     assert not waiting and not found
 
 
-def better(a: Score, b: Score) -> Comparison:
+def better(a: Score, b: Score) -> OutcomeProbabilities:
     """P(a better), P(tie), P(b better). Raises ValueError when the model's calibration has no tie threshold."""
     if a.tie_threshold is None:
         raise ValueError("the model's calibration has no tie threshold; train it with held-out ratings, or use `preference`")

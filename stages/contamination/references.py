@@ -58,7 +58,7 @@ class Pictures:
 Payload = Slice | ImagePaths | Pictures
 
 
-def plan(reference: Reference) -> list[Unit]:
+def units(reference: Reference) -> list[Unit]:
     """Units of a reference. Raises ``ValueError`` naming the reference when it cannot be read."""
     pieces = _pieces(reference, f"filter.contamination.references, {reference.name}")
     return [Unit(settings_hash("reference", reference.name, mark), (reference.name, piece), rows) for piece, mark, rows in pieces]

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from stages.datasets.config import EditRewardDataEdits
 from stages.datasets.io import cells, parquet_files
-from stages.datasets.io.blocks import read_places
+from stages.datasets.io.blocks import read_addressed
 from stages.datasets.io.cells import Fault
 from stages.datasets.io.files import OneOpen
 from stages.datasets.slices import Edit, Request, Slice, cut, position
@@ -56,7 +56,7 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
     """Read the candidates and their sources."""
     with OneOpen(piece.location) as files:
         wanted = [column for side in SIDES for column in _columns(side)]
-        rows = read_places(
+        rows = read_addressed(
             ((name, group, row) for _, (name, group, row, *_) in piece.rows),
             lambda name, group, first: parquet_files.rows(pq.ParquetFile(files.get(name)), group, first, wanted),
         )

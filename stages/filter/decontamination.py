@@ -33,9 +33,9 @@ NAME = "contamination"
 MATCHES = (contamination.EXACT, contamination.NEAR, contamination.INSTRUCTION)
 
 
-def plan(config: ContaminationConfig) -> dict[str, list[Unit]]:
+def units(config: ContaminationConfig) -> dict[str, list[Unit]]:
     """Units of the configured references by name."""
-    return {reference.name: references.plan(reference) for reference in config.references}
+    return {reference.name: references.units(reference) for reference in config.references}
 
 
 def inputs(planned: Mapping[str, Sequence[Unit]]) -> dict[str, str]:

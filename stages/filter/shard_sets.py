@@ -56,7 +56,7 @@ class ShardSet:
     about: Mapping[str, Any]
 
 
-def plan(
+def assign(
     step: StepFolder,
     config: ShardsConfig,
     chosen: Mapping[str, pa.Table],

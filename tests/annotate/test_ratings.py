@@ -337,7 +337,7 @@ def test_a_contradiction_is_quarantined_and_a_second_round_is_not(context: Conte
     annotate.ingest(context, [write_csv(tmp_path / "b.csv", changed)])
     (row,) = quarantine(context)
     assert row["reason"] == "conflict"
-    for part in ("2 at 2025-03-31T14:05:00+02:00, which stands", "3 at 2025-04-01T08:00:00Z", "round production"):
+    for part in ("2 at 2025-03-31T14:05:00+02:00, which counts", "3 at 2025-04-01T08:00:00Z", "round production"):
         assert part in row["message"]
     assert [row["score"] for row in ledger(context)] == [2.0] * 48
     result = annotate.ingest(context, [write_csv(tmp_path / "c.csv", [row | {"round": "reannotation"} for row in changed])])

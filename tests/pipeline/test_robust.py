@@ -125,14 +125,14 @@ def test_input_that_goes_away_between_scoring_and_writing(small: Path, tmp_path:
     command = ("run", "filter", "--config", small / "small.yaml", "--run", run)
     picture = small / "7-edited.png"
     content = picture.read_bytes()
-    planned = shard_sets.plan
+    planned = shard_sets.assign
     with monkeypatch.context() as patch:
 
         def then_it_goes(*arguments: object) -> object:
             picture.unlink()
             return planned(*arguments)
 
-        patch.setattr(shard_sets, "plan", then_it_goes)
+        patch.setattr(shard_sets, "assign", then_it_goes)
         try:
             sentence = refusal(*command)
         finally:

@@ -230,7 +230,7 @@ def shards_of(
 ) -> dict[str, bytes]:
     """Write the shards of a selection by their units of work alone."""
     step = StepFolder(folder / "filter", "filter")
-    sets = shard_sets.plan(step, config or ShardsConfig(samples_per_shard=6), {"s": table}, scored, slices)
+    sets = shard_sets.assign(step, config or ShardsConfig(samples_per_shard=6), {"s": table}, scored, slices)
     work = shard_sets.make_work()
     for unit in sets[0].units:
         work(unit.payload)

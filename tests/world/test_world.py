@@ -24,7 +24,7 @@ from stages.world.flaws import (
     visual_quality_flaw,
 )
 from stages.world.items import SHARES, SPLITS, Item, bucket_of, canonical, from_metadata, item, to_metadata
-from stages.world.judge import Verdict, judge
+from stages.world.judge import PixelScores, judge
 from stages.world.raters import RATERS, bias, rate, seconds
 from stages.world.scenes import LARGE, SMALL, Scene, SceneObject, place, render, sample_scene
 from stages.world.seeds import digest, generator, pick_level, uniform
@@ -61,7 +61,7 @@ def verdicts() -> np.ndarray:
     return np.array([_triple(judge(r.source, r.target, m.image)) for _, r, made in groups() for m in made])
 
 
-def _triple(verdict: Verdict) -> tuple[float, float, float]:
+def _triple(verdict: PixelScores) -> tuple[float, float, float]:
     return verdict.semantic_consistency, verdict.perceptual_quality, verdict.overall
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 T = TypeVar("T")
 
-Place = tuple[str, int, int]
+RowAddress = tuple[str, int, int]
 """File (relative to the data set), block in it, row in the block."""
 Numbered = tuple[int, tuple[str, int, int, Any]]
 """Row number in the data set; file, block, row in it and the block's mark."""
@@ -101,7 +101,7 @@ def cut_blocks(blocks: Iterable[Block], unit_rows: int) -> Iterator[Spans]:
         yield Spans(spans)
 
 
-def read_places(places: Iterable[Place], open_block: Callable[[str, int, int], Iterator[T]]) -> Iterator[T]:
+def read_addressed(places: Iterable[RowAddress], open_block: Callable[[str, int, int], Iterator[T]]) -> Iterator[T]:
     """Rows in the wanted order. ``open_block(file, start, first)`` yields the rows of a block from its row ``first`` on.
 
     One block is open at a time, and is read on where the next wanted row lies ahead in it; so rows in order cost one pass, and each row
