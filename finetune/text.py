@@ -3,7 +3,7 @@
 In: instructions. Out: one vector per word [n, words, dim], padded with a learned vector, and their mean over real words.
 FLUX gives every text token the same rotary position (0, 0, 0), so without the added position vectors the transformer could
 not tell "make the red circle blue" from "make the blue circle red". Function words carry no such difference and are dropped:
-a shorter sequence is a cheaper step. A large editor has a language model in this place.
+a shorter sequence is a cheaper step. A large editor has a language model instead.
 """
 
 from __future__ import annotations

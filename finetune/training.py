@@ -101,7 +101,7 @@ def flow_matching(editor: Editor, samples: EditSamples, config: EditorTrainingCo
 
 
 def _digest(editor: Editor, samples: EditSamples, config: EditorTrainingConfig) -> str:
-    """Of everything that decides the result of a training."""
+    """Hash of everything that determines the result of a training."""
     deciding = config.model_dump_json(exclude={"checkpoint_every", "keep_checkpoints", "threads"})
     digest = hashlib.sha256(deciding.encode())
     digest.update(editor.config.model_dump_json(exclude={"sampler"}).encode())

@@ -1,4 +1,4 @@
-"""Configuration of the reward model: what it is and how it is shown an edit. `reward.training.config` says how it learns.
+"""Configuration of the reward model: its parts and its input. `reward.training.config` configures its training.
 
 Every default is the value that works for the built-in toy data set at 32 pixels. Imports pydantic only, so that
 reading a configuration never loads torch.

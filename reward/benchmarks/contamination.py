@@ -1,6 +1,5 @@
-"""What a benchmark's figures are without the items that occur in training data.
-
-Images and instructions are counted apart, because instructions such as "remove the dog" are equal without any leak.
+"""A benchmark's figures without the items that occur in training data. Images and instructions are counted separately, because instructions
+such as "remove the dog" are equal without any leak.
 """
 
 from __future__ import annotations

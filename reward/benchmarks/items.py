@@ -1,4 +1,4 @@
-"""What benchmarks are made of: edits to score, people's comparisons and ratings of them, and the scores that they are compared with.
+"""Items of benchmarks: edits to score, people's comparisons and ratings of them, and the model's scores.
 
 An edit that occurs in many comparisons is one edit: it is named by the content of its source, instruction and result, and scored once.
 """
@@ -38,7 +38,7 @@ class BenchmarkEdit:
 class Comparison:
     """Two edits that people compared. label: 1 first is better, -1 second is better, 0 a tie.
 
-    source: what intervals and folds keep together. group: comparisons that count only all at once. kind: a part of the benchmark that has a
+    source: what intervals and folds keep together. group: comparisons that count only together. kind: a part of the benchmark that has a
     figure of its own. dimension: what was compared.
     """
 

@@ -3,7 +3,7 @@
 Passes depend on the samples, their order and the token budget only. Where a pass does not fit into the device's memory, its samples are
 packed anew with half the budget, down to single edits; an edit that does not fit alone is returned as an error. The least number of tokens
 that did not fit is remembered, so that later passes of that size are halved without being tried. While the memory stays the same this
-changes no pass: one that is halved untried is one that would have failed.
+changes no pass: a pass that is halved without a try would have failed.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     one = score_one(model=model, source="before.png", instruction="make the sky red", edited="after.png")
     many = score(model=model, samples=[EditSample(...), ...])
 
-Each sample gets a Score, or the SampleError that says why it has none; a bad sample never costs its neighbours. Scores of edits of
+Each sample gets a Score, or the SampleError that says why it has none; a bad sample does not affect its neighbours. Scores of edits of
 the same source and instruction can be compared; `better` gives the probabilities.
 """
 

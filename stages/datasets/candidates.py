@@ -1,7 +1,7 @@
 """Candidates that the step generate of a run made, as edits: to score them, and to keep the best of N per source.
 
-A candidate that its editor failed to make is set aside with the editor's error. The plan reads the columns of ids; its memory is
-a address per candidate (about 250 bytes). The tables of a unit are named by the hash of what they are made of, and so are the fingerprints.
+A candidate that its editor failed to make is set aside with the editor's error. The plan reads the columns of ids; its memory is an entry
+per candidate (about 250 bytes). A unit's tables are named by the hash of their inputs, and the fingerprints use these names.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """TIGER-Lab/EditReward-Data (arXiv 2509.26346): pairs of rated candidates as embedded images; each candidate is read as one edit.
 
 Columns as on the data set's card: ``key``, ``instruction``, ``source_img``, and for ``left`` and ``right`` the image
-(``left_output_image``), its name (``left_img_rel``), the model, and three scores. A candidate stands in as many pairs as it was compared
-in; it is named by ``key`` and its image name, and is an edit at its first pair. So the 170,772 pairs give some 67,000 edits.
+(``left_output_image``), its name (``left_img_rel``), the model, and three scores. A candidate is in every pair in which it was compared. It
+is named by ``key`` and its image name, and becomes an edit at its first pair. So the 170,772 pairs give some 67,000 edits.
 
-The plan reads the three columns of names; its memory is a place per candidate (about 200 bytes), never images.
+The plan reads the three columns of names; its memory is an entry per candidate (about 200 bytes), without images.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ TARS = "text_and_image_to_image_part_*.tar"
 LICENCE = "unverified, see the card of FreedomIntelligence/ShareGPT-4o-Image; made with GPT-4o, whose terms apply to some uses"
 
 BLOCK_RECORDS = 256
-"""Records between two locations of the list where reading can begin."""
+"""Records between two offsets of the list at which reading can begin."""
 
 
 class Mark(NamedTuple):

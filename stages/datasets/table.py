@@ -35,7 +35,7 @@ TABLE, TRIPLETS = "table", "triplets"
 SUFFIXES = (parquet_files.SUFFIX, *text_tables.SUFFIXES)
 READ_AHEAD = 1 << 20
 BLOCK_RECORDS = 256
-"""Records of a text file between two addresses where reading can begin."""
+"""Records of a text file between two offsets at which reading can begin."""
 
 Row = Mapping[str, Any] | Bad
 

@@ -1,11 +1,11 @@
 """Triplets in webdataset's layout, such as this program's own shards: tars in which the members of a sample follow each other.
 
 A member's name is its sample's key and, after the first dot of its base name, its field: ``0001.source.png`` has the field ``source.png``.
-A configured field stands for itself and for itself with an extension. The text is a JSON object (with ``instruction`` and optionally
-``language``, ``task``, ``licence``; the rest is kept as metadata), or plain text that is the instruction.
+A configured field matches the field of that name, with or without an extension. The text is a JSON object (with ``instruction`` and
+optionally ``language``, ``task``, ``licence``; the rest is kept as metadata), or plain text that is the instruction.
 
 The plan scans the headers of the tars once; its memory is a span per 64 samples and, while it runs, 8 bytes per sample to find keys that
-occur twice. Workers seek. Fingerprints are made of the names, addresses and sizes of members; a byte that changes in place is noticed when
+occur twice. Workers seek. Fingerprints are made of the names, offsets and sizes of members; a changed byte is noticed when
 shards are written.
 """
 

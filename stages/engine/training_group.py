@@ -82,7 +82,7 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scra
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """The exception that a worker raised, out of Ray's wrappers."""
+    """The exception that a worker raised, without Ray's wrappers."""
     while True:
         failures = getattr(error, "worker_failures", None)
         inner = next(iter(failures.values())) if failures else None
@@ -164,7 +164,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def seeded(config: C, seed: int) -> C:
-    """A configuration whose own ``seed`` is moved by the run's seed, so that one number changes everything random."""
+    """The configuration with the run's seed added to its own ``seed``, so that one number changes everything random."""
     return config.model_copy(update={"seed": config.seed + seed})  # ty: ignore[missing-attribute]
 
 

@@ -175,7 +175,7 @@ def _fingerprint(slices: Sequence[edits.Slice]) -> str:
 
 
 def _held(config: FilterConfig) -> list[str]:
-    """Columns of ``edits`` that are held for all rows: instructions and what else came with the data set stay in the files."""
+    """Columns of ``edits`` that are kept in memory for all rows. Instructions and other columns of the data set stay in the files."""
     return ["sample_id", *shard_sets.LOCATION, *(["metadata"] if edits.knows_truth(config.input.dataset) else [])]
 
 
@@ -204,7 +204,7 @@ def _examples(
 
 
 def _shard_files(step: StepFolder, config: FilterConfig, name: str, content: Mapping[str, Any]) -> dict[str, str]:
-    """sha256 by file of a set of shards. Of shards written elsewhere the step keeps a copy of their index."""
+    """sha256 by file of a set of shards. Of shards in another folder or behind a URL the step keeps a copy of their index."""
     listed = {shards.INDEX: storage.publish_json(step.path / "shards" / name / shards.INDEX, content)}
     if config.shards.target is None:
         listed |= {entry["name"]: entry["sha256"] for entry in [*content["shards"], content["samples"]]}
@@ -212,7 +212,9 @@ def _shard_files(step: StepFolder, config: FilterConfig, name: str, content: Map
 
 
 def _shards_are_there(step: StepFolder, config: FilterConfig) -> bool:
-    """Whether shards written elsewhere still have the index that the step lists; those in the step's folder were checked with it."""
+    """Whether shards in another folder or behind a URL still have the index that the step lists; those in the step's folder were checked
+    with it.
+    """
     if config.shards.target is None:
         return True
     keys = {entry.name: storage.read_json(step.path / "shards" / entry.name / shards.INDEX)["key"] for entry in config.selections}

@@ -1,6 +1,6 @@
 """Fine-tune: the base editor, then one arm per selection, all with the same steps (paper 4.4).
 
-The base takes the part of a pretrained editor: the same network, trained on another noisy set. Every arm trains a copy of it on the shards
+The base replaces a pretrained editor: the same network, trained on another noisy set. Every arm trains a copy of it on the shards
 of one selection. A training that was stopped resumes from its newest checkpoint and ends with the same parameters.
 """
 

@@ -1,6 +1,6 @@
 """Edits prepared for scoring: read, decoded once, resized to uint8, with the tree of their prompts; nothing here needs the model's weights.
 
-In: a slice of edits. Out, piece by piece: what the model is shown, and what else a row of scores holds. The work is done in this process,
+In: a slice of edits. Out, piece by piece: the model's inputs, and the other columns of a row of scores. The work is done in this process,
 or on Ray tasks while the model computes; the pieces are the same. A task that dies is tried again by Ray; when it keeps dying its rows are
 prepared one by one, and a row that still kills its process is set aside.
 """
@@ -35,7 +35,7 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class Ready:
-    """What a row of scores holds beside the score. reference: row of the ``edits`` contract."""
+    """The other columns of a row of scores. reference: row of the ``edits`` contract."""
 
     row_id: str
     position: str
@@ -129,7 +129,7 @@ def prepared(pieces: Sequence[edits.Slice], prepare: Prepare, *, workers: int) -
 
 
 def _task(prepare: Prepare, piece: edits.Slice) -> Prepared:
-    """Its name is what the process is called."""
+    """Ray shows the name of this function as the name of the process."""
     return prepare(piece)
 
 

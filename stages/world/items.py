@@ -53,7 +53,7 @@ def canonical(scene: Scene) -> str:
 
 
 def bucket_of(scene: Scene) -> str:
-    """The only split that may hold this scene."""
+    """The only split that may contain this scene."""
     return SPLITS[min(bisect_right(_BOUNDS, uniform("split", canonical(scene))), len(SPLITS) - 1)]
 
 
