@@ -129,7 +129,7 @@ def prepared(pieces: Sequence[edits.Slice], prepare: Prepare, *, workers: int) -
 
 
 def _task(prepare: Prepare, piece: edits.Slice) -> Prepared:
-    """Ray shows the name of this function as the name of the process."""
+    """Prepare a piece; Ray names the process after this function."""
     return prepare(piece)
 
 
