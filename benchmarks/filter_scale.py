@@ -5,7 +5,7 @@
 
 Synthetic rows go through the functions that the filter step calls. Every part runs in a process of its own, so that its peak memory can
 be read (that process alone, without Ray's own). In `actors` a unit's work sleeps, as a driver sees a GPU's work, or does nothing, which
-shows how many units a driver hands out per second; those seconds are of the wall. All others are processor seconds of the one process, so
+shows how many units a driver assigns per second; those seconds are of the wall. All others are processor seconds of the one process, so
 that they can be compared on a machine that is busy. Prints a Markdown table.
 """
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 DIMENSIONS = ("instruction_following", "visual_quality")
 """The two dimensions that people rate (EditReward, section 2.1)."""
 TOKEN_BUDGET = 16384
-"""Tokens of one inference pass, unless the caller knows better."""
+"""Tokens of one inference pass, unless the caller sets another number."""
 
 
 class Configuration(BaseModel):

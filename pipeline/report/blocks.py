@@ -41,7 +41,7 @@ class Callout(Block):
 
 @dataclass(frozen=True)
 class Fact(Block):
-    """A key number: what it is, its value, and a remark."""
+    """A key number: its name, its value, and a remark."""
 
     label: str
     value: str

@@ -26,7 +26,7 @@ from reward.model.reference_prompts import ReferencePrompts
 FILES = ("model.safetensors", "model.pth")
 IMAGE_AREA = 200704
 HEAD_LAYERS = (0, 3, 5)
-"""Places of the linear layers among ReLU and dropout."""
+"""Indices of the linear layers among ReLU and dropout."""
 DROPOUT = 0.05
 EMBEDDING = "model.language_model.embed_tokens.weight"
 

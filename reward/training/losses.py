@@ -2,7 +2,7 @@
 
 Each edit has, per dimension d, a score s_d ~ N(mu_d, sigma_d^2) (eq. 2), and an aggregate of them (eq. 3, `reward.model.aggregation`).
 The losses of pairs take (mu_a, sigma_a, mu_b, sigma_b, target), all [pair] or any shape that broadcasts; target is the probability with
-which a is preferred: 1, 0, or between; sigma > 0. z stands for s_a - s_b ~ N(mu_a - mu_b, sigma_a^2 + sigma_b^2). Only differences of mu
+which a is preferred: 1, 0, or between; sigma > 0. z is s_a - s_b ~ N(mu_a - mu_b, sigma_a^2 + sigma_b^2). Only differences of mu
 matter to them, so scores have no fixed zero.
 """
 

@@ -108,7 +108,7 @@ def _over_edit(rng: np.random.Generator, item: Item) -> Scene:
         return apply(item.target, SceneEdit(kind, pick(rng, other_values(SceneEdit(kind, ""), item.target))))
     if item.kind in ON_OBJECT and item.kind != "remove":
         candidates = _others(item)
-    else:  # every object that the edit left (an added one stands last)
+    else:  # every object that the edit left (an added one is last)
         candidates = list(range(len(item.target.objects) - (item.kind == "add")))
     extra = SceneEdit(kind, "", pick(rng, candidates))
     if kind != "remove":

@@ -34,7 +34,7 @@ class PixelScores:
 def judge(source: np.ndarray, target: np.ndarray, output: np.ndarray) -> PixelScores:
     """Judge an output against source and exact edit, uint8 [S, S, 3] each.
 
-    Raises ValueError when the shapes differ or when the target nowhere differs from the source.
+    Raises ValueError when the shapes differ or when the target equals the source.
     """
     if not source.shape == target.shape == output.shape:
         shapes = f"source {source.shape}, target {target.shape}, output {output.shape}"

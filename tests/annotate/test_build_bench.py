@@ -1,4 +1,4 @@
-"""Consensus of experts, tuples, and a benchmark of the embedded world from its raters to a scored reward model."""
+"""Consensus of experts, tuples, and a benchmark of the toy world from its raters to a scored reward model."""
 
 from __future__ import annotations
 

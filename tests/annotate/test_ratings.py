@@ -147,7 +147,7 @@ def test_simulated_files_are_the_same_everywhere_and_their_clock_advances(tmp_pa
     assert other[0].read_bytes() != files[0].read_bytes()
 
 
-def test_simulation_needs_its_configuration_and_true_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulation_needs_its_configuration_and_ground_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"annotate\.simulate is not configured"):
         annotate.simulate(make_run(tmp_path / "a", simulate=None))
     monkeypatch.setattr("rated_run.candidates", lambda number: [row | {"metadata": "{}"} for row in candidates(number)])

@@ -1,4 +1,4 @@
-"""Decontamination: matching against brute force, what counts, references in their layouts, the filter that drops what is known."""
+"""Decontamination: matching against brute force, what counts, references in their layouts, the filter that drops matching edits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hostile machine: full disk, busy or impossible directories, input that goes away, damage, Ctrl-C, changed settings.
+"""Faults of the machine: full disk, busy or impossible directories, input that disappears, damage, Ctrl-C, changed settings.
 
 Each ends with one sentence, and the same command, repeated when the trouble is over, ends with the bytes of an undisturbed run.
 """

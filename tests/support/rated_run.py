@@ -40,7 +40,7 @@ def source(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def candidates(number: int) -> list[dict[str, Any]]:
-    """Two candidates per editor, of which the first three and the last are to be rated, with true levels."""
+    """Two candidates per editor, of which the first three and the last are to be rated, with ground-truth levels."""
     return [
         {
             "candidate_id": content_id("candidate", number, place),
