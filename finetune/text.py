@@ -38,7 +38,7 @@ class Vocabulary:
         """Vocabulary of all words in the instructions; `max_words` is the longest instruction's number."""
         lists = [content_words(instruction) for instruction in instructions]
         if not any(lists):
-            raise ValueError("no instruction holds a word to learn from; give the instructions the editor will be trained on")
+            raise ValueError("no instruction contains a word to learn from; give the instructions the editor will be trained on")
         known = sorted({word for words in lists for word in words})
         return cls((PADDING, UNKNOWN, *known), max(len(words) for words in lists))
 

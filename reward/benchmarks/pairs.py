@@ -13,7 +13,7 @@ from reward.evaluation.bootstrap import Bootstrap
 
 
 def measure(items: Sequence[Comparison], scores: Scores, bootstrap: Bootstrap) -> Measured:
-    """Accuracy with ties and without. The interval of the oracle figure holds its threshold fixed."""
+    """Accuracy with ties and without. The interval of the oracle figure keeps its threshold fixed."""
     margin, label = margins(items, scores), np.array([item.label for item in items])
     source = [item.source for item in items]
     threshold = ties.oracle_threshold(margin, label)

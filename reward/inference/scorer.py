@@ -53,7 +53,7 @@ def score(*, model: RewardModel, samples: Iterable[EditSample], token_budget: in
 
 
 def score_stream(*, model: RewardModel, samples: Iterable[EditSample], token_budget: int = TOKEN_BUDGET) -> Iterator[Score | SampleError]:
-    """As `score`, for an iterator of any length: memory holds about one pass of `token_budget` tokens.
+    """As `score`, for an iterator of any length: memory contains about one pass of `token_budget` tokens.
 
     Samples that follow each other with the same source and instruction share the source's part of the pass.
     """

@@ -94,7 +94,7 @@ def _weights(path: Path) -> dict[str, Tensor]:
             if not (isinstance(weights, dict) and EMBEDDING in weights):
                 raise ValueError(f"{file} has no {EMBEDDING}: not the layout of a published EditReward checkpoint")
             return {key: tensor.float() for key, tensor in weights.items()}
-    raise ValueError(f"{path} holds none of {', '.join(FILES)}; expected a published EditReward checkpoint")
+    raise ValueError(f"{path} contains none of {', '.join(FILES)}; expected a published EditReward checkpoint")
 
 
 def _head_widths(weights: dict[str, Tensor], path: Path) -> tuple[int, ...]:

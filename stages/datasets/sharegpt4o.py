@@ -3,7 +3,7 @@
 The tars' headers are scanned once, so that workers seek to their images. The list cannot be fully matched with the images (members
 are missing, some do not decode): such rows are set aside with their reason.
 
-The plan reads the list record by record. It holds the locations of each record's two images, about 50 bytes per record (a span per 256
+The plan reads the list record by record. It contains the locations of each record's two images, about 50 bytes per record (a span per 256
 records besides) and, while it runs, 26 bytes per member of the tars; workers read the records of their unit. Fingerprints are made of
 the records and of the names of their tars and locations in them. A byte that changes inside a tar while all sizes stay is noticed when
 shards are written: a sample's id is made of its bytes.

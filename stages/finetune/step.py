@@ -150,7 +150,7 @@ def samples_of(folder: str, image_size: int) -> EditSamples:
         instructions.append(sample.facts["instruction"])
         sample_ids.append(sample.sample_id)
     if not source:
-        raise ValueError(f"{folder} holds no samples")
+        raise ValueError(f"{folder} contains no samples")
     return EditSamples(np.stack(source), np.stack(edited), instructions, sample_ids)
 
 

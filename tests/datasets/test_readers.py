@@ -224,8 +224,8 @@ def test_damaged_rows_of_tables_cost_only_themselves(tmp_path: Path, triplets: l
         ({"path": "absent.parquet"}, "there is no file .*absent.parquet"),
         ({"path": "absent"}, "there is no .*absent; correct the path"),
         ({"path": "nowhere/*.parquet"}, "no file matches .*there is no folder .*nowhere"),
-        ({"path": "texts/*.parquet"}, r"no file matches .*texts holds a.jsonl, b.json, c.json, d.jsonl"),
-        ({"path": "texts"}, r"has no \*.parquet; name a file or a pattern .*texts holds a.jsonl"),
+        ({"path": "texts/*.parquet"}, r"no file matches .*texts contains a.jsonl, b.json, c.json, d.jsonl"),
+        ({"path": "texts"}, r"has no \*.parquet; name a file or a pattern .*texts contains a.jsonl"),
         ({"path": "texts/*"}, r"e.txt .* is not of a kind that is read here \(.parquet, .jsonl"),
         ({"path": "texts/e.txt"}, "e.txt is not a folder, and not a file of a kind"),
         (

@@ -40,7 +40,7 @@ class RawRating(NamedTuple):
 
 
 class InvalidRow(NamedTuple):
-    """A line that holds no rating."""
+    """A line that contains no rating."""
 
     number: int
     reason: str

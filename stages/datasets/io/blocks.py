@@ -1,7 +1,7 @@
 """Rows that are addressed by file, block and index in the block, so that a plan does not grow with the number of rows.
 
 A block is what can be read on its own: a row group of a Parquet file, or some records of a text file or a tar that begin at a known byte.
-A plan holds spans of neighbouring rows (about one per slice or block); a worker opens a block and reads on while the wanted rows follow.
+A plan contains spans of neighbouring rows (about one per slice or block); a worker opens a block and reads on while the wanted rows follow.
 """
 
 from __future__ import annotations

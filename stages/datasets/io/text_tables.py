@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv")
 KEY = "#key"
-"""Column that holds the key of a record where a JSON file is an object of records by key."""
+"""Column that contains the key of a record where a JSON file is an object of records by key."""
 _CHUNK = 1 << 18
 _BOM = codecs.BOM_UTF8
 
