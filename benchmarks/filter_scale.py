@@ -30,9 +30,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.config import WorldConfig
 from stages.datasets import readers as edits
-from stages.datasets.config import TripletEdits, WorldEdits
+from stages.datasets.config import TripletEdits, WorldConfig, WorldEdits
 from stages.engine import contracts, units
 from stages.engine.cluster import Cluster
 from stages.engine.config import RayConfig

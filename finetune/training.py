@@ -76,7 +76,7 @@ def train(
 def flow_matching(editor: Editor, samples: EditSamples, config: EditorTrainingConfig) -> Objective:
     """Mean squared error of the velocity (`finetune.objective`), at random times, over the batch of a step.
 
-    Samples, times and noise of a step are functions of (seed, step), for all workers together: each takes its rows.
+    Samples, times and noise of a step are functions of (seed, step). Every worker draws those of the whole batch and uses its rows.
     """
     edited, source = editor.codec.encode(samples.edited), editor.codec.encode(samples.source)  # [n, tokens, channels]
     word_ids = editor.vocabulary.encode(samples.instructions).to(editor.device)  # [n, words]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Step:
     """A step of the flow.
 
-    ``section``: the part of the configuration that it requires. ``module``: where its function ``run(context)`` is.
+    ``section``: `run all` includes the step if the configuration has this section. ``module``: where its function ``run(context)`` is.
     ``reads`` and ``writes``: its input and output in words. ``detail``: a further sentence for its help.
     """
 

@@ -23,7 +23,9 @@ class FlowConfig(Config):
     """The whole flow."""
 
     name: str = Field(pattern=r"^\w[\w.-]*$", description="Name of the run: the default run directory is runs/<name>")
-    seed: int = Field(0, ge=0, description="Seed of everything random; the seeds of models and trainings are counted from it")
+    seed: int = Field(
+        0, ge=0, description="Seed of the run: toy data, draws for annotation, and an offset for the seeds of models and trainings"
+    )
     ray: RayConfig = Field(RayConfig(), description="Local Ray cluster")
     world: WorldConfig | None = Field(None, description="The built-in toy data set, where it is used")
     generate: GenerateConfig | None = Field(None, description="Candidates")

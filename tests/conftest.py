@@ -10,7 +10,7 @@ from pathlib import Path
 from paths import ROOT, SHARED
 
 TESTS = ROOT / "tests"
-IMPORTED = (*TESTS.iterdir(), ROOT, os.environ.get("PYTHONPATH", ""))
+IMPORTED = (*(path for path in TESTS.iterdir() if path.is_dir()), ROOT, os.environ.get("PYTHONPATH", ""))
 """Where workers find what they unpickle: functions of tests, and the product."""
 
 os.environ.update(

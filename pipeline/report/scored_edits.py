@@ -22,8 +22,8 @@ EDITOR_KEYS = ("editor", "model")
 @dataclass(frozen=True)
 class ScoredEdits:
     """``table``: columns of ``scores`` [n]; ``raw`` and ``likert``: float64 [n] per dimension, ``likert`` empty without a calibrated model;
-    ``strata``: text [n] by what it is (task, language, dataset, editor), where more than one value occurs; ``source``: cluster of each
-    edit, int [n]; ``pixels``: of the source image, int64 [n], None where nothing measured them."""
+    ``strata``: task, language, dataset and editor of the edits, text [n] each, where more than one value occurs;
+    ``source``: cluster of each edit, int [n]; ``pixels``: of the source image, int64 [n], None where nothing measured them."""
 
     table: pa.Table
     raw: dict[str, np.ndarray]

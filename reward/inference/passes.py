@@ -3,7 +3,7 @@
 Passes depend on the samples, their order and the token budget only. Where a pass does not fit into the device's memory, its samples are
 packed anew with half the budget, down to single edits; an edit that does not fit alone is returned as an error. The least number of tokens
 that did not fit is remembered, so that later passes of that size are halved without being tried. While the memory stays the same this
-changes no pass: a pass that is halved without a try would have failed.
+changes no pass: a pass is halved without a try only if one as small has failed before.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Inference:
     def passes(
         self, prepared: Iterable[PreparedSample], on_pass: Callable[[PassStats], None] = lambda _: None
     ) -> Iterator[tuple[list[PreparedSample], RewardOutput | MemoryNeedError]]:
-        """Consecutive samples and their scores on the CPU, pass by pass; an error belongs to a sample of a single edit.
+        """Yield, pass by pass, samples and their scores on the CPU. An edit that does not fit alone is yielded with an error.
 
         A sample that does not fit comes back as samples of its single edits. on_pass gets the statistics of each pass. The model's training
         mode is kept.

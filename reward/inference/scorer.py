@@ -64,9 +64,9 @@ def score_stream(*, model: RewardModel, samples: Iterable[EditSample], token_bud
 def score_prepared(
     *, inference: Inference, prepared: Iterable[PreparedSample | SampleError], on_pass: Callable[[PassStats], None] = lambda _: None
 ) -> Iterator[Score | SampleError]:
-    """Scores in the order of the edits of what is prepared; an error belongs to one edit and is passed on."""
+    """Yield one result per edit, in the order given. An error in the input is yielded unchanged."""
     waiting: deque[PreparedSample | SampleError] = deque()  # prepared, but not all of it scored
-    found: deque[Score | SampleError] = deque()  # of the first of those that wait
+    found: deque[Score | SampleError] = deque()  # scores of the first samples in `waiting`, not yet yielded
 
     def sound() -> Iterator[PreparedSample]:
         for item in prepared:

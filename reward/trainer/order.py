@@ -15,7 +15,7 @@ def derived_seed(*parts: int | str) -> int:
 
 
 def epoch_shuffles(seed: int) -> Callable[[int], torch.Generator]:
-    """The usual source of a `batch_order`: one generator per epoch, by the seed."""
+    """Return a function from the epoch to a random generator, for `batch_order`."""
     return lambda epoch: torch.Generator().manual_seed(derived_seed(seed, "order", epoch))
 
 

@@ -111,7 +111,7 @@ def reward_loss(
     """The configured loss of the aggregate and of each dimension, each averaged over the pairs that have the label, or over rated rows.
 
     mean, sigma: [row, dimension]. targets: of the kind that the loss learns from, see `reward.training.targets.loss_targets`.
-    counts: what to divide by, [1 + dimension], when this is one worker's part of a batch; the parts add up.
+    counts: numbers of labels of the whole batch, [1 + dimension], where this is one worker's part; the parts add up to the mean.
     """
     mu, deviation = aggregate(mean, sigma, aggregation)
     means = torch.cat([mu[:, None], mean], dim=1)  # [row, 1 + dimension]

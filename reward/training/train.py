@@ -1,7 +1,7 @@
 """Training a reward model on preferences (EditReward, section 3.2), group by group.
 
 In: rated groups. A step takes `groups_per_batch` groups, scores each candidate once and learns from all pairs of each group.
-Out: the same model with new parameters, and the metrics of the run; validation is on held-out groups and chooses nothing.
+Out: the same model with new parameters, and the metrics of the run; validation reports on held-out groups and chooses no checkpoint.
 """
 
 from __future__ import annotations

@@ -15,4 +15,4 @@ BUILD_BENCH = "build-bench"
 NEXT_ANNOTATIONS = "next-annotations"
 
 COMMANDS = {ANNOTATE: "annotate ingest --file FILE", ANNOTATION_QC: "annotate qc"}
-"""Command of a step that ``pipeline run`` does not make."""
+"""Command of each step that ``pipeline run`` does not run."""

@@ -164,7 +164,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def seeded(config: C, seed: int) -> C:
-    """The configuration with the run's seed added to its own ``seed``, so that one number changes everything random."""
+    """A copy of the configuration whose ``seed`` is its own plus the run's."""
     return config.model_copy(update={"seed": config.seed + seed})  # ty: ignore[missing-attribute]
 
 

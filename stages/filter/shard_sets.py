@@ -120,7 +120,7 @@ def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, worke
     records = {unit.key: record for unit, record in zip(units, result.records, strict=True)}
     for entry in missing:
         parts = [records[unit.key].parts for unit in entry.units]
-        described, sample_index = (  # the names are those of files in the units' folders
+        described, sample_index = (  # "twin" names a file of resumable units, so it stays
             pa.concat_tables([storage.read_table(step.path / part[name].path) for part in parts]) for name in ("shard", "twin")
         )
         written = [shards.Shard(**row) for row in described.to_pylist()]

@@ -175,7 +175,7 @@ def _fingerprint(slices: Sequence[edits.Slice]) -> str:
 
 
 def _held(config: FilterConfig) -> list[str]:
-    """Columns of ``edits`` that are kept in memory for all rows. Instructions and other columns of the data set stay in the files."""
+    """Columns of ``edits`` that are loaded for all rows; instructions and the data set's other columns are not."""
     return ["sample_id", *shard_sets.LOCATION, *(["metadata"] if edits.knows_truth(config.input.dataset) else [])]
 
 

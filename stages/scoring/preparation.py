@@ -35,7 +35,7 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class Ready:
-    """The other columns of a row of scores. reference: row of the ``edits`` contract."""
+    """An edit whose images decoded: all columns of its row of ``scores`` but the score. reference: row of the ``edits`` contract."""
 
     row_id: str
     position: str
@@ -102,8 +102,9 @@ def _processor(model: Path) -> Processor:
 
 
 def prepared(pieces: Sequence[edits.Slice], prepare: Prepare, *, workers: int) -> Iterator[Prepared]:
-    """Pieces in their order. workers: pieces that are in preparation, or ready and not taken, at a time; 0: each is prepared here when
-    it is asked for. An exception of ``prepare`` is raised as it is.
+    """Yield the prepared pieces in their order. At most ``workers`` pieces are prepared ahead; with 0 this process prepares each on demand.
+
+    An exception of ``prepare`` is raised unchanged.
     """
     if workers == 0:
         yield from map(prepare, pieces)
@@ -129,7 +130,7 @@ def prepared(pieces: Sequence[edits.Slice], prepare: Prepare, *, workers: int) -
 
 
 def _task(prepare: Prepare, piece: edits.Slice) -> Prepared:
-    """Prepare a piece; Ray names the process after this function."""
+    """A function of its own, because Ray names the process after it."""
     return prepare(piece)
 
 

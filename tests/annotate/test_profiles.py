@@ -49,7 +49,7 @@ def test_who_always_gives_one_score_has_kappa_zero() -> None:
 
 def test_who_rated_alone_is_not_compared() -> None:
     ann = found({"g": {"ann": {"x": [1, 4]}}})["ann"]
-    assert ann.severity.value is None and ann.kappa.note == "nobody else rated the same" and ann.drift is None
+    assert not ann.severity.defined and ann.kappa.note == "nobody else rated the same" and ann.drift is None
 
 
 def test_drift_compares_the_first_and_the_newest_groups_in_time() -> None:

@@ -150,7 +150,7 @@ def test_imagenhub_raters_are_ingested_and_their_agreement_printed(shared_data: 
     command += [argument for file in files for argument in ("--file", file)]
     said = pipeline(*command).output
     for file in files:
-        assert re.search(rf"{re.escape(file.name)} +new +1,432 +1,432 +0 +0 +0\n", said)  # 179 images x 4 editors x 2 dimensions
+        assert re.search(rf"{re.escape(file.name)} +new +1,432 +1,432\n", said)  # 179 images x 4 editors x 2 dimensions
     agreement = said[said.index("inter-rater agreement") :]
     assert re.search(r"0\.\d{3} \[0\.\d{3}, 0\.\d{3}\]", agreement)
     published = storage.read_json(tmp_path / "run" / "annotate" / "index.json")["results"]["agreement"]

@@ -15,7 +15,7 @@ from benchmark_copies import cell, genai_row, png, tiger_row, write
 from pipeline.report.page import build
 from pipeline.status import headline
 from stages.annotate import step as annotate
-from stages.config import BenchmarkConfig, EvaluateRewardConfig, FlowConfig
+from stages.config import FlowConfig
 from stages.context import Context
 from stages.engine import contracts, storage
 from stages.engine.cluster import Cluster
@@ -23,6 +23,7 @@ from stages.engine.rundir import Index, RunDir
 from stages.engine.units import publish_unit
 from stages.evaluate_reward import benchmarks
 from stages.evaluate_reward import step as evaluate_reward
+from stages.evaluate_reward.config import BenchmarkConfig, EvaluateRewardConfig
 from stages.preferences import step as preferences
 from stages.scoring.rows import scorer_revision
 

@@ -324,4 +324,4 @@ def test_files_of_ratings_that_cannot_be_read_are_one_sentence(rated: tuple[Path
         assert sentence in refusal("annotate", "ingest", "--config", config, "--run", run, "--file", tmp_path / name)
     assert not (run / "annotate" / "index.json").exists()
     untouched = pipeline("annotate", "ingest", "--config", config, "--run", run, "--file", template).output
-    assert re.search(r"ratings-template\.csv +new +48 +0 +0 +\S", untouched)
+    assert re.search(r"ratings-template\.csv +new +48 +0 +48", untouched)

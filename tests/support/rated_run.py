@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 from stages.annotate.config import AnnotateConfig, SimulatedRaters
 from stages.annotate.ratings.rating_task import RatingTask, generated_task
@@ -18,9 +21,14 @@ from stages.engine.ids import content_id, uniform
 from stages.engine.rundir import Index, RunDir
 from stages.engine.units import publish_unit
 
-PNG = b"\x89PNG\r\n\x1a\n"
-JPEG = b"\xff\xd8\xff\xe0"
 EDITORS = ("world/quill", "world/bobbin", "world/trowel")
+
+
+def _picture(form: str, number: int, place: int) -> bytes:
+    """A file of one colour that no other (number, place) has."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), (number % 256, number // 256, 30 * place)).save(buffer, form, quality=100)
+    return buffer.getvalue()
 
 
 def source(number: int, **changes: Any) -> dict[str, Any]:
@@ -30,7 +38,7 @@ def source(number: int, **changes: Any) -> dict[str, Any]:
         "dataset": "world",
         "split": "validation" if number % 5 == 4 else "train",
         "group": content_id("group", number),
-        "image": {"bytes": PNG + b"source %d" % number, "path": None},
+        "image": {"bytes": _picture("PNG", number, 0), "path": None},
         "instruction": f"make object {number} größer",
         "language": "en",
         "task": ("resize", "remove")[number % 2],
@@ -40,7 +48,7 @@ def source(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def candidates(number: int) -> list[dict[str, Any]]:
-    """Two candidates per editor, of which the first three and the last are to be rated, with ground-truth levels."""
+    """Two candidates per editor, of which the first three and the last are to be rated, with ground-truth quality."""
     return [
         {
             "candidate_id": content_id("candidate", number, place),
@@ -49,7 +57,7 @@ def candidates(number: int) -> list[dict[str, Any]]:
             "editor_revision": "revision-7",
             "seed": place % 2,
             "settings_hash": "settings",
-            "image": {"bytes": (PNG if place % 2 else JPEG) + b"edit %d %d" % (number, place), "path": None},
+            "image": {"bytes": _picture("PNG" if place % 2 else "JPEG", number, place + 1), "path": None},
             "status": "ok",
             "error": "",
             "annotate": place not in (3, 4),

@@ -2,8 +2,8 @@
 
 In: the database with its views ``ratings`` (the latest revision of every annotator and group, without training and exams), ``unrateable``
 and ``latest``. Out: one rating per row of ``ratings``, and the revision history of each group. A group that an annotator flagged as
-impossible to rate has no scores; it becomes one invalid row ``unrateable`` with the flag and the comment. The hash of the delivery is that
-of the rows, because SQLite keeps part of them in other files.
+impossible to rate has no scores; it becomes one invalid row ``unrateable`` with the flag and the comment. The hash of the delivery is
+that of the rows, not of the file: SQLite may still have new rows in its write-ahead log.
 """
 
 from __future__ import annotations

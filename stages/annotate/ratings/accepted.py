@@ -15,7 +15,7 @@ from stages.engine.rundir import RunDir
 
 
 def accepted_ratings(run: RunDir) -> tuple[pa.Table, dict[str, str]]:
-    """The ratings that count, and the fingerprint of the quality decision by its step's name.
+    """The ratings that count, and the fingerprint of the quality step's index by its name (empty without one).
 
     Without quality control these are all current ratings of the ledger except exams, and no fingerprint. Raises ``ValueError`` when the
     decision is older than the ledger.

@@ -64,7 +64,7 @@ def validate(
 ) -> Checked:
     """Check a delivery against the task and the ``existing`` ratings of the ledger; accepted ratings are added to ``existing``.
 
-    batch: submission of rows that name none. now: ratings later than this are quarantined. revisions: histories of ledger and delivery.
+    batch: submission id of rows that have none. now: ratings later than this are quarantined. revisions: histories of ledger and delivery.
     """
     _refuse_other_project(delivery, task)
     other_scale = _on_another_scale(delivery, task.scale)

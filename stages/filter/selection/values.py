@@ -73,7 +73,7 @@ def _likert(scores: pa.Table, config: SelectionConfig) -> list[np.ndarray]:
         instead = " or scale percentile" if config.value in ("product", "minimum") else ""
         raise ValueError(
             f"selection {config.name}: value {config.value} needs Likert scores, and the reward model has no map to the raters' scale; "
-            f"calibrate it with `pipeline run evaluate-reward`, or choose value overall{instead}"
+            f"train it with `pipeline run train-reward`, which calibrates it, or choose value overall{instead}"
         )
     return found
 
