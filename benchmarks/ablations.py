@@ -3,7 +3,7 @@
     python benchmarks/ablations.py --seeds 0 1 2
 
 A cell is `pipeline run all --config configs/ablations/world.yaml` with the values of the cell's file as overrides. Cells of a seed share
-sources, candidates and ratings (finished steps are copied); what is done is not done again. Intervals are t intervals over seeds, of which
+sources, candidates and ratings (their steps are copied); finished steps are skipped. Intervals are t intervals over seeds, of which
 each has its own world, raters and initial weights. Writes the tables into benchmarks/RESULTS.md between its markers.
 """
 

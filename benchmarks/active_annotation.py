@@ -1,4 +1,4 @@
-"""Does choosing what to annotate next pay? Learning curves of `annotate next` and of other choices on the toy world.
+"""Is active selection better than random selection? Learning curves of `annotate next` and of other choices on the toy world.
 
     python benchmarks/active_annotation.py --seeds 0 1 2
 

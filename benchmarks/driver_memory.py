@@ -48,7 +48,7 @@ PHASES = {
     "tables read, also within the phases above": (StepFolder, "read_table"),
     "what was scored is what was inspected": (inspection, "check_unchanged"),
     "selection": (selection, "select"),
-    "shards planned": (shard_sets, "plan"),
+    "shards planned": (shard_sets, "assign"),
 }
 """In the order of the step; a phase that is called several times is one line."""
 

@@ -2,7 +2,7 @@
 
     python benchmarks/effect.py --seeds 0 1 2
 
-Runs `pipeline run all --config configs/demo.yaml seed=N` per seed (what is done is not done again) and, for the identification check,
+Runs `pipeline run all --config configs/demo.yaml seed=N` per seed (finished steps are skipped) and, for the identification check,
 trains the reward model once more per seed with the paper's literal loss (per-dimension weight 0). Writes the table into
 benchmarks/RESULTS.md between its markers and exits with 1 when a target is missed.
 """

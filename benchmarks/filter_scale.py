@@ -5,7 +5,7 @@
 
 Synthetic rows go through the functions that the filter step calls. Every part runs in a process of its own, so that its peak memory can
 be read (that process alone, without Ray's own). In `actors` a unit's work sleeps, as a driver sees a GPU's work, or does nothing, which
-shows how many units a driver hands out per second; those seconds are of the wall. All others are processor seconds of the one process, so
+shows how many units a driver assigns per second; those seconds are of the wall. All others are processor seconds of the one process, so
 that they can be compared on a machine that is busy. Prints a Markdown table.
 """
 
@@ -169,7 +169,7 @@ def _sharding(folder: Path, count: int) -> list[Row]:
     slices = edits.plan(WorldEdits(dataset="world-edits", count=count), seed=0, world=WorldConfig(), unit_rows=UNIT_ROWS)
     table = selection.select(scored, SelectionConfig(name="a", rule="all")).table
     step, config = StepFolder(folder, "filter"), ShardsConfig()
-    return [("selected rows put into shards", count, _timed(lambda: shard_sets.plan(step, config, {"a": table}, scored, slices)))]
+    return [("selected rows put into shards", count, _timed(lambda: shard_sets.assign(step, config, {"a": table}, scored, slices)))]
 
 
 def _scores(count: int) -> pa.Table:

@@ -48,7 +48,7 @@ def drawn_edits(count: int, size: int) -> list[Edit]:
 
 
 def edit_of(name: str, instruction: str, source: bytes, edited: bytes, paths: tuple[str | None, str | None], task: str) -> Edit:
-    """An edit as a reader hands it out."""
+    """An edit as a reader returns it."""
     return Edit(name, name, "planted", source, paths[0], instruction, edited, paths[1], by_characters(instruction), task, "")
 
 

@@ -40,7 +40,7 @@ class _Drawn:
 
 
 def make_scoring(model: Path, token_budget: int, prepare_workers: int, step: str) -> Work:
-    """Stands in for ``stages.filter.scoring.make_scoring``."""
+    """Replaces ``stages.filter.scoring.make_scoring``."""
     revision = scorer_revision(model)
 
     def work(piece: edits.Slice) -> UnitOutput:

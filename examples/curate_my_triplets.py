@@ -3,7 +3,7 @@
     python examples/curate_my_triplets.py photos/edits.jsonl runs/demo/train-reward/model runs/my-edits
 
 In: a JSON Lines file of ``source``, ``instruction``, ``edited`` with the images beside it, and a reward model's directory. Out: a run
-directory with scores, selections, webdataset shards and a quarantine. Run it again: what is done is not done again, also after a kill.
+directory with scores, selections, webdataset shards and a quarantine. Run it again to resume: finished work is skipped, also after a kill.
 The command line does the same with `pipeline run filter`.
 """
 

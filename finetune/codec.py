@@ -3,7 +3,7 @@
 In: uint8 images [n, S, S, 3]. Out: latents [n, tokens, channels], one token per patch of a regular grid, row by row.
 Like a VAE's, latents have about unit scale. Directions are *half* whitened (divided by the square root of their standard
 deviation): the large shapes keep more weight than the fine detail, and the detail is not lost in the flow's noise.
-It loses what `channels` components cannot hold, and it knows only the images it was fitted on; it is no VAE.
+It loses what `channels` components cannot represent, and it represents only images like those it was fitted on; it is no VAE.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class EditorTrainingConfig(LoopConfig):
         16384, gt=0, description="Tokens that a worker takes through the editor at a time; gradients of several passes are added up."
     )
     parallel: Parallel = Field(
-        "ddp", description="What several workers do with the weights: ddp: each holds all of them; fsdp: each holds a shard (FSDP2)."
+        "ddp", description="What several workers do with the weights: ddp: each has all of them; fsdp: each has a shard (FSDP2)."
     )
 
 

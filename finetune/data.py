@@ -1,4 +1,4 @@
-"""Edited pairs for training: uint8 arrays in memory. Whoever trains decodes the images, by one rule for the whole pipeline."""
+"""Edited pairs for training: uint8 arrays in memory. The caller decodes the images, by one rule for the whole pipeline."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 `sequence`: source latents are appended as further image tokens whose first rotary axis is 1 instead of 0, and only the target
 half of the output is used (FLUX.1-Kontext, arXiv 2506.15742, section 3; Step1X-Edit, arXiv 2504.17761).
-`channel`: source latents are concatenated to the noisy latents (InstructPix2Pix): half the tokens, weaker tie between places.
+`channel`: source latents are concatenated to the noisy latents (InstructPix2Pix): half the tokens, a weaker alignment of positions.
 Time runs from 0 (image) to 1 (noise) and is multiplied by 1000, in float32 at any precision: the library would round it to bf16 first,
 in which 0.777 becomes 776.
 """

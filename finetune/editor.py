@@ -63,7 +63,7 @@ class Editor(nn.Module):
             editor.load_state_dict(load((directory / _WEIGHTS).read_bytes()))
         except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
             reason = str(error).splitlines()[0]
-            raise ValueError(f"{directory} holds no readable editor ({reason}); train or copy it again") from error
+            raise ValueError(f"{directory} contains no readable editor ({reason}); train or copy it again") from error
         return editor
 
     def save(self, directory: Path) -> None:

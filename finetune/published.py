@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Scores(NamedTuple):
+class PublishedScores(NamedTuple):
     """Semantic consistency, perceptual quality and overall, each unweighted over GEdit-Bench's 11 tasks."""
 
     semantic_consistency: float
@@ -26,28 +26,28 @@ class Scores(NamedTuple):
 
 COLUMNS = ("EN intersection", "EN full", "CN intersection", "CN full")
 
-TABLE_3: dict[str, dict[str, Scores]] = {
+TABLE_3: dict[str, dict[str, PublishedScores]] = {
     row: dict(zip(COLUMNS, cells, strict=True))
     for row, cells in {
         "Step1X-Edit": (
-            Scores(7.289, 6.962, 6.618),
-            Scores(7.131, 6.998, 6.444),
-            Scores(7.464, 7.076, 6.779),
-            Scores(7.647, 7.398, 6.983),
+            PublishedScores(7.289, 6.962, 6.618),
+            PublishedScores(7.131, 6.998, 6.444),
+            PublishedScores(7.464, 7.076, 6.779),
+            PublishedScores(7.647, 7.398, 6.983),
         ),
         "Step1X-Edit + ShareGPT-4o-Image, all 46K": (
-            Scores(7.411, 6.838, 6.803),
-            Scores(7.349, 6.893, 6.780),
-            Scores(7.126, 6.855, 6.595),
-            Scores(7.116, 6.807, 6.583),
+            PublishedScores(7.411, 6.838, 6.803),
+            PublishedScores(7.349, 6.893, 6.780),
+            PublishedScores(7.126, 6.855, 6.595),
+            PublishedScores(7.116, 6.807, 6.583),
         ),
         "Step1X-Edit + ShareGPT-4o-Image, top 20K by EditReward": (
-            Scores(7.895, 6.946, 7.131),
-            Scores(7.854, 6.931, 7.086),
-            Scores(7.757, 7.024, 7.074),
-            Scores(7.658, 6.995, 7.001),
+            PublishedScores(7.895, 6.946, 7.131),
+            PublishedScores(7.854, 6.931, 7.086),
+            PublishedScores(7.757, 7.024, 7.074),
+            PublishedScores(7.658, 6.995, 7.001),
         ),
     }.items()
 }
 
-CN_FULL_BASE_V1_0 = Scores(7.299, 7.142, 6.658)
+CN_FULL_BASE_V1_0 = PublishedScores(7.299, 7.142, 6.658)

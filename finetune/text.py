@@ -3,7 +3,7 @@
 In: instructions. Out: one vector per word [n, words, dim], padded with a learned vector, and their mean over real words.
 FLUX gives every text token the same rotary position (0, 0, 0), so without the added position vectors the transformer could
 not tell "make the red circle blue" from "make the blue circle red". Function words carry no such difference and are dropped:
-a shorter sequence is a cheaper step. A large editor has a language model in this place.
+a shorter sequence is a cheaper step. A large editor has a language model instead.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Vocabulary:
         """Vocabulary of all words in the instructions; `max_words` is the longest instruction's number."""
         lists = [content_words(instruction) for instruction in instructions]
         if not any(lists):
-            raise ValueError("no instruction holds a word to learn from; give the instructions the editor will be trained on")
+            raise ValueError("no instruction contains a word to learn from; give the instructions the editor will be trained on")
         known = sorted({word for words in lists for word in words})
         return cls((PADDING, UNKNOWN, *known), max(len(words) for words in lists))
 

@@ -43,8 +43,8 @@ def train(
     the mean since the report before. It is called in every worker. When training resumes, the reports of the finished part are
     repeated first, so that each call of `train` delivers the whole curve.
     With `parallel: fsdp` and several workers only the first worker's editor has weights; checkpoint_dir is one that all workers see.
-    ValueError if there are no samples or fewer per batch than workers, if `checkpoint_dir` holds checkpoints of another training, or if the
-    loss is no longer finite.
+    ValueError if there are no samples or fewer per batch than workers, if `checkpoint_dir` contains checkpoints of another training, or if
+    the loss is no longer finite.
     """
     if not len(samples):
         raise ValueError("there are no samples to train on")
@@ -101,7 +101,7 @@ def flow_matching(editor: Editor, samples: EditSamples, config: EditorTrainingCo
 
 
 def _digest(editor: Editor, samples: EditSamples, config: EditorTrainingConfig) -> str:
-    """Of everything that decides the result of a training."""
+    """Hash of everything that determines the result of a training."""
     deciding = config.model_dump_json(exclude={"checkpoint_every", "keep_checkpoints", "threads"})
     digest = hashlib.sha256(deciding.encode())
     digest.update(editor.config.model_dump_json(exclude={"sampler"}).encode())

@@ -1,1 +1,1 @@
-"""The roof: command line, configuration, plan, status and report. Wires the stages into commands."""
+"""Command line, configuration files, plan, status and report. Its commands run the steps of `stages`."""

@@ -31,7 +31,7 @@ class Loaded:
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values only, and as in YAML 1.2 only ``true`` and ``false`` are truth values: ``off`` is a word."""
+    """Plain values only, and as in YAML 1.2 only ``true`` and ``false`` are truth values: ``off`` is text."""
 
 
 _BOOLEAN = "tag:yaml.org,2002:bool"

@@ -1,4 +1,4 @@
-"""Configuration of the reward model: what it is and how it is shown an edit. `reward.training.config` says how it learns.
+"""Configuration of the reward model: its parts and its input. `reward.training.config` configures its training.
 
 Every default is the value that works for the built-in toy data set at 32 pixels. Imports pydantic only, so that
 reading a configuration never loads torch.
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 DIMENSIONS = ("instruction_following", "visual_quality")
 """The two dimensions that people rate (EditReward, section 2.1)."""
 TOKEN_BUDGET = 16384
-"""Tokens of one inference pass, unless the caller knows better."""
+"""Tokens of one inference pass, unless the caller sets another number."""
 
 
 class Configuration(BaseModel):

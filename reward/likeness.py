@@ -1,4 +1,4 @@
-"""When two images show the same picture, and when two instructions say the same.
+"""Tests whether two images show the same picture, and whether two instructions have the same words.
 
 Images are compared by a perceptual hash: 64 bits that survive another encoding, another size and another brightness. They are the signs,
 against their median, of the 8 x 8 lowest frequencies (DCT-II) of the image at 32 x 32 grey pixels; the construction known as pHash (Zauner
@@ -54,7 +54,7 @@ def perceptual_hash(image: Image.Image) -> int:
 
 
 class Pairs(NamedTuple):
-    """Pairs that match: places on either side int64 [pair], and the bits in which their hashes differ int64 [pair]."""
+    """Pairs that match: indices on either side int64 [pair], and the bits in which their hashes differ int64 [pair]."""
 
     left: np.ndarray
     right: np.ndarray
@@ -65,44 +65,44 @@ NO_PAIRS = Pairs(*(np.zeros(0, np.int64) for _ in range(3)))
 
 
 class Lookup:
-    """An array in which the places with a value are looked up."""
+    """An array in which the indices with a value are looked up."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.order = np.argsort(values, kind="stable")
         self.values = values[self.order]
 
     def ranges(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where the places with each wanted value begin and end in ``order``, int64 [wanted] each."""
+        """Where the indices with each wanted value begin and end in ``order``, int64 [wanted] each."""
         return np.searchsorted(self.values, wanted, "left"), np.searchsorted(self.values, wanted, "right")
 
     def all_equal_to(self, wanted: np.ndarray) -> Pairs:
-        """All pairs of a place in ``wanted`` (left) and a place with that value (right)."""
+        """All pairs of an index in ``wanted`` (left) and an index with that value (right)."""
         found = [NO_PAIRS, *(Pairs(left, right, np.zeros(len(left), np.int64)) for left, right in self.equal_to(wanted))]
         return Pairs(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
 
     def equal_to(self, wanted: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """All pairs of a place in ``wanted`` and a place with that value, in batches of about ``BATCH`` pairs."""
+        """All pairs of an index in ``wanted`` and an index with that value, in batches of about ``BATCH`` pairs."""
         yield from self._pairs(np.arange(len(wanted)), *self.ranges(wanted))
 
     def equal(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """All pairs of places with equal values, each once and no place with itself, in such batches."""
+        """All pairs of indices with equal values, each once and no index with itself, in such batches."""
         yield from self._pairs(self.order, np.arange(1, len(self.order) + 1), np.searchsorted(self.values, self.values, "right"))
 
-    def _pairs(self, places: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Each of the places with all of ``order[begin:end]``; int64 [places] each."""
+    def _pairs(self, indices: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Each of the indices with all of ``order[begin:end]``; int64 [indices] each."""
         counts = ends - begins
         total = np.concatenate([[0], np.cumsum(counts)])
         first = 0
-        while first < len(places):
+        while first < len(indices):
             last = max(first + 1, int(np.searchsorted(total, total[first] + BATCH, "right")) - 1)
             count = counts[first:last]
-            # 0, 1, .. for each place, and from there to its range in order
+            # 0, 1, .. for each index, and from there to its range in order
             within = np.arange(total[last] - total[first]) + np.repeat(begins[first:last] - total[first:last] + total[first], count)
-            yield np.repeat(places[first:last], count), self.order[within]
+            yield np.repeat(indices[first:last], count), self.order[within]
             first = last
 
     def first_equal_to(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Places in ``wanted`` whose value occurs, the first place with it, and how many have it."""
+        """Indices in ``wanted`` whose value occurs, the first index with it, and how many have it."""
         begins, ends = self.ranges(wanted)
         found = np.flatnonzero(ends > begins)
         return found, self.order[begins[found]], (ends - begins)[found]

@@ -1,1 +1,1 @@
-"""The rooms: one module per step of the flow, the data contracts, and the only place that imports Ray."""
+"""The steps of the flow, one folder each, and the data contracts. Only this package imports Ray."""

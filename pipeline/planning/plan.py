@@ -50,7 +50,7 @@ def plan(flow: FlowConfig, path: Path) -> str:
 
 
 def flop_per_pair(flow: FlowConfig) -> tuple[float, str]:
-    """FLOP to score one pair with the filter's model, and in words which model was counted.
+    """FLOP to score one pair with the filter's model, and a description of the counted model.
 
     A saved model is counted from its weights without the embeddings, anything else as ``reward.model`` of the configuration.
     """

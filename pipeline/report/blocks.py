@@ -1,4 +1,4 @@
-"""What a section of the page is made of. Sections return these; the template alone knows how they look in HTML."""
+"""Building blocks of a section of the page. Sections return them; only the template decides how they look in HTML."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Callout(Block):
 
 @dataclass(frozen=True)
 class Fact(Block):
-    """A key number: what it is, its value, and a remark."""
+    """A key number: its name, its value, and a remark."""
 
     label: str
     value: str
@@ -100,7 +100,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Strip(Block):
-    """Pictures that belong together under the instruction that they answer to; ``lead`` stands apart, e.g. the source of many edits."""
+    """Pictures of one instruction; ``lead`` is shown apart, e.g. the source of many edits."""
 
     instruction: str
     pictures: Sequence[Picture]
@@ -138,7 +138,7 @@ class Code(Block):
 
 @dataclass(frozen=True)
 class Missing(Block):
-    """A step that is not done, and the command that does it."""
+    """A step that is not done, and the command that runs it."""
 
     step: str
     command: str

@@ -61,7 +61,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bin:
-    """Pairs of similar confidence: their mean confidence, the share that came out so, how many."""
+    """Pairs of similar confidence: their mean predicted probability, the observed share, their number."""
 
     confidence: float
     accuracy: float
@@ -456,7 +456,7 @@ def intervals(
 
 
 def bars(rows: Sequence[Bar], *, title: str, form: Format = plain, full: float | None = None) -> Markup:
-    """Horizontal bars from zero under their labels, which so may be long, with the values written out.
+    """Horizontal bars from zero with their values. Each label is above its bar, so it may be long.
 
     ``full`` is the value of a whole track; default: the largest value.
     """

@@ -10,7 +10,7 @@ from pipeline.report.published import Published
 
 @dataclass(frozen=True)
 class EditedImages:
-    """Encoded images of one edit and the instruction that it answers to."""
+    """Encoded images of one edit and its instruction."""
 
     source: bytes
     edited: bytes
@@ -18,7 +18,7 @@ class EditedImages:
 
 
 def edited_images(published: Published, sample_ids: Iterable[str]) -> dict[str, EditedImages]:
-    """Of the given samples those whose images the step keeps, by id."""
+    """Images by sample id, of those given samples whose images the step keeps."""
     columns = ["sample_id", "source", "edited", "instruction"]
     table = published.table("filter", "examples", columns, where=("sample_id", sample_ids))
     rows = table.to_pylist() if table else []

@@ -50,7 +50,7 @@ def wide(flow: Flow) -> Markup:
 
 
 def tall(flow: Flow) -> Markup:
-    """One column; the reward model and the raw edits stand side by side above what comes from both."""
+    """One column; the reward model and the raw edits are side by side, above what is made from both."""
     width, height, gap = 360.0, 72.0, 28.0
     half = (width - 16) / 2
     parts: list[Markup] = []

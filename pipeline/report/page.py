@@ -16,8 +16,9 @@ from stages.engine.rundir import RunDir
 
 NAME = "report.html"
 SECTIONS = (headline, flow, samples, ratings, reward, filtering, arms, quarantine, provenance)
-"""The sections in their order. Each module has ``section(published)``, and ``STEPS``, the steps that it tells of: a section whose steps are
-all outside the run's configuration is left out."""
+"""The sections in their order. Each module has ``section(published)``, and ``STEPS``, the steps that it describes: a section whose steps
+are all outside the run's configuration is left out.
+"""
 
 
 def build(run: RunDir) -> Path:
@@ -38,7 +39,7 @@ def build(run: RunDir) -> Path:
 
 
 def render(title: str, kind: str, sentence: str, sections: Sequence[Section], made_from: str) -> bytes:
-    """A page of sections as HTML with everything inside it; its size is said at the end. ``kind`` stands above the title."""
+    """A page of sections as HTML with everything inside it; the last line gives its size. ``kind`` is shown above the title."""
     environment = Environment(
         loader=PackageLoader("pipeline.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -91,7 +91,7 @@ class Published:
         return found
 
     def label(self, selection: str) -> str:
-        """A selection's name for readers, with what it is where its rule makes it a baseline."""
+        """A selection's name for readers; a baseline's name says which baseline it is."""
         rules = {entry["name"]: entry.get("rule") for entry in self.settings("filter").get("filter", {}).get("selections", [])}
         meaning = {"all": "unfiltered", "closest-to-source": "similarity baseline"}.get(rules.get(selection))
         return f"{selection} ({meaning})" if meaning else selection

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from reward.benchmarks import pairs
-from reward.benchmarks.items import Comparison, Edit, Scores
+from reward.benchmarks.items import BenchmarkEdit, Comparison, Scores
 from reward.benchmarks.pictures import from_file
 from reward.benchmarks.result import BenchmarkResult, size_note
 from reward.benchmarks.tables import json_rows
@@ -36,7 +36,7 @@ def load(path: str | Path) -> list[Comparison]:
     items = []
     for row in json_rows(folder / FILE, columns=("prompt", "path_src", "path1", "path2", "model1_dim1_score", "model2_dim1_score")):
         source, *edited = (from_file(folder / row.text(column)) for column in ("path_src", "path1", "path2"))
-        first, second = (Edit(source, row.text("prompt"), image) for image in edited)
+        first, second = (BenchmarkEdit(source, row.text("prompt"), image) for image in edited)
         label = int(np.sign(row.number_of("model1_dim1_score") - row.number_of("model2_dim1_score")))
         items.append(Comparison(f"{FILE}[{row.number}]", first, second, label, source=source.content))
     return items

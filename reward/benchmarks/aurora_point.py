@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reward.benchmarks import ratings
-from reward.benchmarks.items import Edit, Rating, Scores
+from reward.benchmarks.items import BenchmarkEdit, Rating, Scores
 from reward.benchmarks.pictures import from_file
 from reward.benchmarks.result import BenchmarkResult
 from reward.benchmarks.tables import json_rows
@@ -28,7 +28,7 @@ def load(path: str | Path) -> list[Rating]:
     items = []
     for row in json_rows(folder / FILE, columns=("prompt", "input", "gen", "score", "model")):
         source, edited = (from_file(folder / row.text(column)) for column in ("input", "gen"))
-        edit = Edit(source, row.text("prompt"), edited)
+        edit = BenchmarkEdit(source, row.text("prompt"), edited)
         items.append(Rating(f"{FILE}[{row.number}]", edit, row.number_of("score"), row.text("model"), source.content))
     return items
 

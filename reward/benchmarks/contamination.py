@@ -1,6 +1,5 @@
-"""What a benchmark's figures are without the items that occur in training data.
-
-Images and instructions are counted apart, because instructions such as "remove the dog" are equal without any leak.
+"""A benchmark's figures without the items that occur in training data. Images and instructions are counted separately, because instructions
+such as "remove the dog" are equal without any leak.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from reward.benchmarks.items import Edit, Item
+from reward.benchmarks.items import BenchmarkEdit, Item
 from reward.benchmarks.result import BenchmarkResult
 
 Kind = Literal["exact image", "near image", "instruction"]
@@ -48,7 +47,7 @@ def effect(
     """Evaluate with and without the items that match in one of the kinds."""
     known = {(match.kind == "instruction", match.benchmark) for match in matches if match.kind in kinds}
 
-    def matched(edit: Edit) -> bool:
+    def matched(edit: BenchmarkEdit) -> bool:
         return (False, edit.source.content) in known or (True, edit.instruction) in known
 
     kept = [item for item in items if not matched(item.edits[0])]

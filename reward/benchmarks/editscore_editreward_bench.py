@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from reward.benchmarks import ties
-from reward.benchmarks.items import OVERALL, Comparison, Edit, Scores, margins
+from reward.benchmarks.items import OVERALL, BenchmarkEdit, Comparison, Scores, margins
 from reward.benchmarks.result import BenchmarkResult, Measured, assess, size_note
 from reward.benchmarks.tables import parquet_files, parquet_rows
 from reward.evaluation.bootstrap import DEFAULT, Bootstrap
@@ -51,7 +51,7 @@ def load(path: str | Path) -> list[Comparison]:
             raise row.fault("dimension", f"{dimension!r} is none of {', '.join(DIMENSIONS)}")
         if not isinstance(outputs, list) or len(outputs) != 2:
             raise row.fault("output_images", "expected two images")
-        first, second = (Edit(row["input_image"], row.text("instruction"), image) for image in outputs)
+        first, second = (BenchmarkEdit(row["input_image"], row.text("instruction"), image) for image in outputs)
         items.append(
             Comparison(
                 item_id=f"{row.file.name}[{row.number}]",

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reward.benchmarks import pairs
-from reward.benchmarks.items import Comparison, Edit, Scores
+from reward.benchmarks.items import BenchmarkEdit, Comparison, Scores
 from reward.benchmarks.result import BenchmarkResult, size_note
 from reward.benchmarks.tables import parquet_files, parquet_rows
 from reward.evaluation.bootstrap import DEFAULT, Bootstrap
@@ -40,7 +40,7 @@ def load(path: str | Path) -> list[Comparison]:
         vote, instruction = row.text("vote_type"), row.text("instruct_prompt")
         if vote not in LABELS:
             raise row.fault("vote_type", f"{vote!r} is none of {', '.join(LABELS)}")
-        first, second = (Edit(row["source_image"], instruction, row[f"{side}_output_image"]) for side in ("left", "right"))
+        first, second = (BenchmarkEdit(row["source_image"], instruction, row[f"{side}_output_image"]) for side in ("left", "right"))
         items.append(
             Comparison(f"{row.file.name}[{row.number}]", first, second, LABELS[vote], source=row["source_image"].content, kind=vote)
         )

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from reward.benchmarks import ratings
-from reward.benchmarks.items import Edit, Rating, Scores
+from reward.benchmarks.items import BenchmarkEdit, Rating, Scores
 from reward.benchmarks.pictures import from_file
 from reward.benchmarks.result import BenchmarkResult, size_note
 from reward.benchmarks.tables import parquet_files, parquet_rows
@@ -55,7 +55,7 @@ def load(path: str | Path) -> list[Rating]:
                 continue
             if uid not in rated:
                 raise row.fault("img_id", f"{uid} of {editor} has no rating in {folder / 'ratings'}")
-            edit = Edit(row["source_img"], row.text("instruction"), from_file(folder / "outputs" / editor / uid))
+            edit = BenchmarkEdit(row["source_img"], row.text("instruction"), from_file(folder / "outputs" / editor / uid))
             scores = np.sqrt(rated[uid].prod(axis=1))
             raters = tuple(scores.tolist())
             items.append(Rating(f"{editor}/{uid}", edit, float(scores.mean()), editor, source=str(row["img_id"]), raters=raters))

@@ -1,4 +1,4 @@
-"""What benchmarks are made of: edits to score, people's comparisons and ratings of them, and the scores that they are compared with.
+"""Items of benchmarks: edits to score, people's comparisons and ratings of them, and the model's scores.
 
 An edit that occurs in many comparisons is one edit: it is named by the content of its source, instruction and result, and scored once.
 """
@@ -20,7 +20,7 @@ OVERALL = "overall"
 
 
 @dataclass(frozen=True)
-class Edit:
+class BenchmarkEdit:
     """A source, what was asked, and one result."""
 
     source: Picture
@@ -38,13 +38,13 @@ class Edit:
 class Comparison:
     """Two edits that people compared. label: 1 first is better, -1 second is better, 0 a tie.
 
-    source: what intervals and folds keep together. group: comparisons that count only all at once. kind: a part of the benchmark that has a
+    source: what intervals and folds keep together. group: comparisons that count only together. kind: a part of the benchmark that has a
     figure of its own. dimension: what was compared.
     """
 
     item_id: str
-    first: Edit
-    second: Edit
+    first: BenchmarkEdit
+    second: BenchmarkEdit
     label: int
     source: str
     group: str = ""
@@ -52,7 +52,7 @@ class Comparison:
     dimension: str = OVERALL
 
     @property
-    def edits(self) -> tuple[Edit, ...]:
+    def edits(self) -> tuple[BenchmarkEdit, ...]:
         """The edits to score."""
         return self.first, self.second
 
@@ -64,14 +64,14 @@ class Rating:
     """
 
     item_id: str
-    edit: Edit
+    edit: BenchmarkEdit
     score: float
     editor: str
     source: str
     raters: tuple[float, ...] = ()
 
     @property
-    def edits(self) -> tuple[Edit, ...]:
+    def edits(self) -> tuple[BenchmarkEdit, ...]:
         """The edit to score."""
         return (self.edit,)
 
@@ -96,12 +96,12 @@ Scores = Mapping[str, EditScore]
 """By edit_id. An edit that is not in it could not be scored: it counts as a failure, never as absent."""
 
 
-def distinct(items: Iterable[Item]) -> list[Edit]:
+def distinct(items: Iterable[Item]) -> list[BenchmarkEdit]:
     """Every edit once, in the order of first occurrence."""
     return list({edit.edit_id: edit for item in items for edit in item.edits}.values())
 
 
-def samples(edits: Sequence[Edit]) -> list[EditSample]:
+def samples(edits: Sequence[BenchmarkEdit]) -> list[EditSample]:
     """Edits with their images, as the model scores them."""
     images = read([picture for edit in edits for picture in (edit.source, edit.edited)])
     return [EditSample(images[edit.source.content], edit.instruction, images[edit.edited.content]) for edit in edits]
@@ -117,6 +117,6 @@ def predictions(ratings: Sequence[Rating], scores: Scores) -> np.ndarray:
     return np.array([_value(scores, item.edit, OVERALL) for item in ratings])
 
 
-def _value(scores: Scores, edit: Edit, dimension: str) -> float:
+def _value(scores: Scores, edit: BenchmarkEdit, dimension: str) -> float:
     found = scores.get(edit.edit_id)
     return float("nan") if found is None else found.value(dimension)

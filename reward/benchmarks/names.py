@@ -37,7 +37,7 @@ class Benchmark(Protocol):
 
 
 def benchmark(name: str) -> Benchmark:
-    """The module of a benchmark. Raises ``ValueError`` for a name that is none."""
+    """The module of a benchmark. Raises ``ValueError`` for an unknown name."""
     if name not in get_args(BenchmarkName):
         raise ValueError(f"there is no benchmark {name!r}; there are {', '.join(get_args(BenchmarkName))}")
     module: Benchmark = import_module(f"reward.benchmarks.{name.replace('-', '_')}")  # ty: ignore[invalid-assignment]

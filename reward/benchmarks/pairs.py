@@ -13,7 +13,7 @@ from reward.evaluation.bootstrap import Bootstrap
 
 
 def measure(items: Sequence[Comparison], scores: Scores, bootstrap: Bootstrap) -> Measured:
-    """Accuracy with ties and without. The interval of the oracle figure holds its threshold fixed."""
+    """Accuracy with ties and without. The interval of the oracle figure keeps its threshold fixed."""
     margin, label = margins(items, scores), np.array([item.label for item in items])
     source = [item.source for item in items]
     threshold = ties.oracle_threshold(margin, label)
@@ -36,7 +36,7 @@ def measure(items: Sequence[Comparison], scores: Scores, bootstrap: Bootstrap) -
 def evaluate(
     benchmark: str, items: Sequence[Comparison], scores: Scores, *, bootstrap: Bootstrap, notes: Sequence[str] = ()
 ) -> BenchmarkResult:
-    """Model and floors; chance are the shares of the labels, which constant predictions reach with ties."""
+    """Model and trivial baselines. Chance is the share of each label, which a constant prediction reaches with ties."""
     label = np.array([item.label for item in items])
     chance = {f"always {name}": share for name, share in ties.label_shares(label).items()} if len(items) else {}
     counts = {"decided": int((label != 0).sum()), "ties": int((label == 0).sum())}

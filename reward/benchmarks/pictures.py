@@ -1,4 +1,4 @@
-"""Where a benchmark's images are stored, and reading them when they are needed.
+"""References to a benchmark's images, which are read when they are needed.
 
 A benchmark of a thousand items has gigabytes of images. Items therefore carry references with content hashes. The bytes are read unit by
 unit, and must still have the hash that they had when the benchmark was loaded.

@@ -36,8 +36,8 @@ WORDS: dict[str, str] = {"mean": "mean of rho", "fisher": "Fisher average of rho
 def spearman(predicted: np.ndarray, human: np.ndarray) -> float:
     """Spearman's rho of [item] values, ties by average rank; NaN where the human values are all equal.
 
-    A prediction that is NaN gets the median prediction: it says nothing about its item and pulls rho towards 0, where leaving it out would
-    flatter. Predictions that are all equal order nothing: 0.
+    A prediction that is NaN gets the median prediction: it says nothing about its item and pulls rho towards 0; leaving it out would raise
+    rho. Predictions that are all equal order nothing: 0.
     """
     known = predicted[~np.isnan(predicted)]
     filled = np.where(np.isnan(predicted), np.median(known) if len(known) else 0.0, predicted)

@@ -1,7 +1,7 @@
 """The result of a benchmark: published convention and sound figures side by side, for the model and for trivial baselines.
 
-Every benchmark module has one function from items and scores to ``Measured``. The baselines go through the same function, so that no rule
-can be kinder to the model than to a constant.
+Every benchmark module has one function from items and scores to ``Measured``. The baselines go through the same function, so every rule
+applies to them as to the model.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def parquet_rows(files: Sequence[Path], *, columns: Sequence[str], images: Seque
 
 
 def json_rows(file: Path, *, columns: Sequence[str]) -> Iterator[Row]:
-    """Records of a file that holds one JSON list."""
+    """Records of a file that contains one JSON list."""
     try:
         records = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -87,7 +87,7 @@ def json_rows(file: Path, *, columns: Sequence[str]) -> Iterator[Row]:
     except ValueError as error:
         raise ValueError(f"{file} is not JSON ({error})") from None
     if not isinstance(records, list) or not records:
-        raise ValueError(f"{file} should hold a list of records, one per item")
+        raise ValueError(f"{file} should contain a list of records, one per item")
     for number, record in enumerate(records):
         if not isinstance(record, dict):
             raise ValueError(f"{file}, record {number} is {record!r}; expected an object with {', '.join(columns)}")

@@ -1,7 +1,7 @@
 """Accuracy of scores on three-way labels: first better, second better, tie.
 
-A scorer does not name ties; a threshold on the margin m = score(first) - score(second) does it for it: a tie is predicted where |m| <= eps.
-Where eps comes from decides what the number means:
+A scorer does not predict ties. A threshold eps on the margin m = score(first) - score(second) adds them: a tie is predicted where |m| <=
+eps. The origin of eps determines the meaning of the figure:
 
 - ``oracle_threshold``: the eps that is best on the very labels it is tested on (Deutsch et al. 2023, arXiv 2305.14324, as the released
   evaluation of EditReward uses it). Comparable with published figures, optimistic.
@@ -62,7 +62,7 @@ def cross_fitted(margin: np.ndarray, label: np.ndarray, source: Sequence[str], *
 def decisive(margin: np.ndarray, label: np.ndarray, equal: Literal["wrong", "half"]) -> np.ndarray:
     """[pair]: 1 where the order is as labelled, 0 where not, NaN where people named a tie.
 
-    equal: what two equal scores count. Published figures count them wrong; half is what a coin would reach.
+    equal: what two equal scores count. Published figures count them wrong; half is what a random choice would reach.
     """
     right = ((np.sign(margin) == label) & (margin != 0)).astype(np.float64)
     if equal == "half":

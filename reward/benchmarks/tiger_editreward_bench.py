@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from reward.benchmarks import ties
-from reward.benchmarks.items import Comparison, Edit, Scores, margins
+from reward.benchmarks.items import BenchmarkEdit, Comparison, Scores, margins
 from reward.benchmarks.result import BenchmarkResult, Measured, assess, size_note
 from reward.benchmarks.tables import Row, parquet_files, parquet_rows
 from reward.evaluation.bootstrap import DEFAULT, Bootstrap
@@ -57,7 +57,7 @@ def load(path: str | Path) -> list[Comparison]:
             raise row.fault("dataset", f"{kind!r} is none of {', '.join(SIZES)}")
         item_id = f"{kind}/{name}"
         seen[item_id] += 1
-        first, second = (Edit(row["source_image"], instruction, row[column]) for column in ("candidate_1", "candidate_2"))
+        first, second = (BenchmarkEdit(row["source_image"], instruction, row[column]) for column in ("candidate_1", "candidate_2"))
         items.append(
             Comparison(
                 item_id=item_id if seen[item_id] == 1 else f"{item_id} ({seen[item_id]})",

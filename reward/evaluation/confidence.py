@@ -1,4 +1,4 @@
-"""Can the model's confidence be believed, and does it say where the model is right? Calibration error, accuracy against confidence.
+"""Does confidence predict errors? Calibration error, and accuracy against confidence.
 
 Over strict pairs only. The confidence of a prediction is the P of the order that it names. `rankings` orders pairs from most to least
 confident in three ways, so that a reader sees what sigma adds: by P (margin and sigma), by the margin alone, by sigma alone. Which pairs

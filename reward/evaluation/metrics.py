@@ -1,4 +1,4 @@
-"""How well scores agree with preferences: predictions beside labels, accuracy, and which head predicts which dimension.
+"""Agreement of scores with preferences: predictions beside labels, accuracy, and which head predicts which dimension.
 
 Names say which ties count how. A *strict* pair has a label that is not a tie; only strict pairs enter an accuracy. Two equal predicted
 scores on a strict pair (`predicted_tie`) count half, as a coin would, or wrong. Every average is over pairs. Arrays are float64 numpy,

@@ -1,4 +1,4 @@
-"""Three outcomes of a comparison: a better, equal, b better. How well they are predicted where people could call two edits equal.
+"""Three outcomes of a comparison: a better, equal, b better. Figures of their prediction, for raters who may call two edits equal.
 
 P of the outcomes is `reward.model.comparison`'s, with a threshold that was fitted on other groups than those measured here. The predicted
 outcome is the most likely one. Ties are overall ties of the ratings, each pair once.

@@ -1,4 +1,4 @@
-"""What a pass costs: floating-point operations counted from shapes, and the peak of known devices, for model FLOP utilisation (MFU).
+"""The cost of a pass: floating-point operations counted from shapes, and the peak of known devices, for model FLOP utilisation (MFU).
 
 Counted are products of matrices, two operations per multiplication: linear layers and attention of the vision tower and of the language
 model. Heads, norms, activations and embeddings are left out. Attention counts every query with every key of its block, as torch's counter.

@@ -4,7 +4,7 @@
     one = score_one(model=model, source="before.png", instruction="make the sky red", edited="after.png")
     many = score(model=model, samples=[EditSample(...), ...])
 
-Each sample gets a Score, or the SampleError that says why it has none; a bad sample never costs its neighbours. Scores of edits of
+Each sample gets a Score, or the SampleError that says why it has none; a bad sample does not affect its neighbours. Scores of edits of
 the same source and instruction can be compared; `better` gives the probabilities.
 """
 
@@ -20,7 +20,7 @@ from reward.config import TOKEN_BUDGET
 from reward.inference.passes import Inference, MemoryNeedError, PassStats
 from reward.inputs.batch import PreparedSample
 from reward.inputs.sample import EditSample, ImageInput, SampleError
-from reward.model.comparison import Comparison, compare
+from reward.model.comparison import OutcomeProbabilities, compare
 from reward.model.model import RewardModel, RewardOutput
 
 
@@ -53,7 +53,7 @@ def score(*, model: RewardModel, samples: Iterable[EditSample], token_budget: in
 
 
 def score_stream(*, model: RewardModel, samples: Iterable[EditSample], token_budget: int = TOKEN_BUDGET) -> Iterator[Score | SampleError]:
-    """As `score`, for an iterator of any length: memory holds about one pass of `token_budget` tokens.
+    """As `score`, for an iterator of any length: memory contains about one pass of `token_budget` tokens.
 
     Samples that follow each other with the same source and instruction share the source's part of the pass.
     """
@@ -92,7 +92,7 @@ def score_prepared(
     assert not waiting and not found
 
 
-def better(a: Score, b: Score) -> Comparison:
+def better(a: Score, b: Score) -> OutcomeProbabilities:
     """P(a better), P(tie), P(b better). Raises ValueError when the model's calibration has no tie threshold."""
     if a.tie_threshold is None:
         raise ValueError("the model's calibration has no tie threshold; train it with held-out ratings, or use `preference`")

@@ -64,8 +64,8 @@ class Processor:
         return self._built([image[None] for image in (first, *edits)], instruction)
 
     def prepare_each(self, samples: Iterable[EditSample]) -> Iterator[PreparedSample | SampleError]:
-        """Prepare samples in their order. Those that follow each other with one source and instruction become one tree. Where one of them
-        cannot be shown, each is prepared for itself, and the one becomes its error, so that it costs no other.
+        """Prepare samples in their order. Those that follow each other with one source and instruction become one tree. If one of them
+        cannot be shown, each is prepared separately, and only that one becomes an error.
         """
         for (source, instruction), run in groupby(samples, key=lambda sample: (sample.source, sample.instruction)):
             same = list(run)

@@ -26,7 +26,7 @@ from reward.inputs.tokenizer import IMAGE_TOKEN, REWARD_TOKEN, VIDEO_TOKEN, VISI
 from reward.inputs.tree import Grid, Tree, TreeBuilder
 
 INSTRUCTION = "\ue000"
-"""Marks the instruction in a template: a private-use character, which no template holds otherwise."""
+"""Marks the instruction in a template: a private-use character, which no template contains otherwise."""
 _IMAGE = VISION_START_TOKEN + IMAGE_TOKEN + VISION_END_TOKEN
 
 

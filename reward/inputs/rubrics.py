@@ -1,4 +1,4 @@
-"""What the model is asked, per dimension: our own wording of the criteria that the annotators were given (EditReward, appendix A.2).
+"""The rubric of each dimension: our own wording of the criteria that the annotators were given (EditReward, appendix A.2).
 
 A rubric of prompt `reference` comes after the images and contains the instruction; one of `rubric_first` comes before everything and
 does not. Other dimensions need texts of their own, in `presentation.rubrics`.

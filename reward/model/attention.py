@@ -1,6 +1,6 @@
 """Attention in blocks: within each image for the vision tower, along the paths of a tree of prompts for the language model.
 
-Both are registered with transformers and called in place of its own attention. Tokens of many images, or of many prompts, lie in one row;
+Both are registered with transformers and called in place of its own attention. Tokens of many images, or of many prompts, are in one row;
 no block attends to another's tokens, and no mask over the whole row is ever made. Blocks of one shape become the batch of one
 scaled_dot_product_attention call. Values and gradients are those of separate calls.
 """

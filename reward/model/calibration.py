@@ -1,4 +1,5 @@
-"""What a model's raw scores mean to people, fitted on held-out ratings: a map to their Likert scale, and when they call two edits equal.
+"""Calibration on held-out ratings: a map from raw scores to the raters' Likert scale, and the margin below which raters call two edits
+equal.
 
 The raw zero and unit of a ranking model are free; isotonic regression (pool adjacent violators) finds the non-decreasing map per dimension
 with the least squared error. The tie threshold maximises the likelihood of the three outcomes of `reward.model.comparison`. Both travel

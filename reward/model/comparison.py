@@ -28,7 +28,7 @@ def preference_probability(margin: np.ndarray, sigma_a: np.ndarray, sigma_b: np.
 
 
 @dataclass(frozen=True)
-class Comparison:
+class OutcomeProbabilities:
     """Probabilities that add up to one."""
 
     a_better: float
@@ -43,7 +43,7 @@ def outcome_probabilities(margin: np.ndarray, sigma_a: np.ndarray, sigma_b: np.n
     return np.stack([forward, np.maximum(0.0, 1 - forward - backward), backward], axis=-1)
 
 
-def compare(margin: float, sigma_a: float, sigma_b: float, *, threshold: float) -> Comparison:
+def compare(margin: float, sigma_a: float, sigma_b: float, *, threshold: float) -> OutcomeProbabilities:
     """All three outcomes for one pair."""
     values = (np.array(value, dtype=np.float64) for value in (margin, sigma_a, sigma_b))
-    return Comparison(*outcome_probabilities(*values, threshold=threshold).tolist())
+    return OutcomeProbabilities(*outcome_probabilities(*values, threshold=threshold).tolist())

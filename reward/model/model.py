@@ -100,7 +100,7 @@ class RewardModel(nn.Module):
 
         dtype: of the backbone; the heads stay float32. attention_kind: `varlen` is one flash kernel for all nodes of a tree, on CUDA in
         half precision; `blocks` works everywhere; `auto` takes varlen where it can run.
-        Raises ValueError when it is missing, of another layout, or holds NaN.
+        Raises ValueError when it is missing, of another layout, or contains NaN.
         """
         path = located(name, revision)
         config, saved = read_config(path)
@@ -123,7 +123,7 @@ class RewardModel(nn.Module):
         """Take all parameters. Raises ValueError, naming the file they are from, when they do not fit or hold NaN."""
         broken = [name for name, tensor in weights.items() if not tensor.isfinite().all()]
         if broken:
-            raise ValueError(f"{file} holds NaN or infinity in {broken[0]}; train or copy it again")
+            raise ValueError(f"{file} contains NaN or infinity in {broken[0]}; train or copy it again")
         own = self.state_dict()
         odd = [f"{name} is missing" for name in own.keys() - weights.keys()] + [
             f"{name} is not part of this model"

@@ -1,6 +1,6 @@
 """The rubric texts of the public EditReward code, read from a clone that the user has; they are not ours to ship.
 
-The files are parsed, never executed: only string constants at the top level of two modules are looked at.
+The files are parsed, never executed: only string constants at the top level of two modules are read.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from reward.model.reference_prompts import ReferencePrompts
 FILES = ("model.safetensors", "model.pth")
 IMAGE_AREA = 200704
 HEAD_LAYERS = (0, 3, 5)
-"""Places of the linear layers among ReLU and dropout."""
+"""Indices of the linear layers among ReLU and dropout."""
 DROPOUT = 0.05
 EMBEDDING = "model.language_model.embed_tokens.weight"
 
@@ -94,7 +94,7 @@ def _weights(path: Path) -> dict[str, Tensor]:
             if not (isinstance(weights, dict) and EMBEDDING in weights):
                 raise ValueError(f"{file} has no {EMBEDDING}: not the layout of a published EditReward checkpoint")
             return {key: tensor.float() for key, tensor in weights.items()}
-    raise ValueError(f"{path} holds none of {', '.join(FILES)}; expected a published EditReward checkpoint")
+    raise ValueError(f"{path} contains none of {', '.join(FILES)}; expected a published EditReward checkpoint")
 
 
 def _head_widths(weights: dict[str, Tensor], path: Path) -> tuple[int, ...]:

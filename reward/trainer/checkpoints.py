@@ -131,7 +131,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Without the remark that one process alone saves or loads, which is meant."""
+    """Suppress the warning that a single process saves or loads, which is intended here."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
         yield

@@ -1,10 +1,10 @@
 """The optimisation loop of every training: AdamW, schedule, clipping, averaged weights, metrics, exact resume.
 
-The loop knows a module, its parameters and a function that computes a step's loss; objectives and data are the caller's. A step's data and
-randomness must be functions of (seed, step, rank) alone (`reward.trainer.order`): then a run that is killed anywhere and started again
-on the same checkpoint directory ends with the same parameters, bit for bit. Under torch.distributed (initialised by the caller) each
-worker computes its terms of the batch's loss, in one pass or several, and gradients are summed; all workers see the same metrics and write
-their part of the checkpoints.
+The loop knows a module, its parameters and a function that computes a step's loss; the caller provides objective and data. A step's data
+and randomness must be functions of (seed, step, rank) alone (`reward.trainer.order`): then a run that is killed anywhere and started again
+on the same checkpoint directory ends with the same parameters, bit for bit. Under torch.distributed (initialised by the caller) each worker
+computes its terms of the batch's loss, in one pass or several, and gradients are summed; all workers see the same metrics and write their
+part of the checkpoints.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def optimise(
     task: what the checkpoints belong to, any text. validate(step): metrics after a step, empty when none are due. Reported are the
     objective's metrics of every report_every-th step, or with report_means their means since the report before. on_metrics gets every
     report; after a resume those of the finished steps first. With ema_decay, validation sees the averaged weights, and the module ends
-    with them. Raises ValueError if checkpoint_dir holds another task's checkpoints, or when loss or gradient are no longer finite.
+    with them. Raises ValueError if checkpoint_dir contains another task's checkpoints, or when loss or gradient are no longer finite.
     """
     rank, _ = rank_and_world()
     device = next(module.parameters()).device
@@ -154,7 +154,9 @@ def torch_threads(count: int) -> Generator[None]:
 
 
 def _backward(loss: Tensor) -> None:
-    """Workers average their gradients. The sum of all terms is meant, so each worker's terms are multiplied by their number."""
+    """Workers average their gradients. The gradient of the sum of all terms is wanted, so each worker's terms are multiplied by the number
+    of workers.
+    """
     _, world = rank_and_world()
     with torch.autocast(loss.device.type, enabled=False):
         (loss * world).backward()

@@ -1,4 +1,4 @@
-"""Several workers, one training: each holds all weights (DDP), or a shard of them (FSDP2, `fully_shard`).
+"""Several workers, one training: each has all weights (DDP), or a shard of them (FSDP2, `fully_shard`).
 
 In: a module. Out: one whose gradients are averaged over the workers in the backward pass. Sharding works on a copy of the module, block by
 block: a block's weights are gathered when it runs and dropped after it. In both ways the optimizer works on float32 weights.

@@ -74,7 +74,7 @@ class TrainingConfig(OptimizerConfig):
     )
     lora: LoraConfig = LoraConfig()
     parallel: Parallel = Field(
-        "ddp", description="what several workers do with the weights: ddp: each holds all of them; fsdp: each holds a shard (FSDP2)"
+        "ddp", description="what several workers do with the weights: ddp: each has all of them; fsdp: each has a shard (FSDP2)"
     )
     validate_every: int = Field(100, gt=0, description="steps between validations; the last step is always validated")
     cache_mebibytes: int = Field(

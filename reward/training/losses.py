@@ -2,7 +2,7 @@
 
 Each edit has, per dimension d, a score s_d ~ N(mu_d, sigma_d^2) (eq. 2), and an aggregate of them (eq. 3, `reward.model.aggregation`).
 The losses of pairs take (mu_a, sigma_a, mu_b, sigma_b, target), all [pair] or any shape that broadcasts; target is the probability with
-which a is preferred: 1, 0, or between; sigma > 0. z stands for s_a - s_b ~ N(mu_a - mu_b, sigma_a^2 + sigma_b^2). Only differences of mu
+which a is preferred: 1, 0, or between; sigma > 0. z is s_a - s_b ~ N(mu_a - mu_b, sigma_a^2 + sigma_b^2). Only differences of mu
 matter to them, so scores have no fixed zero.
 """
 
@@ -78,7 +78,7 @@ def bradley_terry_ties(mu_a: Tensor, sigma_a: Tensor, mu_b: Tensor, sigma_b: Ten
     """-log P of one of three outcomes: a preferred (target 1), b preferred (0), tie (0.5); Bradley-Terry with ties, Rao and Kupper 1967.
 
     With k = tie_constant > 1 and m = mu_a - mu_b: P(a) = sigmoid(m - log k), P(b) = sigmoid(-m - log k), P(tie) = (k^2 - 1) P(a) P(b),
-    which add up to one. The public code has the formula and k = 5, but never hands it a tie. sigma has no part in it.
+    which add up to one. The public code has the formula and k = 5, but never passes it a tie. sigma has no part in it.
     """
     m, threshold = mu_a - mu_b, math.log(tie_constant)
     a_wins, b_wins = F.logsigmoid(m - threshold), F.logsigmoid(-m - threshold)

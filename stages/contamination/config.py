@@ -41,7 +41,7 @@ class ContaminationConfig(Config):
 
     action: Literal["keep", "drop"] = Field("keep", description="keep: list them; drop: list them and do not score them")
     training: bool = Field(True, description="Compare with the sources that the reward model was trained on, where it names them")
-    references: tuple[Reference, ...] = Field((), description="What else to compare with")
+    references: tuple[Reference, ...] = Field((), description="Further references")
     distance: int | None = Field(
         8, ge=0, le=16, description="Bits of 64 in which the perceptual hashes of the same picture may differ; null: equal bytes only"
     )

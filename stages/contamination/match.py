@@ -51,8 +51,8 @@ def _in_one(inspected: pa.Table, items: pa.Table, name: str, distance: int | Non
         near = Pairs(*(column[~np.isin(near.left, exact.left)] for column in near))  # an exact match is no near match as well
         same_words = np.zeros(len(codes[part]), dtype=bool)
         for match, pairs in ((EXACT, exact), (NEAR, near)):
-            said = (words[part][pairs.left] == item_words[pairs.right]) & ~silent[pairs.right]
-            edit, best, others, anywhere = _best(pairs, said)
+            same_text = (words[part][pairs.left] == item_words[pairs.right]) & ~silent[pairs.right]
+            edit, best, others, anywhere = _best(pairs, same_text)
             same_words[edit] |= anywhere
             is_counted = anywhere if counts == "image-and-instruction" else np.ones(len(edit), dtype=bool)
             rows.append((first + edit, pairs.right[best], match, pairs.distance[best], anywhere, others, is_counted))
@@ -90,15 +90,15 @@ def _table(
     return pa.table(columns, schema=contracts.CONTAMINATION)
 
 
-def _best(pairs: Pairs, said: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _best(pairs: Pairs, same_text: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Per edit with pairs: the edit, its best pair, how many others it has, and whether the words of the best match too; [edits] each.
 
-    The best pair is one with the same words, then the nearest, then the first in the reference. ``said``: bool [pairs], same words.
+    The best pair is one with the same words, then the nearest, then the first in the reference. ``same_text``: bool [pairs], same words.
     """
-    order = np.lexsort((pairs.right, pairs.distance, ~said, pairs.left))
+    order = np.lexsort((pairs.right, pairs.distance, ~same_text, pairs.left))
     edit, starts, counts = np.unique(pairs.left[order], return_index=True, return_counts=True)
     best = order[starts]
-    return edit, best, counts - 1, said[best]
+    return edit, best, counts - 1, same_text[best]
 
 
 def _codes(left: pa.ChunkedArray, right: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:

@@ -58,7 +58,7 @@ class Pictures:
 Payload = Slice | ImagePaths | Pictures
 
 
-def plan(reference: Reference) -> list[Unit]:
+def units(reference: Reference) -> list[Unit]:
     """Units of a reference. Raises ``ValueError`` naming the reference when it cannot be read."""
     pieces = _pieces(reference, f"filter.contamination.references, {reference.name}")
     return [Unit(settings_hash("reference", reference.name, mark), (reference.name, piece), rows) for piece, mark, rows in pieces]
@@ -80,13 +80,13 @@ def make_work() -> Work:
 
 
 def of_training(model: Path) -> pa.Table | None:
-    """The sources that a model names as those it was trained on; None where it names none, such as a model from elsewhere."""
+    """The sources in a model's record of its training; None without such a record, as for an imported model."""
     path = model / SOURCES
     return storage.read_table(path).cast(contracts.REFERENCES) if path.exists() else None
 
 
 def publish_training(model: Path, sources: Iterable[Item]) -> None:
-    """Write into a model's directory what it was trained on. Images that do not decode cannot be there: they were trained on."""
+    """Write into a model's directory what it was trained on. Every image must decode, because the model was trained on it."""
     rows = []
     for source_id, data, instruction in sources:
         found = row(TRAINING, source_id, data, instruction)

@@ -1,7 +1,7 @@
 """Candidates that the step generate of a run made, as edits: to score them, and to keep the best of N per source.
 
-A candidate that its editor failed to make is set aside with the editor's error. The plan reads the columns of ids; its memory is
-a place per candidate (about 250 bytes). The tables of a unit are named by the hash of what they are made of, and so are the fingerprints.
+A candidate that its editor failed to make is set aside with the editor's error. The plan reads the columns of ids; its memory is an entry
+per candidate (about 250 bytes). A unit's tables are named by the hash of their inputs, and the fingerprints use these names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from stages.datasets.config import CandidateEdits
 from stages.datasets.io import parquet_files
-from stages.datasets.io.blocks import Place, read_places
+from stages.datasets.io.blocks import RowAddress, read_addressed
 from stages.datasets.io.files import OneOpen, opened
 from stages.datasets.slices import Edit, Request, Slice, cut, position
 from stages.engine import steps
@@ -45,8 +45,8 @@ def plan(config: CandidateEdits, request: Request) -> list[Slice]:
 def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
     """Read the candidates and their sources."""
     with OneOpen(piece.location) as tables, OneOpen(piece.location) as source_tables:
-        candidates = _read(tables, ((f"{unit}/candidates.parquet", *place) for _, (unit, *place, _, _) in piece.rows), OF_CANDIDATE)
-        sources = _read(source_tables, ((f"{unit}/sources.parquet", *place) for _, (unit, _, _, *place) in piece.rows), OF_SOURCE)
+        candidates = _read(tables, ((f"{unit}/candidates.parquet", *address) for _, (unit, *address, _, _) in piece.rows), OF_CANDIDATE)
+        sources = _read(source_tables, ((f"{unit}/sources.parquet", *address) for _, (unit, _, _, *address) in piece.rows), OF_SOURCE)
         for (number, _), row, source in zip(piece.rows, candidates, sources, strict=True):
             where = position(DATASET, number)
             if row["status"] != "ok":
@@ -78,13 +78,13 @@ def _ids(path: str) -> Iterator[tuple[int, int, str]]:
             yield from ((group, row, source_id) for row, source_id in enumerate(column))
 
 
-def _read(tables: OneOpen, places: Iterable[Place], columns: list[str]) -> Iterator[dict[str, Any]]:
+def _read(tables: OneOpen, addresses: Iterable[RowAddress], columns: list[str]) -> Iterator[dict[str, Any]]:
     """Rows in the wanted order; one that is wanted several times in a row is read once."""
 
     def open_block(name: str, group: int, first: int) -> Iterator[pa.RecordBatch]:
         return parquet_files.rows(pq.ParquetFile(tables.get(name)), group, first, columns)
 
-    repeated = [(place, len(list(same))) for place, same in groupby(places)]
-    for batch, (_, count) in zip(read_places((place for place, _ in repeated), open_block), repeated, strict=True):
+    repeated = [(address, len(list(same))) for address, same in groupby(addresses)]
+    for batch, (_, count) in zip(read_addressed((address for address, _ in repeated), open_block), repeated, strict=True):
         row = batch.to_pylist()[0]
         yield from repeat(row, count)

@@ -1,10 +1,10 @@
 """TIGER-Lab/EditReward-Data (arXiv 2509.26346): pairs of rated candidates as embedded images; each candidate is read as one edit.
 
 Columns as on the data set's card: ``key``, ``instruction``, ``source_img``, and for ``left`` and ``right`` the image
-(``left_output_image``), its name (``left_img_rel``), the model, and three scores. A candidate stands in as many pairs as it was compared
-in; it is named by ``key`` and its image name, and is an edit at its first pair. So the 170,772 pairs give some 67,000 edits.
+(``left_output_image``), its name (``left_img_rel``), the model, and three scores. A candidate is in every pair in which it was compared. It
+is named by ``key`` and its image name, and becomes an edit at its first pair. So the 170,772 pairs give some 67,000 edits.
 
-The plan reads the three columns of names; its memory is a place per candidate (about 200 bytes), never images.
+The plan reads the three columns of names; its memory is an entry per candidate (about 200 bytes), without images.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from stages.datasets.config import EditRewardDataEdits
 from stages.datasets.io import cells, parquet_files
-from stages.datasets.io.blocks import read_places
+from stages.datasets.io.blocks import read_addressed
 from stages.datasets.io.cells import Fault
 from stages.datasets.io.files import OneOpen
 from stages.datasets.slices import Edit, Request, Slice, cut, position
@@ -56,7 +56,7 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
     """Read the candidates and their sources."""
     with OneOpen(piece.location) as files:
         wanted = [column for side in SIDES for column in _columns(side)]
-        rows = read_places(
+        rows = read_addressed(
             ((name, group, row) for _, (name, group, row, *_) in piece.rows),
             lambda name, group, first: parquet_files.rows(pq.ParquetFile(files.get(name)), group, first, wanted),
         )

@@ -3,9 +3,9 @@
 The tars' headers are scanned once, so that workers seek to their images. The list cannot be fully matched with the images (members
 are missing, some do not decode): such rows are set aside with their reason.
 
-The plan reads the list record by record. It holds the places of each record's two images, about 50 bytes per record (a span per 256
+The plan reads the list record by record. It contains the locations of each record's two images, about 50 bytes per record (a span per 256
 records besides) and, while it runs, 26 bytes per member of the tars; workers read the records of their unit. Fingerprints are made of
-the records and of the names of their tars and places in them. A byte that changes inside a tar while all sizes stay is noticed when
+the records and of the names of their tars and locations in them. A byte that changes inside a tar while all sizes stay is noticed when
 shards are written: a sample's id is made of its bytes.
 """
 
@@ -23,10 +23,10 @@ import numpy as np
 
 from stages.datasets.config import ShareGPT4oEdits
 from stages.datasets.io import cells, locations
-from stages.datasets.io.blocks import Block, read_places
+from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.cells import Fault
 from stages.datasets.io.files import OneOpen, opened
-from stages.datasets.io.tar_places import TarPlaces, packed, unpacked
+from stages.datasets.io.tar_index import TarIndex, packed, unpacked
 from stages.datasets.io.text_tables import Bad, Record, records
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
 from stages.engine import storage
@@ -39,15 +39,15 @@ TARS = "text_and_image_to_image_part_*.tar"
 LICENCE = "unverified, see the card of FreedomIntelligence/ShareGPT-4o-Image; made with GPT-4o, whose terms apply to some uses"
 
 BLOCK_RECORDS = 256
-"""Records between two places of the list where reading can begin."""
+"""Records between two offsets of the list at which reading can begin."""
 
 
 class Mark(NamedTuple):
-    """What is known of a block: hash of its records, the tars that its images are in, and the images' places, two per record."""
+    """What is known of a block: hash of its records, the tars that its images are in, and the images' locations, two per record."""
 
     content: str
     tars: tuple[str, ...]
-    places: str
+    locations: str
 
 
 class Named(NamedTuple):
@@ -59,7 +59,7 @@ class Named(NamedTuple):
 
 
 def plan(config: ShareGPT4oEdits, request: Request) -> list[Slice]:
-    """Slices of records with the places of their images. Raises ``ValueError`` when the folder does not hold the data set."""
+    """Slices of records with the locations of their images. Raises ``ValueError`` when the folder does not hold the data set."""
     folder = config.path.rstrip("/")
     files = locations.listing(folder, what=request.key)
     if RECORDS not in files:
@@ -77,23 +77,23 @@ def plan(config: ShareGPT4oEdits, request: Request) -> list[Slice]:
 def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
     """Read the records, and their images, each with one seek."""
     with OneOpen(piece.location) as files:
-        places = ((name, start, row) for _, (name, start, row, _) in piece.rows)
-        found = read_places(places, lambda name, start, first: islice(records(files.get(name), name, start), first, None))
+        locations = ((name, start, row) for _, (name, start, row, _) in piece.rows)
+        found = read_addressed(locations, lambda name, start, first: islice(records(files.get(name), name, start), first, None))
         for (number, (_, _, row, mark)), (_, record) in zip(piece.rows, found, strict=True):
-            of_row = unpacked(mark.places, 2 * row, 2)
+            of_row = unpacked(mark.locations, 2 * row, 2)
             yield _edit(piece.location, record, number, mark.tars, of_row)
 
 
-def _edit(folder: str, record: Record, number: int, tars: tuple[str, ...], places: np.ndarray) -> Edit | Quarantined:
-    """``places``: PLACE [2], of the source and of the edited image."""
+def _edit(folder: str, record: Record, number: int, tars: tuple[str, ...], locations: np.ndarray) -> Edit | Quarantined:
+    """``locations``: LOCATION [2], of the source and of the edited image."""
     named, where = _named(record), position(RECORDS, number)
     if isinstance(named, Fault):
         edited = record.get("output_image") if isinstance(record, dict) else None
         return Quarantined(edited if isinstance(edited, str) and is_text(edited) else str(number), where, *named)
-    absent = [name for name, place in zip(named, places, strict=False) if not place["offset"]]
+    absent = [name for name, location in zip(named, locations, strict=False) if not location["offset"]]
     if absent:
         return Quarantined(named.edited, where, "missing-image", f"{' and '.join(absent)} in none of the tars")
-    source, edited = (_read(f"{folder}/{tars[place['tar']]}", int(place["offset"]), int(place["size"])) for place in places)
+    source, edited = (_read(f"{folder}/{tars[location['tar']]}", int(location["offset"]), int(location["size"])) for location in locations)
     return Edit(
         row_id=named.edited,
         position=where,
@@ -137,7 +137,7 @@ def _read(path: str, offset: int, size: int) -> bytes:
 
 def _blocks(folder: str, tars: list[str], request: Request) -> Iterator[Block]:
     """Blocks that end where units end."""
-    members = TarPlaces(folder, tars, what=request.key)
+    members = TarIndex(folder, tars, what=request.key)
     begin, names, content = 0, list[str](), hashlib.sha256()
     with opened(f"{folder}/{RECORDS}") as file:
         for number, (start, record) in enumerate(records(file, f"{folder}/{RECORDS}")):
@@ -152,12 +152,12 @@ def _blocks(folder: str, tars: list[str], request: Request) -> Iterator[Block]:
         yield Block(RECORDS, begin, len(names) // 2, _mark(content.hexdigest(), members.of(names), tars))
 
 
-def _mark(content: str, places: np.ndarray, tars: list[str]) -> Mark:
-    """``places``: PLACE [2 per record], by the numbers of ``tars``. The mark names only those that occur: others may come and go."""
-    there = places["offset"] > 0
-    used, numbers = np.unique(places["tar"][there], return_inverse=True)
-    places["tar"][there] = numbers
-    return Mark(content[:ID_DIGITS], tuple(tars[number] for number in used), packed(places))
+def _mark(content: str, locations: np.ndarray, tars: list[str]) -> Mark:
+    """``locations``: LOCATION [2 per record], by the numbers of ``tars``. The mark names only those that occur: others may come and go."""
+    there = locations["offset"] > 0
+    used, numbers = np.unique(locations["tar"][there], return_inverse=True)
+    locations["tar"][there] = numbers
+    return Mark(content[:ID_DIGITS], tuple(tars[number] for number in used), packed(locations))
 
 
 def _require_list(path: str, request: Request) -> None:

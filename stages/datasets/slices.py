@@ -36,10 +36,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Slice:
-    """Some rows of a data set, without their images. A plan holds slices of all rows, so a slice must be small.
+    """Some rows of a data set, without their images. A plan contains slices of all rows, so a slice must be small.
 
-    ``location`` is the folder of the data set and ``images`` the folder of the images where that is another one. They are no part of the
-    fingerprint: a copy elsewhere is the same work. ``shared`` is what all rows need, ``rows`` are pairs of row number and what the reader
+    ``location`` is the folder of the data set and ``images`` the folder of the images where it differs. Neither is part of the fingerprint,
+    so a copy in another folder is the same work. ``shared`` is what all rows need, ``rows`` are pairs of row number and what the reader
     needs to know about that row: plain JSON values, or spans of rows. ``edited``: whether the edited images are wanted. ``content`` is the
     fingerprint where a reader does not want a hash of the other fields.
     """

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from stages.datasets import presets, triplets
 from stages.datasets.config import SourceTable, Table, TableEdits, TableSources, TripletEdits
 from stages.datasets.io import cells, files, parquet_files, text_tables
-from stages.datasets.io.blocks import Block, read_places
+from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.cells import Fault
 from stages.datasets.io.text_tables import Bad, Record
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
@@ -35,7 +35,7 @@ TABLE, TRIPLETS = "table", "triplets"
 SUFFIXES = (parquet_files.SUFFIX, *text_tables.SUFFIXES)
 READ_AHEAD = 1 << 20
 BLOCK_RECORDS = 256
-"""Records of a text file between two places where reading can begin."""
+"""Records of a text file between two offsets at which reading can begin."""
 
 Row = Mapping[str, Any] | Bad
 
@@ -102,8 +102,8 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
     """Read the rows, and the images that they name."""
     columns: Mapping[str, str] = piece.shared["columns"]
     with files.OneOpen(piece.location) as tables:
-        places = ((name, start, row) for _, (name, start, row, _) in piece.rows)
-        rows = read_places(places, lambda name, start, first: _rows(tables, name, start, first, set(columns.values())))
+        addresses = ((name, start, row) for _, (name, start, row, _) in piece.rows)
+        rows = read_addressed(addresses, lambda name, start, first: _rows(tables, name, start, first, set(columns.values())))
         for (number, (name, _, place, mark)), row in zip(piece.rows, rows, strict=True):
             values = row.to_pylist()[0] if isinstance(row, pa.RecordBatch) else row
             if piece.dataset == TRIPLETS:

@@ -1,11 +1,11 @@
 """Triplets in webdataset's layout, such as this program's own shards: tars in which the members of a sample follow each other.
 
 A member's name is its sample's key and, after the first dot of its base name, its field: ``0001.source.png`` has the field ``source.png``.
-A configured field stands for itself and for itself with an extension. The text is a JSON object (with ``instruction`` and optionally
-``language``, ``task``, ``licence``; the rest is kept as metadata), or plain text that is the instruction.
+A configured field matches the field of that name, with or without an extension. The text is a JSON object (with ``instruction`` and
+optionally ``language``, ``task``, ``licence``; the rest is kept as metadata), or plain text that is the instruction.
 
 The plan scans the headers of the tars once; its memory is a span per 64 samples and, while it runs, 8 bytes per sample to find keys that
-occur twice. Workers seek. Fingerprints are made of the names, places and sizes of members; a byte that changes in place is noticed when
+occur twice. Workers seek. Fingerprints are made of the names, offsets and sizes of members; a changed byte is noticed when
 shards are written.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from stages.datasets.config import WebdatasetEdits
 from stages.datasets.io import cells, files
-from stages.datasets.io.blocks import Block, read_places
+from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.cells import Fault
 from stages.datasets.io.locations import digest, repeated
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
@@ -51,8 +51,8 @@ def plan(config: WebdatasetEdits, request: Request) -> list[Slice]:
 def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
     """Read the members of the samples."""
     with files.OneOpen(piece.location) as tars:
-        places = ((name, start, sample) for _, (name, start, sample, _) in piece.rows)
-        samples = read_places(places, lambda name, start, first: islice(_samples(tars.get(name), start), first, None))
+        addresses = ((name, start, sample) for _, (name, start, sample, _) in piece.rows)
+        samples = read_addressed(addresses, lambda name, start, first: islice(_samples(tars.get(name), start), first, None))
         for (number, (name, *_)), (key, _, members) in zip(piece.rows, samples, strict=True):
             yield _edit(piece.shared, key, position(name, number), members, tars.get(name))
 
@@ -60,7 +60,7 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
 def _edit(fields: Mapping[str, Any], key: str, where: str, members: Members, file: BinaryIO) -> Edit | Quarantined:
     found: dict[str, tar.Member] = {}
     for role in (role for role in ("source", "edited", "text") if role in fields):
-        matching = [member for field, member in members if _stands_for(fields[role], field)]
+        matching = [member for field, member in members if _matches(fields[role], field)]
         if len(matching) != 1:
             reason = "missing-image" if role != "text" and not matching else "bad-sample"
             there = ", ".join(field for field, _ in members)
@@ -102,7 +102,7 @@ def _parsed(data: bytes, name: str, instruction_key: str) -> tuple[str, dict[str
     return instruction[0], labels, json.dumps(others, sort_keys=True, ensure_ascii=False)
 
 
-def _stands_for(configured: str, field: str) -> bool:
+def _matches(configured: str, field: str) -> bool:
     return field == configured or field.rpartition(".")[0] == configured
 
 
@@ -169,7 +169,7 @@ def _check_fields(folder: str, name: str, fields: Mapping[str, Any], request: Re
         first = next(_samples(file, 0), None)
     there = [field for field, _ in first[2]] if first else []
     for role in ("source", "edited", "text"):
-        if first and role in fields and not any(_stands_for(fields[role], field) for field in there):
+        if first and role in fields and not any(_matches(fields[role], field) for field in there):
             raise ValueError(
                 f"{request.key}: the samples of {folder}/{name} have no member {fields[role]}; the first has {', '.join(there)}"
             )

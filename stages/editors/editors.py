@@ -1,7 +1,7 @@
 """Editors: models that turn a source into a candidate.
 
-To add one, write a file beside this one whose ``EDITORS`` holds a spec for each editor by name, and name the file in the table ``MODULES``.
-Specs are read to check a configuration, so such a file imports heavy libraries only inside ``open``.
+To add one, write a file beside this one whose ``EDITORS`` contains a spec for each editor by name, and name the file in the table
+``MODULES``. Specs are read to check a configuration, so such a file imports heavy libraries only inside ``open``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class WorldEditor:
-    """A simulated editor. Its metadata holds the ground-truth quality in each dimension, for simulated raters only."""
+    """A simulated editor. Its metadata contains the ground-truth quality in each dimension, for simulated raters only."""
 
     def __init__(self, name: str, size: int) -> None:
         self.name = name

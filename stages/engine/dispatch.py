@@ -1,8 +1,8 @@
 """Assigns units to actors, and handles the death of an actor.
 
-A dead actor is replaced. Each of its units becomes a suspect and is run again alone on an actor, which shows the one at fault. The
-command ends with the name of a unit after ``MAX_DEATHS`` deaths of processes that had it, and after ``MAX_LOSSES`` losses of nodes that
-had it: the unit may be what ends the nodes.
+A dead actor is replaced. Each of its units becomes a suspect and runs again by itself on an actor, which identifies the unit that causes
+the deaths. The command ends with the name of a unit after ``MAX_DEATHS`` deaths of processes that had it, and after ``MAX_LOSSES`` losses
+of nodes that had it: the unit may be what ends the nodes.
 """
 
 from __future__ import annotations

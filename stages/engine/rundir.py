@@ -242,7 +242,7 @@ def _difference(index: Index, settings: Mapping[str, Any], inputs: Mapping[str, 
     changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     if not changed:
         others = [name for name, fingerprint in inputs.items() if index.inputs.get(name) != fingerprint]
-        return f"another {others[0]}" if others else "an earlier version of the step"
+        return f"another version of its input {others[0]}" if others else "an earlier version of the step"
     key = changed[0]
     more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
     return f"other settings ({key}: {old.get(key)!r} then, {new.get(key)!r} now{more})"

@@ -2,8 +2,8 @@
 
 The libraries' trainers resume from their own checkpoints, with identical parameters after any kill. Ray Train places the processes, joins
 them with torch.distributed, and restarts the group when one dies; its own checkpoints are not used. A mistake in settings or data would
-come back after every restart, so it ends the group at once. Rank 0 appends metrics to ``metrics.jsonl`` in the step's folder, and the
-driver draws its progress bar from that file. Ray's metrics show the newest values.
+recur after every restart, so it ends the group at once. Rank 0 appends metrics to ``metrics.jsonl`` in the step's folder, and the driver
+draws its progress bar from that file. Ray's metrics show the newest values.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scra
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """The exception that a worker raised, out of Ray's wrappers."""
+    """The exception that a worker raised, without Ray's wrappers."""
     while True:
         failures = getattr(error, "worker_failures", None)
         inner = next(iter(failures.values())) if failures else None
@@ -223,7 +223,7 @@ def remote_fit(cluster: Cluster, loop: Callable[[dict[str, Any]], None], payload
 
 
 def is_trained(folder: Path, key: str) -> bool:
-    """Whether ``folder`` holds the finished training of that key."""
+    """Whether ``folder`` contains the finished training of that key."""
     note = folder / "training.json"
     return note.exists() and storage.read_json(note) == {"key": key}
 

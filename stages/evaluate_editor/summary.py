@@ -82,7 +82,7 @@ def mean_interval(values: np.ndarray, *, seed: int, resamples: int) -> Estimate:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """None of nothing, and where a value is missing."""
+    """None without values, or when a value is missing."""
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known and len(known) == len(values) else None
 

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reward.benchmarks.items import Comparison, Edit, EditScore, Item, distinct, samples
+from reward.benchmarks.items import BenchmarkEdit, Comparison, EditScore, Item, distinct, samples
 from reward.benchmarks.names import benchmark
 from reward.config import TOKEN_BUDGET
 from reward.evaluation.bootstrap import Bootstrap
@@ -91,10 +91,10 @@ def run(context: Context, step: StepFolder, model: Path) -> Benchmarked:
     return Benchmarked(files, {"benchmarks": headlines})
 
 
-def _score(context: Context, folder: StepFolder, model: Path, revision: str, edits: Sequence[Edit]) -> Done:
+def _score(context: Context, folder: StepFolder, model: Path, revision: str, edits: Sequence[BenchmarkEdit]) -> Done:
     """Scores of all edits by one model, in units of sources."""
     config = context.flow.evaluate_reward
-    by_source: dict[str, list[Edit]] = {}
+    by_source: dict[str, list[BenchmarkEdit]] = {}
     for edit in edits:
         by_source.setdefault(edit.source.content, []).append(edit)
     groups = list(by_source.values())
@@ -115,7 +115,7 @@ def _score(context: Context, folder: StepFolder, model: Path, revision: str, edi
 def _make_work(model: Path, revision: str) -> Work:
     loaded = load_model(model)
 
-    def work(edits: list[Edit]) -> UnitOutput:
+    def work(edits: list[BenchmarkEdit]) -> UnitOutput:
         shown = [(edit.edit_id, sample, "") for edit, sample in zip(edits, samples(edits), strict=True)]
         scored = score_rows(loaded, shown, revision=revision, token_budget=TOKEN_BUDGET)
         return UnitOutput({"scores": contracts.table("scores", scored.rows)}, len(edits), len(scored.rows), scored.quarantine)

@@ -17,7 +17,7 @@ class BenchmarkConfig(Config):
 
 
 class EvaluateRewardConfig(Config):
-    """Held-out evaluation of the reward model, and published benchmarks where a copy is at hand."""
+    """Held-out evaluation of the reward model, and published benchmarks where a copy is available."""
 
     model: str | None = Field(None, description="Reward model directory; default: the one trained in this run")
     bootstrap: int = Field(1000, ge=100, description="Bootstrap resamples (clustered by source) for intervals")

@@ -1,4 +1,4 @@
-"""What of a benchmark occurs among the sources of the run, and what that does to its figures.
+"""Benchmark items that occur among the sources of the run, and the benchmark's figures without them.
 
 All sources of the run count, train and validation, since the validation half calibrates the model. The training data of a pretrained
 backbone are not known here.
@@ -39,7 +39,7 @@ class TrainingSources:
 
 
 def training_sources(run: RunDir) -> TrainingSources:
-    """The run's sources as hashes, read part by part; none where the model is from elsewhere."""
+    """The run's sources as hashes, read part by part; none for a model that was not trained in this run."""
     folder = run.step(steps.GENERATE)
     index = folder.index()
     rows = (

@@ -38,7 +38,7 @@ STEP = steps.EVALUATE_REWARD
 def run(context: Context) -> Index:
     """Score the held-out candidates and publish ``evaluation.json``, and the benchmarks' figures; returns the step's index.
 
-    A model from elsewhere is measured on the held-out groups of the run, where there are any, and on the benchmarks.
+    A model that was not trained in this run is measured on the held-out groups of the run, where there are any, and on the benchmarks.
     """
     config = context.flow.evaluate_reward
     model, inputs = _model(context, config)

@@ -2,7 +2,7 @@
 
 In: the table ``inspected``, and the references as hashes (stages/contamination/references.py). Out: the artifacts ``references``,
 ``unreadable_references`` and ``contamination`` (stages/contamination/match.py), and the slices that are left for scoring. A dropped
-edit counts as gated. The driver holds the hashes of all references: about 150 bytes per item.
+edit counts as gated. The driver keeps the hashes of all references in memory: about 150 bytes per item.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ NAME = "contamination"
 MATCHES = (contamination.EXACT, contamination.NEAR, contamination.INSTRUCTION)
 
 
-def plan(config: ContaminationConfig) -> dict[str, list[Unit]]:
+def units(config: ContaminationConfig) -> dict[str, list[Unit]]:
     """Units of the configured references by name."""
-    return {reference.name: references.plan(reference) for reference in config.references}
+    return {reference.name: references.units(reference) for reference in config.references}
 
 
 def inputs(planned: Mapping[str, Sequence[Unit]]) -> dict[str, str]:
@@ -80,7 +80,7 @@ def check(
 
 
 def about(summary: Mapping[str, Any], hits: pa.Table, selection: pa.Table) -> dict[str, Any]:
-    """What the index of a selection's shards says: what was compared, and how many of its samples count as contaminated."""
+    """Entry for the index of a selection's shards: what was compared, and how many of its samples count as contaminated."""
     known = pc.is_in(selection["sample_id"], value_set=contamination.counted(hits).combine_chunks())
     compared = {name: entry["items"] for name, entry in summary["references"].items()}
     return {NAME: {"action": summary["action"], "training": summary["training"], "items": compared, "samples": pc.sum(known).as_py() or 0}}
@@ -113,7 +113,7 @@ def _unreadable(planned: Mapping[str, Sequence[Unit]], done: Done) -> dict[str, 
 
 
 def _require_readable(step: StepFolder, planned: Mapping[str, Sequence[Unit]], done: Done) -> None:
-    """Raises ``ValueError`` for a reference of which nothing can be read: comparing with it would find nothing and say so."""
+    """Raises ``ValueError`` for a reference of which nothing can be read: a comparison with it would wrongly report no match."""
     records = iter(done.records)
     for name, units in planned.items():
         there = [next(records) for _ in units]

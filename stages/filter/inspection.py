@@ -185,7 +185,8 @@ def check_unchanged(inspection: Inspection, delivered: pa.Table) -> None:
 
 
 def publish(step: StepFolder, artifact: str, table: pa.Table) -> list[Part]:
-    """A table that the driver decided, under a name made of its content: what an earlier index lists stays until the next index is there.
+    """A table that the driver decided, under a name made of its content: the files of an earlier index stay until the next index is
+    published.
 
     Nothing for a table without rows.
     """

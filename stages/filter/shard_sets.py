@@ -56,7 +56,7 @@ class ShardSet:
     about: Mapping[str, Any]
 
 
-def plan(
+def assign(
     step: StepFolder,
     config: ShardsConfig,
     chosen: Mapping[str, pa.Table],
@@ -107,7 +107,8 @@ def cuts(image_bytes: np.ndarray, config: ShardsConfig) -> Iterator[tuple[int, i
 def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, workers: int) -> dict[str, dict[str, Any]]:
     """Write what is not there yet; returns the index of every set by name.
 
-    Raises ``ValueError`` when a folder holds another finished set and ``--force`` is off, or when the data set changed since it was scored.
+    Raises ``ValueError`` when a folder contains another finished set and ``--force`` is off, or when the data set changed since it was
+    scored.
     """
     missing = [entry for entry in sets if not is_whole(entry.folder, entry.key)]
     for entry in missing:
@@ -196,7 +197,7 @@ def _clear_index(entry: ShardSet, *, force: bool) -> None:
     if index is None:
         return
     if index and index.get("key") != entry.key and not force:
-        raise ValueError(f"{entry.folder} holds finished shards of other content; replace them with --force, or choose another name")
+        raise ValueError(f"{entry.folder} contains finished shards of other content; replace them with --force, or choose another name")
     filesystem, path = storage.locate(f"{entry.folder}/{shards.INDEX}")
     filesystem.rm(path)
 

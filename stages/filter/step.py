@@ -54,7 +54,7 @@ def run(context: Context) -> Index:
         "filter": config.model_dump(mode="json", exclude={"model", "inspect_workers", "workers", "num_gpus", "prepare_workers"}),
         "seed": context.flow.seed,
     }
-    references = decontamination.plan(config.contamination)
+    references = decontamination.units(config.contamination)
     inputs = {"reward model": revision, "edits": _fingerprint(slices)} | gates.inputs(config.gates) | decontamination.inputs(references)
     draft, done = step.begin(settings=settings, inputs=inputs, force=context.force)
     if done and _shards_are_there(step, config):
@@ -83,7 +83,7 @@ def run(context: Context) -> Index:
     artifacts["examples"] = _examples(step, scores, delivered, slices, config.selections, tables)
     hits = read("contamination")
     about = {name: decontamination.about(compared, hits, table) for name, table in tables.items()}
-    sets = shard_sets.plan(step, config.shards, tables, shard_sets.located(scores, delivered), slices, about)
+    sets = shard_sets.assign(step, config.shards, tables, shard_sets.located(scores, delivered), slices, about)
     for name, content in shard_sets.write(context, step, sets, workers=config.workers).items():
         files |= _shard_files(step, config, name, content)
     return step.publish(
@@ -134,7 +134,7 @@ def write_shards(context: Context, config: SelectionConfig) -> str:
     slices = _scored_slices(context, index)
     scored = shard_sets.located(step.read("scores"), step.read("edits", shard_sets.LOCATION))
     about = decontamination.about(index.results[decontamination.NAME], step.read("contamination"), table)
-    sets = shard_sets.plan(step, flow.shards, {config.name: table}, scored, slices, {config.name: about})
+    sets = shard_sets.assign(step, flow.shards, {config.name: table}, scored, slices, {config.name: about})
     shard_sets.write(context, step, sets, workers=flow.workers)
     return sets[0].folder
 
@@ -204,7 +204,7 @@ def _examples(
 
 
 def _shard_files(step: StepFolder, config: FilterConfig, name: str, content: Mapping[str, Any]) -> dict[str, str]:
-    """sha256 by file of a set of shards. Of shards written elsewhere the step keeps a copy of their index."""
+    """sha256 by file of a set of shards. Of shards in another folder or behind a URL the step keeps a copy of their index."""
     listed = {shards.INDEX: storage.publish_json(step.path / "shards" / name / shards.INDEX, content)}
     if config.shards.target is None:
         listed |= {entry["name"]: entry["sha256"] for entry in [*content["shards"], content["samples"]]}
@@ -212,7 +212,9 @@ def _shard_files(step: StepFolder, config: FilterConfig, name: str, content: Map
 
 
 def _shards_are_there(step: StepFolder, config: FilterConfig) -> bool:
-    """Whether shards written elsewhere still have the index that the step lists; those in the step's folder were checked with it."""
+    """Whether shards in another folder or behind a URL still have the index that the step lists; those in the step's folder were checked
+    with it.
+    """
     if config.shards.target is None:
         return True
     keys = {entry.name: storage.read_json(step.path / "shards" / entry.name / shards.INDEX)["key"] for entry in config.selections}

@@ -1,6 +1,6 @@
 """Fine-tune: the base editor, then one arm per selection, all with the same steps (paper 4.4).
 
-The base takes the part of a pretrained editor: the same network, trained on another noisy set. Every arm trains a copy of it on the shards
+The base replaces a pretrained editor: the same network, trained on another noisy set. Every arm trains a copy of it on the shards
 of one selection. A training that was stopped resumes from its newest checkpoint and ends with the same parameters.
 """
 
@@ -150,7 +150,7 @@ def samples_of(folder: str, image_size: int) -> EditSamples:
         instructions.append(sample.facts["instruction"])
         sample_ids.append(sample.sample_id)
     if not source:
-        raise ValueError(f"{folder} holds no samples")
+        raise ValueError(f"{folder} contains no samples")
     return EditSamples(np.stack(source), np.stack(edited), instructions, sample_ids)
 
 

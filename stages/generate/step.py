@@ -80,7 +80,7 @@ def _reject_duplicates(folder: StepFolder, artifacts: Mapping[str, Sequence[Part
 
 
 def _failed(folder: StepFolder, artifacts: Mapping[str, Sequence[Part]]) -> int:
-    """How many candidates failed. Raises ``ValueError`` with an editor's words when all of them did."""
+    """How many candidates failed. Raises ``ValueError`` with an editor's error message when all of them failed."""
     rows = folder.read_table("candidates", artifacts["candidates"], ["status", "error"])
     statuses, errors = rows["status"].to_pylist(), [text for text in rows["error"].to_pylist() if text]
     failed = statuses.count("failed")

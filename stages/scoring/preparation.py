@@ -1,6 +1,6 @@
 """Edits prepared for scoring: read, decoded once, resized to uint8, with the tree of their prompts; nothing here needs the model's weights.
 
-In: a slice of edits. Out, piece by piece: what the model is shown, and what else a row of scores holds. The work is done in this process,
+In: a slice of edits. Out, piece by piece: the model's inputs, and the other columns of a row of scores. The work is done in this process,
 or on Ray tasks while the model computes; the pieces are the same. A task that dies is tried again by Ray; when it keeps dying its rows are
 prepared one by one, and a row that still kills its process is set aside.
 """

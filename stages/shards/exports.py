@@ -98,8 +98,8 @@ def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
 def export(folder: str, target: str, layout: str) -> tuple[int, list[str]]:
     """Write the samples of a folder of shards (path or URL) into the new folder ``target``; returns how many, and the metadata files.
 
-    Memory grows with the number of samples, not with their images. Raises ``ValueError`` when ``target`` is a URL or holds something, and
-    when the shards are not finished or damaged; then there is no ``target``.
+    Memory grows with the number of samples, not with their images. Raises ``ValueError`` when ``target`` is a URL or contains something,
+    and when the shards are not finished or damaged; then there is no ``target``.
     """
     if "://" in target:
         raise ValueError(f"{target} is a URL; trainers that read files need a local folder")

@@ -150,7 +150,7 @@ def verify(folder: str) -> list[str]:
     present = {name.rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path, detail=False)}
     problems = [f"{name} is not listed in {INDEX}" for name in sorted(present) if name.endswith(".tar") and name not in listed]
     if sum(shard.rows for shard in listed.values()) != rows:
-        problems.append(f"{INDEX} says {rows} samples, its shards hold {sum(shard.rows for shard in listed.values())}")
+        problems.append(f"{INDEX} says {rows} samples, its shards contain {sum(shard.rows for shard in listed.values())}")
     sample_index, faults = read_sample_index(folder, samples, present)
     problems += faults
     absent = [f"{name} is missing" for name in listed if name not in present]

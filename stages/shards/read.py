@@ -80,7 +80,7 @@ def _of_shard(folder: str, name: str, expected: dict[shards.Part, str]) -> Itera
             sample_id, _, suffix = member.name.partition(".")
             part, _, extension = suffix.partition(".")
             if left.pop((sample_id, part), None) != hashlib.sha256(data).hexdigest():
-                raise tar.Damaged(f"holds another {member.name} at byte {member.offset} than its {shards.SAMPLES} lists")
+                raise tar.Damaged(f"contains another {member.name} at byte {member.offset} than its {shards.SAMPLES} lists")
             found[part] = (extension, data)
             if len(found) == len(shards.PARTS):
                 (source_extension, source), (edited_extension, edited) = found["source"], found["edited"]

@@ -1,6 +1,6 @@
-"""Six simulated editors: how often each reaches which level in each dimension, and how it damages a picture.
+"""Six simulated editors: the probability of each level in each dimension, and the artefacts that each adds.
 
-They take the place of the six editing models of EditReward (arXiv 2509.26346, section 2.2). ``quill`` follows instructions well and has
+They replace the six editing models of EditReward (arXiv 2509.26346, section 2.2). ``quill`` follows instructions well and has
 poor visual quality, ``bobbin`` is the opposite, ``thimble`` is good at both, ``trowel`` at neither, ``lathe`` is average in both, and
 ``anvil`` reaches every level.
 """

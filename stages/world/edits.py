@@ -30,7 +30,7 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Edit:
+class SceneEdit:
     """One change. ``value`` is the new colour, background, shape, size word, quadrant or style; empty for remove."""
 
     kind: str
@@ -58,7 +58,7 @@ def free_quadrants(scene: Scene) -> list[int]:
     return [q for q in range(4) if q not in taken]
 
 
-def other_values(edit: Edit, scene: Scene) -> list[str]:
+def other_values(edit: SceneEdit, scene: Scene) -> list[str]:
     """Values other than its own that an edit of this kind and subject could have; each gives another picture."""
     match edit.kind:
         case "recolour":
@@ -76,26 +76,26 @@ def other_values(edit: Edit, scene: Scene) -> list[str]:
     return [v for v in values if v != edit.value]
 
 
-def sample_edit(rng: np.random.Generator, scene: Scene, kinds: Sequence[str] = KINDS) -> Edit:
+def sample_edit(rng: np.random.Generator, scene: Scene, kinds: Sequence[str] = KINDS) -> SceneEdit:
     """A random edit that changes the scene, its kind drawn evenly from ``kinds``."""
     kind = pick(rng, kinds)
     wording = int(rng.random() * len(TEMPLATES[kind]))
     subject = int(rng.random() * len(scene.objects)) if kind in ON_OBJECT else None
     if kind == "remove":
-        return Edit(kind, "", subject, None, wording)
+        return SceneEdit(kind, "", subject, None, wording)
     if kind == "resize":
         assert subject is not None
         value = "bigger" if scene.objects[subject].radius < (SMALL + LARGE) / 2 else "smaller"
-        return Edit(kind, value, subject, None, wording)
-    value = pick(rng, other_values(Edit(kind, "", subject), scene))
+        return SceneEdit(kind, value, subject, None, wording)
+    value = pick(rng, other_values(SceneEdit(kind, "", subject), scene))
     if kind != "add":
-        return Edit(kind, value, subject, None, wording)
+        return SceneEdit(kind, value, subject, None, wording)
     quadrant = QUADRANTS.index(value)
     shape, colour, radius = pick(rng, unused_shapes(scene)), pick(rng, unused_colours(scene)), pick(rng, (SMALL, LARGE))
-    return Edit(kind, value, None, SceneObject(shape, colour, quadrant, *place(quadrant), radius), wording)
+    return SceneEdit(kind, value, None, SceneObject(shape, colour, quadrant, *place(quadrant), radius), wording)
 
 
-def apply(scene: Scene, edit: Edit) -> Scene:
+def apply(scene: Scene, edit: SceneEdit) -> Scene:
     """The scene after the edit; its picture is the exact edit."""
     if edit.kind == "background":
         return replace(scene, background=edit.value)
@@ -127,7 +127,7 @@ def apply(scene: Scene, edit: Edit) -> Scene:
     return replace(scene, objects=(*before, changed, *after))
 
 
-def instruction(edit: Edit, scene: Scene) -> str:
+def instruction(edit: SceneEdit, scene: Scene) -> str:
     """The edit in words, e.g. "make the red circle blue"."""
     thing = edit.added if edit.subject is None else scene.objects[edit.subject]
     name = f"{thing.colour} {thing.shape}" if thing else ""

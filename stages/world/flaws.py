@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from PIL import Image, ImageFilter
 
-from stages.world.edits import KINDS, ON_OBJECT, Edit, apply, other_values, sample_edit, unused_colours, unused_shapes
+from stages.world.edits import KINDS, ON_OBJECT, SceneEdit, apply, other_values, sample_edit, unused_colours, unused_shapes
 from stages.world.items import Item, bucket_of
 from stages.world.scenes import WORLD, Scene, render, sample_scene
 from stages.world.seeds import pick
@@ -105,12 +105,12 @@ def _over_edit(rng: np.random.Generator, item: Item) -> Scene:
         visible = ["remove", "replace"]
     kind = pick(rng, visible)
     if kind == "background":
-        return apply(item.target, Edit(kind, pick(rng, other_values(Edit(kind, ""), item.target))))
+        return apply(item.target, SceneEdit(kind, pick(rng, other_values(SceneEdit(kind, ""), item.target))))
     if item.kind in ON_OBJECT and item.kind != "remove":
         candidates = _others(item)
-    else:  # every object that the edit left (an added one stands last)
+    else:  # every object that the edit left (an added one is last)
         candidates = list(range(len(item.target.objects) - (item.kind == "add")))
-    extra = Edit(kind, "", pick(rng, candidates))
+    extra = SceneEdit(kind, "", pick(rng, candidates))
     if kind != "remove":
         extra = replace(extra, value=pick(rng, other_values(extra, item.target)))
     return apply(item.target, extra)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from stages.world.edits import KINDS, Edit, apply, instruction, sample_edit
+from stages.world.edits import KINDS, SceneEdit, apply, instruction, sample_edit
 from stages.world.scenes import SMALL, Scene, sample_scene
 from stages.world.seeds import generator, uniform
 
@@ -40,7 +40,7 @@ class Item:
     kinds: tuple[str, ...]  # kinds it was drawn from
     jitter: float
     scene: Scene
-    edit: Edit
+    edit: SceneEdit
     target: Scene
     instruction: str
     kind: str
@@ -53,7 +53,7 @@ def canonical(scene: Scene) -> str:
 
 
 def bucket_of(scene: Scene) -> str:
-    """The only split that may hold this scene."""
+    """The only split that may contain this scene."""
     return SPLITS[min(bisect_right(_BOUNDS, uniform("split", canonical(scene))), len(SPLITS) - 1)]
 
 

@@ -23,7 +23,7 @@ CHANGED = 12.0
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PixelScores:
     """Scores of one edit, 0..10 each; ``overall`` is the geometric mean of the two."""
 
     semantic_consistency: float
@@ -31,10 +31,10 @@ class Verdict:
     overall: float
 
 
-def judge(source: np.ndarray, target: np.ndarray, output: np.ndarray) -> Verdict:
+def judge(source: np.ndarray, target: np.ndarray, output: np.ndarray) -> PixelScores:
     """Judge an output against source and exact edit, uint8 [S, S, 3] each.
 
-    Raises ValueError when the shapes differ or when the target nowhere differs from the source.
+    Raises ValueError when the shapes differ or when the target equals the source.
     """
     if not source.shape == target.shape == output.shape:
         shapes = f"source {source.shape}, target {target.shape}, output {output.shape}"
@@ -50,4 +50,4 @@ def judge(source: np.ndarray, target: np.ndarray, output: np.ndarray) -> Verdict
     damage = float(np.minimum(from_source, from_target).mean())
     semantic = float(10 * done * np.exp(-max(0.0, spill - 4) / 18))
     perceptual = float(10 * np.exp(-max(0.0, damage - 1.5) / 14))
-    return Verdict(semantic, perceptual, (semantic * perceptual) ** 0.5)
+    return PixelScores(semantic, perceptual, (semantic * perceptual) ** 0.5)

@@ -24,10 +24,10 @@ def bias(rater: str, dimension: str, seed: int) -> float:
     return BIAS_DEVIATION * _normal("bias", rater, dimension, seed)
 
 
-def rate(rater: str, candidate_id: str, dimension: str, true_level: int, seed: int) -> int:
+def rate(rater: str, candidate_id: str, dimension: str, ground_truth: int, seed: int) -> int:
     """The rating 1..4 that a rater gives, the same at every call."""
     noise = NOISE_DEVIATION * _normal("noise", rater, candidate_id, dimension, seed)
-    return min(4, max(1, floor(true_level + bias(rater, dimension, seed) + noise + 0.5)))
+    return min(4, max(1, floor(ground_truth + bias(rater, dimension, seed) + noise + 0.5)))
 
 
 def seconds(rater: str, candidate_id: str, dimension: str, seed: int) -> float:

@@ -96,7 +96,7 @@ CASES: dict[str, Case] = {
     "contradicting re-annotation": Case(
         lambda rows, work: [*rows, rows[5] | {"score": 1 + rows[5]["score"] % 4, "rated_at": "2025-04-01T08:00:00Z"}],
         {"conflict": 1},
-        "which stands",
+        "which counts",
     ),
     "re-annotation in its round": Case(
         lambda rows, work: [*rows, *(row | {"round": "reannotation", "score": 2} for row in rows[:8])],

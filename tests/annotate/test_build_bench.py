@@ -1,4 +1,4 @@
-"""Consensus of experts, tuples, and a benchmark of the embedded world from its raters to a scored reward model."""
+"""Consensus of experts, tuples, and a benchmark of the toy world from its raters to a scored reward model."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def test_the_hardest_strict_order_of_a_group() -> None:
     clear = group("g", [[1, 2, 3, 4, 4]] * 3)
     found = hardest(clear, 3, tie=False, seed=0)
     assert found is not None and found.hardness == pytest.approx(4 / 3) and found.agreement == 1.0
-    assert sorted(clear.consensus[list(found.places), 0].tolist()) in ([1, 2, 3], [2, 3, 4])
+    assert sorted(clear.consensus[list(found.indices), 0].tolist()) in ([1, 2, 3], [2, 3, 4])
     assert hardest(clear, 4, tie=False, seed=0) is not None
     assert hardest(group("h", [[1, 1, 2, 2]] * 3), 3, tie=False, seed=0) is None, "ties are no strict order"
     tied = hardest(clear, 2, tie=True, seed=0)
-    assert tied is not None and sorted(tied.places) == [3, 4] and tied.tie and tied.hardness == 0
+    assert tied is not None and sorted(tied.indices) == [3, 4] and tied.tie and tied.hardness == 0
 
 
 SCORES = st.lists(st.lists(st.integers(1, 4), min_size=5, max_size=5), min_size=3, max_size=3)
@@ -67,7 +67,7 @@ def test_tuples_are_consistent_and_groups_are_used_once(tables: list[Any], seed:
     assert max(Counter(t.group.source_id for t in found).values(), default=1) == 1
     assert max(Counter(t.size for t in found).values(), default=0) <= 2 and sum(t.tie for t in found) <= 1
     for t in found:
-        relations = [t.group.relation(a, b) for i, a in enumerate(t.places) for b in t.places[i + 1 :]]
+        relations = [t.group.relation(a, b) for i, a in enumerate(t.indices) for b in t.indices[i + 1 :]]
         assert all(relation == 0 for relation in relations) if t.tie else all(relations)
     assert found == choose(groups[::-1], {2: 2, 3: 2, 4: 2}, tie_share=0.5, seed=seed), "the order of the groups does not matter"
 

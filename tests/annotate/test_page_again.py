@@ -1,4 +1,6 @@
-"""Work that is exported a second time: groups that went or changed their role, and groups that are rated again until they are settled."""
+"""Work that is exported a second time: groups that were removed or changed their role, and groups that are re-annotated until they are
+settled.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def database(context: Context) -> Path:
 
 
 def rated_by(address: str, token: str, score: Any = None) -> list[str]:
-    """All groups that the page hands out to somebody, rated; no group twice."""
+    """Rate all groups that the page assigns to a person; no group is assigned twice."""
     client, seen = Client(address, token), []
     while groups := client.get("/api/work")["groups"]:
         assert groups[0]["group_id"] not in seen

@@ -1,4 +1,4 @@
-"""The rating page's server: a real one in a thread, asked over HTTP; what people say ends in the database once, under the right person."""
+"""The rating page's server: a real one in a thread, asked over HTTP; each submission is stored once, under the right person."""
 
 from __future__ import annotations
 

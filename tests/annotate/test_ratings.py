@@ -147,7 +147,7 @@ def test_simulated_files_are_the_same_everywhere_and_their_clock_advances(tmp_pa
     assert other[0].read_bytes() != files[0].read_bytes()
 
 
-def test_simulation_needs_its_configuration_and_true_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulation_needs_its_configuration_and_ground_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"annotate\.simulate is not configured"):
         annotate.simulate(make_run(tmp_path / "a", simulate=None))
     monkeypatch.setattr("rated_run.candidates", lambda number: [row | {"metadata": "{}"} for row in candidates(number)])
@@ -337,7 +337,7 @@ def test_a_contradiction_is_quarantined_and_a_second_round_is_not(context: Conte
     annotate.ingest(context, [write_csv(tmp_path / "b.csv", changed)])
     (row,) = quarantine(context)
     assert row["reason"] == "conflict"
-    for part in ("2 at 2025-03-31T14:05:00+02:00, which stands", "3 at 2025-04-01T08:00:00Z", "round production"):
+    for part in ("2 at 2025-03-31T14:05:00+02:00, which counts", "3 at 2025-04-01T08:00:00Z", "round production"):
         assert part in row["message"]
     assert [row["score"] for row in ledger(context)] == [2.0] * 48
     result = annotate.ingest(context, [write_csv(tmp_path / "c.csv", [row | {"round": "reannotation"} for row in changed])])

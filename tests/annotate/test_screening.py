@@ -1,4 +1,6 @@
-"""Who is removed, who needs attention, what is rated again: a simulated project with known faults, and each rule by itself."""
+"""Removed annotators, annotators who need attention, the re-annotation queue: a simulated project with known faults, and each rule by
+itself.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from paths import ROOT
 from stages.datasets import readers as edits
 from stages.datasets.config import CandidateEdits, EditRewardDataEdits, EditsInput, TableColumns, TableEdits, WebdatasetEdits
 from stages.datasets.io import text_tables
-from stages.datasets.io.blocks import Block, Spans, cut_blocks, read_places
+from stages.datasets.io.blocks import Block, Spans, cut_blocks, read_addressed
 from stages.engine.contracts import EDITS, IMAGE, Quarantined
 from stages.shards import format as shards
 
@@ -224,8 +224,8 @@ def test_damaged_rows_of_tables_cost_only_themselves(tmp_path: Path, triplets: l
         ({"path": "absent.parquet"}, "there is no file .*absent.parquet"),
         ({"path": "absent"}, "there is no .*absent; correct the path"),
         ({"path": "nowhere/*.parquet"}, "no file matches .*there is no folder .*nowhere"),
-        ({"path": "texts/*.parquet"}, r"no file matches .*texts holds a.jsonl, b.json, c.json, d.jsonl"),
-        ({"path": "texts"}, r"has no \*.parquet; name a file or a pattern .*texts holds a.jsonl"),
+        ({"path": "texts/*.parquet"}, r"no file matches .*texts contains a.jsonl, b.json, c.json, d.jsonl"),
+        ({"path": "texts"}, r"has no \*.parquet; name a file or a pattern .*texts contains a.jsonl"),
         ({"path": "texts/*"}, r"e.txt .* is not of a kind that is read here \(.parquet, .jsonl"),
         ({"path": "texts/e.txt"}, "e.txt is not a folder, and not a file of a kind"),
         (
@@ -449,10 +449,10 @@ def test_spans_are_the_rows(sizes: list[int], unit_rows: int) -> None:
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9)), max_size=12))
 def test_places_are_read_in_any_order(wanted: list[tuple[int, int]]) -> None:
     places = [("f", block, row) for block, row in wanted]
-    found = read_places(places, lambda file, start, first: iter([(file, start, row) for row in range(first, 10)]))
+    found = read_addressed(places, lambda file, start, first: iter([(file, start, row) for row in range(first, 10)]))
     assert list(found) == places
     with pytest.raises(ValueError, match="f became shorter"):
-        list(read_places([("f", 0, 10)], lambda file, start, first: iter(range(first, 10))))
+        list(read_addressed([("f", 0, 10)], lambda file, start, first: iter(range(first, 10))))
 
 
 VALUES = st.recursive(st.none() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])), st.lists, max_leaves=4)

@@ -53,7 +53,7 @@ def real_rows() -> list[dict[str, str]]:
 
 
 def drawn_rows(folder: Path) -> list[dict[str, str]]:
-    """Exact edits of the embedded world, and for the last source its unchanged picture as a second edit."""
+    """Exact edits of the toy world, and for the last source its unchanged picture as a second edit."""
     rows = []
     for index in range(9):
         item = items.item(0, "noisy", index)

@@ -163,7 +163,7 @@ def test_imagenhub_raters_are_ingested_and_their_agreement_printed(shared_data: 
     assert hashes(tmp_path / "run") == before
 
 
-def test_what_a_benchmark_and_the_training_know_is_listed_and_dropped(
+def test_edits_in_a_benchmark_or_in_training_data_are_listed_and_dropped(
     shared_data: Path, model: Path, cluster: Cluster, tmp_path: Path
 ) -> None:
     """Edits of ten sources that a folder of images holds, some of them in another encoding, and of one that the model was trained on."""

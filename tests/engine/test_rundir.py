@@ -42,7 +42,7 @@ def test_done_changed_and_forced(tmp_path: Path) -> None:
     assert publish(run, {"top": {"count": 20}}, force=True) is True
     assert run.step("step").require().fingerprint != before
     assert len(list((tmp_path / "run" / "step" / "units").iterdir())) == 1  # what the index no longer lists is gone
-    with pytest.raises(ValueError, match="another before"):
+    with pytest.raises(ValueError, match="another version of its input before"):
         run.step("step").begin(settings={"top": {"count": 20}}, inputs={"before": "def"}, force=False)
 
 

@@ -39,7 +39,7 @@ def save_model(path: Path, seed: int) -> Path:
 
 
 def trained(path: Path) -> Context:
-    """A run that is done up to train-reward: drawn images, simulated ratings, random weights."""
+    """A run that is done up to train-reward: synthetic images, simulated ratings, random weights."""
     context = rated_run.make_run(path, groups=10, seed=1)
     folder = context.run.step("generate")
     sources = [rated_run.source(number, image=cell(number)) for number in range(10)]
@@ -202,7 +202,7 @@ def test_without_benchmarks_nothing_is_added(cluster: Cluster, tmp_path: Path) -
     assert benchmarks.run(context, context.run.step("evaluate-reward"), tmp_path) == benchmarks.Benchmarked({}, {})
 
 
-def test_a_model_from_elsewhere(cluster: Cluster, copies: Path, tmp_path: Path) -> None:
+def test_an_imported_model(cluster: Cluster, copies: Path, tmp_path: Path) -> None:
     """An imported checkpoint needs no run of its own: benchmarks alone, or the held-out groups of a run that trained another."""
     model = save_model(tmp_path / "model", seed=3)
     empty = Context(RunDir(tmp_path / "empty"), FlowConfig(name="elsewhere"), cluster)

@@ -1,4 +1,4 @@
-"""What of a benchmark is found in training data: exact copies, other encodings, the same words; measured on real images."""
+"""Benchmark items found in training data: exact copies, other encodings, the same words; measured on real images."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_a_row_that_ends_its_process_costs_no_other(cluster: Cluster, monkeypatc
 
 
 def test_bytes_do_not_depend_on_preparing_tasks(small: Path, tmp_path: Path) -> None:
-    """And what the actors report reaches the machine's metrics endpoint; meters of this process stand in for those of actors."""
+    """And what the actors report reaches the machine's metrics endpoint; meters of this process replace those of actors."""
     meter = Meter("test-of-metrics", None)
     figures: dict[str, float] = {}
     meter.count(PassStats(edits=7, tokens=700, flop=1e9, seconds=0.0), figures)

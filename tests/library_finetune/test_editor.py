@@ -165,7 +165,7 @@ def test_vocabulary_numbers_words_and_refuses_what_it_cannot_hold():
         vocabulary.encode(["make the big red circle blue"])
     with pytest.raises(ValueError, match="0 content words"):
         vocabulary.encode(["to the"])
-    with pytest.raises(ValueError, match="no instruction holds a word"):
+    with pytest.raises(ValueError, match="no instruction contains a word"):
         Vocabulary.build(["the"])
 
 
@@ -357,12 +357,12 @@ def test_save_is_deterministic_and_load_is_exact(tmp_path):
 
 def test_a_damaged_editor_folder_is_refused(tmp_path):
     editor = small_editor(squares(20))
-    with pytest.raises(ValueError, match="holds no readable editor"):
+    with pytest.raises(ValueError, match="contains no readable editor"):
         Editor.from_directory(tmp_path / "nothing")
     editor.save(tmp_path)
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
-    with pytest.raises(ValueError, match="holds no readable editor"):
+    with pytest.raises(ValueError, match="contains no readable editor"):
         Editor.from_directory(tmp_path)
 
 

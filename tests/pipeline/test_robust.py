@@ -1,4 +1,4 @@
-"""A hostile machine: full disk, busy or impossible directories, input that goes away, damage, Ctrl-C, changed settings.
+"""Faults of the machine: full disk, busy or impossible directories, input that disappears, damage, Ctrl-C, changed settings.
 
 Each ends with one sentence, and the same command, repeated when the trouble is over, ends with the bytes of an undisturbed run.
 """
@@ -125,14 +125,14 @@ def test_input_that_goes_away_between_scoring_and_writing(small: Path, tmp_path:
     command = ("run", "filter", "--config", small / "small.yaml", "--run", run)
     picture = small / "7-edited.png"
     content = picture.read_bytes()
-    planned = shard_sets.plan
+    planned = shard_sets.assign
     with monkeypatch.context() as patch:
 
         def then_it_goes(*arguments: object) -> object:
             picture.unlink()
             return planned(*arguments)
 
-        patch.setattr(shard_sets, "plan", then_it_goes)
+        patch.setattr(shard_sets, "assign", then_it_goes)
         try:
             sentence = refusal(*command)
         finally:

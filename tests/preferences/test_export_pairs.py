@@ -1,4 +1,4 @@
-"""Exported pairs: what others' programs read is what the run holds."""
+"""Exported pairs: other programs read the content of the run."""
 
 from __future__ import annotations
 

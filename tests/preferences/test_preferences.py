@@ -181,7 +181,7 @@ def test_a_done_step_is_kept_and_a_grown_ledger_redoes_it_only_with_force(tmp_pa
     preferences.run(context)
     assert storage.tree_hashes(context.run.path / "preferences") == before, "what was damaged is made again, the same"
     rated(context, {"ann": [(4, 2), (2, 2), (3, 1), (4, 4)]}, group=1)
-    with pytest.raises(ValueError, match="made with another annotate; repeat with --force"):
+    with pytest.raises(ValueError, match="made with another version of its input annotate; repeat with --force"):
         preferences.run(context)
     forced: Index = preferences.run(Context(context.run, context.flow, context.cluster, force=True))
     assert forced.counts["out"] == 2

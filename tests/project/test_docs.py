@@ -1,4 +1,4 @@
-"""The documents keep their word: commands parse, configurations load, links lead somewhere, named files, names and printed lines exist."""
+"""Checks of the documents: commands parse, configurations load, links lead somewhere, named files, names and printed lines exist."""
 
 from __future__ import annotations
 

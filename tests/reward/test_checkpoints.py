@@ -1,4 +1,4 @@
-"""Checkpoints: what is read is what was written; what is damaged, incomplete or superseded does not count."""
+"""Checkpoints: loading restores what was saved; damaged, incomplete and replaced checkpoints are skipped."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_what_a_kill_left_unfinished_is_removed(tmp_path: Path) -> None:
 @settings(max_examples=10, deadline=None)
 @given(keep=st.integers(1, 4), steps=st.lists(st.integers(1, 20), min_size=1, max_size=6))
 def test_the_newest_are_kept(keep: int, steps: list[int], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Steps may go back, as after a damaged checkpoint; then what lies ahead of the run is of no use."""
+    """Steps may go back, as after a damaged checkpoint; then the later checkpoints are not used."""
     folder = tmp_path_factory.mktemp("kept")
     expected: list[int] = []
     for step in steps:

@@ -41,7 +41,7 @@ def make(layout: str = "images", prompt: str = "words", **backbone: Any) -> Rewa
 
 
 class SmallMemory:
-    """Stands before the model's ``encode`` and raises what CUDA raises for rows of more than ``tokens``."""
+    """Replaces the model's ``encode`` and raises what CUDA raises for rows of more than ``tokens``."""
 
     def __init__(self, tokens: int) -> None:
         self.tokens = tokens
@@ -96,7 +96,7 @@ def test_what_did_not_fit_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_one_edit_too_large_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stands in a tree with two that fit, beside an image that is none."""
+    """It is in a tree with two edits that fit, beside a file that is no image."""
     model = make()
     small = [EditSample(png(0, (10, 10)), WORDS[0], png(seed, (10, 10))) for seed in (1, 2)]
     large = EditSample(png(0, (10, 10)), WORDS[0], png(3, (32, 32)))

@@ -225,7 +225,7 @@ def test_layouts_that_are_not_those_of_a_published_checkpoint(case: Case, tmp_pa
         {k: v for k, v in weights.items() if "layers.1.mlp" not in k},
         "does not fit its config.json in 3 places, e.g. backbone.language_model.layers.1.mlp",
     )
-    refused(weights | {"rm_heads.head_0.5.bias": torch.tensor([float("nan"), 0.0])}, "holds NaN or infinity in heads")
+    refused(weights | {"rm_heads.head_0.5.bias": torch.tensor([float("nan"), 0.0])}, "contains NaN or infinity in heads")
     few = weights | {"model.language_model.embed_tokens.weight": weights["model.language_model.embed_tokens.weight"][:100].clone()}
     refused(few, "tokens, the checkpoint 100 rows")
     (folder / "config.json").unlink()
@@ -235,7 +235,7 @@ def test_layouts_that_are_not_those_of_a_published_checkpoint(case: Case, tmp_pa
     model = import_released(folder, prompts=prompts, base=str(case.folder / "model"), image_area=case.area)
     assert score(model=model, samples=case.samples("B")) == score(model=case.model("1d"), samples=case.samples("B"))
     file.unlink()
-    with pytest.raises(ValueError, match=r"holds none of model\.safetensors, model\.pth"):
+    with pytest.raises(ValueError, match=r"contains none of model\.safetensors, model\.pth"):
         import_released(folder, prompts=prompts, base=str(case.folder / "model"))
     torch.save({"model.language_model.embed_tokens.weight": Command()}, folder / "model.pth")
     with pytest.raises(ValueError, match="cannot be read as a file of weights"):

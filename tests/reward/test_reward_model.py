@@ -367,7 +367,7 @@ def test_directories_that_hold_no_sound_model(tmp_path: Path) -> None:
     with torch.no_grad():
         next(model.heads.parameters())[0, 0] = float("nan")
     model.save(tmp_path / "nan")
-    with pytest.raises(ValueError, match="holds NaN or infinity in heads"):
+    with pytest.raises(ValueError, match="contains NaN or infinity in heads"):
         RewardModel.load(tmp_path / "nan")
     make(seed=1).save(tmp_path / "cut")
     weights = tmp_path / "cut" / "model.safetensors"

@@ -224,7 +224,7 @@ def test_nothing_is_padded_and_a_source_stands_once() -> None:
 
 
 def test_variable_length_kernel_gets_the_same_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel itself runs on CUDA only; here a loop over its arguments stands in for it."""
+    """The kernel itself runs on CUDA only; here a loop over its arguments replaces it."""
 
     def looped(query: Tensor, key: Tensor, value: Tensor, cu_q: Tensor, cu_k: Tensor, max_q: int, max_k: int, **options: Any) -> Tensor:
         assert options["window_size"] == (-1, 0) and options["enable_gqa"]

@@ -155,7 +155,7 @@ def test_the_same_shards_anywhere_give_the_same_files(folder: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        ("flip", "holds another .*\\.source\\.jpg at byte 512"),
+        ("flip", "contains another .*\\.source\\.jpg at byte 512"),
         ("cut", "was cut short at byte 3000"),
         ("lose", "shard-000001.tar is missing"),
         ("unfinished", "has no index.json: it was not finished"),

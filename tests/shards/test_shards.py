@@ -230,7 +230,7 @@ def shards_of(
 ) -> dict[str, bytes]:
     """Write the shards of a selection by their units of work alone."""
     step = StepFolder(folder / "filter", "filter")
-    sets = shard_sets.plan(step, config or ShardsConfig(samples_per_shard=6), {"s": table}, scored, slices)
+    sets = shard_sets.assign(step, config or ShardsConfig(samples_per_shard=6), {"s": table}, scored, slices)
     work = shard_sets.make_work()
     for unit in sets[0].units:
         work(unit.payload)
@@ -431,7 +431,7 @@ def test_finished_shards_of_other_content_are_not_replaced_unasked(
     filter.run(context(tmp_path / "one", model, shards=target))
     before = shard_bytes(tmp_path / "shards" / "selected")
     other = {"shards": target, "selections": [{"name": "selected", "rule": "top", "count": 5}]}
-    with pytest.raises(ValueError, match="holds finished shards of other content"):
+    with pytest.raises(ValueError, match="contains finished shards of other content"):
         filter.run(context(tmp_path / "two", model, **other))
     assert shard_bytes(tmp_path / "shards" / "selected") == before
     filter.run(context(tmp_path / "two", model, force=True, **other))

@@ -27,7 +27,7 @@ needs_shared = pytest.mark.skipif(not MINI.exists(), reason=f"real data set {MIN
 
 
 class NoCluster:
-    """Stands where a cluster is asked for; nothing may be run on it."""
+    """Replaces the cluster in a context; nothing may be run on it."""
 
     gpus = 0
 

@@ -1,4 +1,4 @@
-"""What the tests of the rating page start from: a run with drawn pictures, a server in a thread, and a client that speaks to it."""
+"""What the tests of the rating page start from: a run with synthetic pictures, a server in a thread, and a client that speaks to it."""
 
 from __future__ import annotations
 

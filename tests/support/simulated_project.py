@@ -1,7 +1,7 @@
 """A rating project of many annotators with known faults, as a ratings table: what tests and the speed benchmark of quality control judge.
 
-A true level per candidate is cut from a normal variable that the candidates of a group share in part; an annotator adds an offset and
-noise before the cut (annotators of a fault differ in these alone, or answer without looking).
+A ground-truth level per candidate is cut from a normal variable that the candidates of a group share in part; an annotator adds an offset
+and noise before the cut (annotators of a fault differ in these alone, or answer without looking).
 """
 
 from __future__ import annotations

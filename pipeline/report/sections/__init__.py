@@ -1,1 +1,1 @@
-"""The sections of the page in their order, one file each: what they tell, not how it looks."""
+"""The sections of the page in their order, one file each. They give the content; the template gives the looks."""

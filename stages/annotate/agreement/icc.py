@@ -2,7 +2,8 @@
 
 In: a panel of ratings. Out, each with its interval over groups: ``icc_1_1`` and ``icc_1_k`` (one-way: any raters, at least two per item);
 ``icc_2_1``, ``icc_2_k`` (two-way, raters random: absolute agreement) and ``icc_3_1``, ``icc_3_k`` (two-way, raters fixed: consistency),
-which use only the items that every rater of the panel rated. The first number is the form; the second tells one rating from the mean of k.
+which use only the items that every rater of the panel rated. The first number is the form; the second is 1 for one rating, k for the mean
+of k.
 
 Sources: P. E. Shrout, J. L. Fleiss, Intraclass correlations: uses in assessing rater reliability, Psychological Bulletin 86, 1979; the
 number of ratings per item of an unbalanced one-way design: G. W. Snedecor, W. G. Cochran, Statistical Methods, 1980, section 13.4.

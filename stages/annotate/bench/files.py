@@ -62,12 +62,12 @@ def _schema(dimensions: Sequence[str]) -> pa.Schema:
 
 def _rows(tuples: Sequence[Tuple], generate: StepFolder, dimensions: Sequence[str]) -> Iterator[dict[str, Any]]:
     sources = _by_id(generate, "sources", "source_id", {found.group.source_id for found in tuples}, ("instruction", "image"))
-    wanted = {found.group.candidates[place] for found in tuples for place in found.places}
+    wanted = {found.group.candidates[place] for found in tuples for place in found.indices}
     candidates = _by_id(generate, "candidates", "candidate_id", wanted, ("editor", "image"))
     for number, found in enumerate(tuples, start=1):
         source = sources[found.group.source_id]
         for first, second in combinations(range(found.size), 2):
-            a, b = found.places[first], found.places[second]
+            a, b = found.indices[first], found.indices[second]
             sign = np.sign(np.round(found.group.consensus[a].sum() - found.group.consensus[b].sum(), 9))
             letters = (LETTERS[first], LETTERS[second])
             ranking = "=".join(letters) if sign == 0 else ">".join(letters if sign > 0 else letters[::-1])

@@ -144,7 +144,7 @@ def _tuple_rows(tuples: Sequence[Tuple]) -> list[dict[str, Any]]:
                 "size": found.size,
                 "task": found.group.task,
                 "source_id": found.group.source_id,
-                "candidates": " ".join(found.group.candidates[place] for place in found.places),
+                "candidates": " ".join(found.group.candidates[place] for place in found.indices),
                 "hardness": found.hardness,
                 "expert_agreement": found.agreement,
                 "tie": "yes" if found.tie else "no",

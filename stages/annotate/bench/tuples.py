@@ -49,12 +49,12 @@ class ExpertGroup:
 class Tuple:
     """Compared candidates in the order A, B, C, D, which a seeded hash gives.
 
-    places: indices in the group. hardness: mean difference of the overall scores (smaller is harder). agreement: mean over pairs of the
+    indices: indices in the group. hardness: mean difference of the overall scores (smaller is harder). agreement: mean over pairs of the
     share of experts who order the pair as its label does.
     """
 
     group: ExpertGroup
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     hardness: float
     agreement: float
     tie: bool
@@ -62,7 +62,7 @@ class Tuple:
     @property
     def size(self) -> int:
         """2, 3 or 4."""
-        return len(self.places)
+        return len(self.indices)
 
 
 def choose(groups: Sequence[ExpertGroup], wanted: Mapping[int, int], *, tie_share: float, seed: int) -> list[Tuple]:
@@ -87,12 +87,12 @@ def hardest(group: ExpertGroup, size: int, *, tie: bool, seed: int) -> Tuple | N
     fit = {pair for pair, relation in relations.items() if relation is not None and (relation == 0) == tie}
     overall = group.mean_overall
     best: tuple[float, float, tuple[int, ...]] | None = None
-    for places in combinations(range(len(group.candidates)), size):
-        pairs = list(combinations(places, 2))
+    for indices in combinations(range(len(group.candidates)), size):
+        pairs = list(combinations(indices, 2))
         if not fit.issuperset(pairs):
             continue
         apart = round(float(np.mean([abs(overall[a] - overall[b]) for a, b in pairs])), 9)
-        key = (apart, uniform("tuple", seed, *(group.candidates[place] for place in places)), places)
+        key = (apart, uniform("tuple", seed, *(group.candidates[place] for place in indices)), indices)
         best = key if best is None else min(best, key)
     if best is None:
         return None
@@ -114,10 +114,10 @@ def balanced(tuples: Sequence[Tuple], count: int, per_task: Counter[str], *, see
     return taken
 
 
-def _agreement(group: ExpertGroup, places: Sequence[int]) -> float:
+def _agreement(group: ExpertGroup, indices: Sequence[int]) -> float:
     overall = group.experts.sum(axis=2)  # [expert, candidate]
     alike = [
         np.sign(np.round(overall[:, a] - overall[:, b], 9)) == np.sign(np.round(group.consensus[a].sum() - group.consensus[b].sum(), 9))
-        for a, b in combinations(places, 2)
+        for a, b in combinations(indices, 2)
     ]
     return round(float(np.mean(alike)), 6)

@@ -43,7 +43,7 @@ def mean_opinion(ratings: pa.Table) -> tuple[Consensus, list[str]]:
             if spread > 0:
                 z[own] = (panel.value[own] - panel.value[own].mean()) / spread
             else:
-                message = f"{annotators[code]} gave only one score in {name}, so that it says nothing about any candidate"
+                message = f"{annotators[code]} gave only one score in {name}, so that it gives no information about any candidate"
                 left_out.append(Quarantined(annotators[code], f"annotator {annotators[code]}", "no-variation", message))
             if own.sum() < FEW:
                 few.add(annotators[code])

@@ -9,7 +9,7 @@ are not published: all ratings have the annotator ``imported:EditReward-Data``, 
 from __future__ import annotations
 
 from stages.annotate.formats.files import RatingFile
-from stages.annotate.ratings.delivery import Delivery, ImportedDataset, InvalidRow, Item, RawRating
+from stages.annotate.ratings.delivery import Delivery, ImportedDataset, ImportedItem, InvalidRow, RawRating
 from stages.annotate.ratings.rating_task import Scale
 from stages.engine.contracts import DIMENSIONS
 from stages.engine.ids import content_id
@@ -43,7 +43,7 @@ def parse(file: RatingFile) -> Delivery:
     index = {column: table.header.index(column) for column in COLUMNS}
     rows: list[RawRating] = []
     invalid = list(table.invalid)
-    items: dict[str, Item] = {}
+    items: dict[str, ImportedItem] = {}
     for number, cells in table.rows:
         key = cells[index["key"]]
         source_id = content_id("EditReward-Data source", key)
@@ -54,7 +54,7 @@ def parse(file: RatingFile) -> Delivery:
                 continue
             candidate_id = content_id("EditReward-Data candidate", key, image)
             items.setdefault(
-                candidate_id, Item(candidate_id, source_id, "", key, cells[index[f"{side}_model"]], cells[index["instruction"]])
+                candidate_id, ImportedItem(candidate_id, source_id, "", key, cells[index[f"{side}_model"]], cells[index["instruction"]])
             )
             rows += [
                 RawRating(number, source_id, candidate_id, dimension, ANNOTATOR, cells[index[f"{side}_{score}"]].strip())

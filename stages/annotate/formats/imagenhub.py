@@ -13,7 +13,7 @@ import io
 import re
 
 from stages.annotate.formats.files import RatingFile
-from stages.annotate.ratings.delivery import Delivery, ImportedDataset, InvalidRow, Item, RawRating
+from stages.annotate.ratings.delivery import Delivery, ImportedDataset, ImportedItem, InvalidRow, RawRating
 from stages.annotate.ratings.rating_task import Scale
 from stages.engine.ids import content_id
 
@@ -42,7 +42,7 @@ def parse(file: RatingFile) -> Delivery:
     task, annotator = match["task"], f"{match['task']}/{match['rater']}"
     rows: list[RawRating] = []
     invalid: list[InvalidRow] = []
-    items: list[Item] = []
+    items: list[ImportedItem] = []
     for number, cells in enumerate(lines, start=2):
         if not any(cells):
             continue
@@ -54,7 +54,7 @@ def parse(file: RatingFile) -> Delivery:
         for editor, cell in zip(header[1:], cells[1:], strict=True):
             candidate_id = content_id("imagenhub candidate", task, uid, editor)
             scores = _CELL.fullmatch(cell.strip())
-            items.append(Item(candidate_id, source_id, task, uid, editor))
+            items.append(ImportedItem(candidate_id, source_id, task, uid, editor))
             rows += [
                 RawRating(number, source_id, candidate_id, dimension, annotator, scores[i] if scores else cell.strip())
                 for i, dimension in enumerate(DIMENSIONS, start=1)

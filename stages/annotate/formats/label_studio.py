@@ -67,7 +67,7 @@ def _ratings(number: int, data: Mapping[str, Any], annotation: Any) -> Iterator[
     answers = [answer for answer in answers if answer.get("type") != "textarea"]
     for answer in answers:
         if annotation.get("ground_truth"):
-            yield InvalidRow(number, "ground-truth", f"{label} is marked as ground truth; only what annotators said is a rating")
+            yield InvalidRow(number, "ground-truth", f"{label} is marked as ground truth; only annotators' answers are ratings")
         elif changed and changed != who:
             yield InvalidRow(
                 number, "changed-by-another", f"{label} was last changed by somebody else than who made it; ask that person to rate again"

@@ -1,7 +1,7 @@
 """The table of rating formats: a file of ratings in, a :class:`~stages.annotate.ratings.delivery.Delivery` out.
 
 A format is a module of this folder with two functions: ``recognises(file) -> bool`` for ``auto``, and ``parse(file) -> Delivery``, which
-raises ``ValueError`` for a file that cannot be read as a whole. A row that holds no rating becomes an invalid row. This module imports
+raises ``ValueError`` for a file that cannot be read as a whole. A row that contains no rating becomes an invalid row. This module imports
 nothing heavy, because the command line takes its choices from the table.
 """
 

@@ -40,7 +40,7 @@ class RawRating(NamedTuple):
 
 
 class InvalidRow(NamedTuple):
-    """A line that holds no rating."""
+    """A line that contains no rating."""
 
     number: int
     reason: str
@@ -68,7 +68,7 @@ def separated(found: Iterable[RawRating | InvalidRow]) -> tuple[list[RawRating],
     return rows, invalid
 
 
-class Item(NamedTuple):
+class ImportedItem(NamedTuple):
     """An imported candidate: an edit of ``uid`` by an editor in a task."""
 
     candidate_id: str
@@ -104,7 +104,7 @@ class Delivery:
     rows: Sequence[RawRating]
     invalid: Sequence[InvalidRow] = ()
     warnings: Sequence[str] = ()
-    items: Sequence[Item] = ()
+    items: Sequence[ImportedItem] = ()
     dataset: ImportedDataset | None = None
     revisions: Sequence[Revision] = ()
     named: bool = False

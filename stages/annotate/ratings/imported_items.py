@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from stages.annotate.ratings.delivery import Delivery, ImportedDataset, Item
+from stages.annotate.ratings.delivery import Delivery, ImportedDataset, ImportedItem
 from stages.annotate.ratings.rating_task import RatingTask
 from stages.engine import contracts
 from stages.engine.ids import settings_hash
@@ -26,7 +26,7 @@ def dataset_of(deliveries: Sequence[Delivery]) -> ImportedDataset | None:
     return deliveries[0].dataset
 
 
-def imported_task(dataset: ImportedDataset, items: Iterable[Item], rubric_version: str) -> RatingTask:
+def imported_task(dataset: ImportedDataset, items: Iterable[ImportedItem], rubric_version: str) -> RatingTask:
     """Rating task of the union of the items."""
     sampled: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for item in items:
@@ -41,18 +41,18 @@ def imported_task(dataset: ImportedDataset, items: Iterable[Item], rubric_versio
     )
 
 
-def items_of(sources: pa.Table, candidates: pa.Table) -> list[Item]:
+def items_of(sources: pa.Table, candidates: pa.Table) -> list[ImportedItem]:
     """Inverse of :func:`tables`."""
     of_source = {row["source_id"]: row for row in sources.to_pylist()}
     items = []
     for row in candidates.to_pylist():
         source = of_source[row["source_id"]]
         uid = json.loads(source["metadata"])["uid"]
-        items.append(Item(row["candidate_id"], row["source_id"], source["task"], uid, row["editor"], source["instruction"]))
+        items.append(ImportedItem(row["candidate_id"], row["source_id"], source["task"], uid, row["editor"], source["instruction"]))
     return items
 
 
-def tables(dataset: ImportedDataset, items: Iterable[Item], known: Iterable[str]) -> dict[str, pa.Table]:
+def tables(dataset: ImportedDataset, items: Iterable[ImportedItem], known: Iterable[str]) -> dict[str, pa.Table]:
     """The items as tables ``sources`` and ``candidates`` without images, each id once. known: ids of sources that the ledger has."""
     sources = {
         item.source_id: {

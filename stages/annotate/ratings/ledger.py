@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from stages.annotate.agreement import alpha as agreement
 from stages.annotate.ratings import revisions
-from stages.annotate.ratings.delivery import Cell, Delivery, ExistingRating, Item, Revision
+from stages.annotate.ratings.delivery import Cell, Delivery, ExistingRating, ImportedItem, Revision
 from stages.annotate.ratings.imported_items import items_of
 from stages.annotate.ratings.rating_task import RANKING, RatingTask
 from stages.annotate.ratings.validate import Checked
@@ -113,7 +113,7 @@ def existing_ratings(folder: StepFolder, index: Index | None) -> dict[Cell, Exis
     return dict(zip(zip(*cell, strict=True), map(ExistingRating, score, time, submission), strict=True))
 
 
-def items(folder: StepFolder, index: Index | None) -> list[Item]:
+def items(folder: StepFolder, index: Index | None) -> list[ImportedItem]:
     """Items imported with earlier files."""
     return items_of(folder.read("sources"), folder.read("candidates")) if index and "sources" in index.artifacts else []
 

@@ -72,7 +72,7 @@ class RatingTask:
 
 
 def generated_task(generate: StepFolder, config: AnnotateConfig, *, seed: int) -> RatingTask:
-    """Task of a finished generate step. The seeded order of groups and candidates tells a rater nothing about editors."""
+    """Task of a finished generate step. The seeded order of groups and candidates reveals nothing about editors to a rater."""
     sampled: defaultdict[str, list[str]] = defaultdict(list)
     group_of = {}
     table = generate.read("candidates", ["candidate_id", "source_id", "annotate"])

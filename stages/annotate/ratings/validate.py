@@ -203,7 +203,7 @@ def _conflict(cell: Cell, before: ExistingRating, new: ExistingRating) -> Proble
     first, second = (f"{one.score:g} at {one.time or 'an unknown time'}" for one in (before, new))
     candidate, dimension, annotator, round = cell
     return "conflict", (
-        f"{annotator} gave {dimension} of candidate {candidate} {first}, which stands, and {second} in the same round {round}; "
+        f"{annotator} gave {dimension} of candidate {candidate} {first}, which counts, and {second} in the same round {round}; "
         "a deliberate second rating needs a round of its own such as reannotation"
     )
 

@@ -1,1 +1,1 @@
-"""Reading files of data sets: which files there are, where a row begins in them, and what a cell holds."""
+"""Reading files of data sets: which files there are, where a row begins in them, and what a cell contains."""

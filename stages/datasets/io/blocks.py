@@ -1,7 +1,7 @@
-"""Rows that are addressed by file, block and place in the block, so that a plan does not grow with the number of rows.
+"""Rows that are addressed by file, block and index in the block, so that a plan does not grow with the number of rows.
 
 A block is what can be read on its own: a row group of a Parquet file, or some records of a text file or a tar that begin at a known byte.
-A plan holds spans of neighbouring rows (about one per slice or block); a worker opens a block and reads on while the wanted rows follow.
+A plan contains spans of neighbouring rows (about one per slice or block); a worker opens a block and reads on while the wanted rows follow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 T = TypeVar("T")
 
-Place = tuple[str, int, int]
+RowAddress = tuple[str, int, int]
 """File (relative to the data set), block in it, row in the block."""
 Numbered = tuple[int, tuple[str, int, int, Any]]
 """Row number in the data set; file, block, row in it and the block's mark."""
@@ -43,7 +43,7 @@ class Span(NamedTuple):
 
 
 class Spans(Sequence[Numbered]):
-    """Rows of a slice as spans: reads like a list of (number, (file, start, row, mark)), is as small as its spans."""
+    """Rows of a slice as spans: behaves like a list of (number, (file, start, row, mark)); its memory is that of its spans."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self.spans = tuple(spans)
@@ -68,7 +68,7 @@ class Spans(Sequence[Numbered]):
         return span.number + offset, (span.file, span.start, span.first + offset, span.mark)
 
     def kept(self, keep: np.ndarray) -> Spans:
-        """The rows whose numbers are true in ``keep``, bool [rows of the data set]; neighbours that are left stay one span."""
+        """The rows whose numbers are true in ``keep``, bool [rows of the data set]; remaining neighbours stay one span."""
         return Spans([part for span in self.spans for part in _kept(span, keep[span.number : span.number + span.count])])
 
     def __iter__(self) -> Iterator[Numbered]:
@@ -101,7 +101,7 @@ def cut_blocks(blocks: Iterable[Block], unit_rows: int) -> Iterator[Spans]:
         yield Spans(spans)
 
 
-def read_places(places: Iterable[Place], open_block: Callable[[str, int, int], Iterator[T]]) -> Iterator[T]:
+def read_addressed(places: Iterable[RowAddress], open_block: Callable[[str, int, int], Iterator[T]]) -> Iterator[T]:
     """Rows in the wanted order. ``open_block(file, start, first)`` yields the rows of a block from its row ``first`` on.
 
     One block is open at a time, and is read on where the next wanted row lies ahead in it; so rows in order cost one pass, and each row

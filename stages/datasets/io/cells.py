@@ -45,7 +45,7 @@ def image(cell: Any, folder: str, role: str) -> tuple[bytes, str | None] | Fault
 
 
 def instruction(cell: Any) -> tuple[str, list[str]] | Fault:
-    """The instruction, and further wordings where the cell holds several; the first that is not blank is the instruction."""
+    """The instruction, and further wordings where the cell contains several; the first that is not blank is the instruction."""
     cells = list(cell) if isinstance(cell, (list, tuple)) else [cell]
     if any(entry is not None and not isinstance(entry, str) for entry in cells):
         return Fault("bad-row", f"the instruction should be a text, it is {str(cell)[:40]!r}")

@@ -116,4 +116,4 @@ def _there(folder: str) -> str:
         return f"there is no folder {folder}"
     names = sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in filesystem.ls(name, detail=False))
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{folder} holds {', '.join(names[:SHOWN]) or 'nothing'}{more}"
+    return f"{folder} contains {', '.join(names[:SHOWN]) or 'nothing'}{more}"

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv")
 KEY = "#key"
-"""Column that holds the key of a record where a JSON file is an object of records by key."""
+"""Column that contains the key of a record where a JSON file is an object of records by key."""
 _CHUNK = 1 << 18
 _BOM = codecs.BOM_UTF8
 
@@ -32,7 +32,7 @@ Record = dict[str, Any] | Bad
 def records(file: BinaryIO, name: str, start: int = 0) -> Iterator[tuple[int, Record]]:
     """Records from byte ``start`` (0, or where a record begins) with the byte at which each begins; blank lines are no records.
 
-    The ending of ``name`` tells the format, JSON Lines where it is none of the others. Raises ``ValueError`` for a JSON file that cannot be
+    The ending of ``name`` determines the format; the default is JSON Lines. Raises ``ValueError`` for a JSON file that cannot be
     read further; in the other formats a bad record costs only itself.
     """
     match posixpath.splitext(name)[1].lower():
@@ -112,7 +112,7 @@ class _Text:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="surrogateescape")
 
     def skip(self, pattern: re.Pattern[str]) -> str:
-        """Go over what matches; returns the character after it, empty at the end of the file."""
+        """Skip what matches; returns the character after it, empty at the end of the file."""
         while True:
             found = pattern.match(self._text, self._at)
             assert found is not None, "the patterns match nothing at all as well"
@@ -121,7 +121,7 @@ class _Text:
                 return self._text[self._at : self._at + 1]
 
     def value(self) -> Any:
-        """Go over the JSON value that comes next, and return it. Raises ``ValueError`` when there is none."""
+        """Read the next JSON value. Raises ``ValueError`` when there is none."""
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
@@ -134,7 +134,7 @@ class _Text:
                 return value
 
     def take(self) -> None:
-        """Go over the character that was seen."""
+        """Skip the character that was seen."""
         self._go(self._at + 1)
 
     def _go(self, end: int) -> None:

@@ -1,4 +1,4 @@
-"""What a benchmark of the editor consists of, and what its configuration class has to do."""
+"""An item of an editor benchmark, and the base class of a benchmark's configuration."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class WorldItems(ItemSource, RootModel[Annotated[int, Field(ge=2)]]):
-    """Scenes of the toy data set; in a configuration simply how many."""
+    """Scenes of the toy data set; a configuration gives their number."""
 
     model_config = ConfigDict(frozen=True)
     caveats = (

@@ -1,4 +1,4 @@
-"""What a judge says of an edit, and what its configuration class has to do."""
+"""A judge's verdict on an edit, and the base class of a judge's configuration."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class WorldJudge(Judge, RootModel[Literal["world"]]):
 
     @property
     def revision(self) -> str:
-        """Of the formulas."""
+        """Version of the formulas."""
         return "1"
 
     def judge(self, items: Sequence[Item], edited: Sequence[np.ndarray]) -> list[Verdict]:

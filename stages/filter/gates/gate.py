@@ -1,7 +1,7 @@
 """What a gate is: a check of an edit before it costs a forward pass of the reward model.
 
-A gate measures (in a worker, on the decoded images of one edit) and decides (in the driver, on the table of all inspected edits). So
-another threshold needs no second look at the images. Each gate is one file in this folder; stages/filter/gates/config.py lists them.
+A gate measures (in a worker, on the decoded images of one edit) and decides (in the driver, on the table of all inspected edits). A new
+threshold therefore needs no second pass over the images. Each gate is one file in this folder; stages/filter/gates/config.py lists them.
 
 Configuration is made of these files, so they load quickly: numpy, pyarrow and the like are imported inside the functions that need them
 (ruff's rule TID253 checks it).
@@ -29,7 +29,7 @@ Action = Literal["off", "flag", "drop"]
 class GateConfig(Config):
     """What the configurations of all gates have in common."""
 
-    action: Action = Field("flag", description="off: not looked at; flag: counted, shown and kept; drop: counted, shown and not scored")
+    action: Action = Field("flag", description="off: not measured; flag: counted, shown and kept; drop: counted, shown and not scored")
 
 
 @dataclass(frozen=True)

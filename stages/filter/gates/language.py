@@ -1,4 +1,4 @@
-"""Gate: the instruction is not in an expected language, as far as its script tells.
+"""Gate: the script of the instruction is not that of an expected language.
 
 Columns ``latin_share`` and ``han_share``: shares of Latin letters and of Chinese characters among the letters; null without letters. Value:
 share of letters in other scripts than those of the expected languages.
@@ -22,7 +22,7 @@ COLUMN_OF = {"en": "latin_share", "cn": "han_share"}
 
 
 class LanguageGate(GateConfig):
-    """The instruction is not in an expected language, as far as its script tells."""
+    """The script of the instruction is not that of an expected language."""
 
     languages: tuple[Literal["en", "cn"], ...] = Field(("en",), min_length=1, description="en: Latin letters; cn: Chinese characters")
     foreign_share: float = Field(0.2, ge=0, le=1, description="Caught above this share of letters in other scripts")

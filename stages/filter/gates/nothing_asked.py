@@ -1,6 +1,6 @@
 """Gate: the instruction asks for nothing.
 
-Value ``asked_words``: number of words; 0 when there are none but punctuation, and when all that is said is that nothing should change. The
+Value ``asked_words``: number of words; 0 for punctuation only, and for an instruction that only asks to change nothing. The
 phrases are English and Chinese; others are not recognised.
 """
 

@@ -1,6 +1,6 @@
 """Gate: one source image has many edits in the data set, so that a model trained on it sees that picture too often.
 
-Value: which edit of its source (by the bytes of the image) this is, counted from 1 in the order of the data set. So the first ones are
+Value: number of this edit among those of its source (equal image bytes), counted from 1 in the order of the data set. The first ones are
 kept.
 """
 

@@ -1,7 +1,7 @@
 """Gate: source and edited image were exchanged.
 
-Without a model only some instructions give this away. Value ``swap_evidence`` in -1..1, positive when the pair reads better the other way
-round, from the first of these that applies:
+Without a model only some instructions reveal this. Value ``swap_evidence`` in -1..1, positive when the reverse order fits the instruction
+better. It comes from the first of these that applies:
 
 - names: the edited image's path has a word such as ``source`` and the source's path one such as ``edited`` (1), or the other way round
   (-1);
@@ -124,7 +124,7 @@ def _gradients(small: np.ndarray) -> np.ndarray:
 
 
 def decide(inspected: pa.Table, config: SwappedGate) -> Finding:
-    """The pair reads better the other way round."""
+    """The reverse order fits the instruction better."""
     return above(inspected["swap_evidence"].to_numpy(), config.evidence)
 
 

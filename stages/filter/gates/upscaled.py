@@ -1,9 +1,9 @@
-"""Gate: a thumbnail that was blown up, so that it has more pixels than detail.
+"""Gate: an enlarged thumbnail, which has more pixels than detail.
 
-Enlarging cannot make frequencies that were not there: above the old image's limit the spectrum is nearly empty. Value ``fine_detail``, of
+Enlarging adds no frequencies: above the limit of the original size the spectrum is nearly empty. Value ``fine_detail``, of
 the poorer of the two images: log10 of the mean power at 0.5 to 0.75 of the Nyquist frequency over that at 0.15 to 0.4, on the brightness
 of the central 512 x 512 pixels at full size. Photographs, whose power falls with the square of the frequency, are near -1 to -2. Caught
-below the threshold. Null where either side of an image is too short to tell.
+below the threshold. Null where either side of an image is too short to measure.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def difference(
 
 
 def mean(values: np.ndarray) -> Estimate | None:
-    """Mean of values [n] with a normal interval; None of nothing, without an interval of one value."""
+    """Mean of values [n] with a normal interval; None without values; no interval for one value."""
     if len(values) < 2:
         return Estimate(float(values[0])) if len(values) else None
     centre, half = float(values.mean()), Z * float(values.std(ddof=1)) / math.sqrt(len(values))

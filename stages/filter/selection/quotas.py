@@ -1,4 +1,4 @@
-"""Quotas: how many samples of each stratum are to be kept, and who is kept when a stratum has too few."""
+"""Quotas: how many samples of each stratum to keep, and which ones when a stratum has too few."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def asked_for(config: SelectionConfig, count: int, names: Sequence[str], scored:
 def fill(config: SelectionConfig, strata: np.ndarray, asked: np.ndarray, names: Sequence[str]) -> np.ndarray:
     """Which of the rows, best first with stratum ``strata`` int [n], fill the quotas ``asked`` int [k]: bool [n].
 
-    A stratum with too few rows is refused with ``ValueError`` that states every shortfall, or its places go to the best rows that are left.
+    A stratum with too few rows is refused with ``ValueError`` that states every shortfall, or the best remaining rows of other strata
+    replace the missing ones.
     """
     quotas = config.quotas
     assert quotas is not None

@@ -37,7 +37,7 @@ class Column:
     values: pa.Array
 
     def by_name(self) -> tuple[np.ndarray, list[str]]:
-        """Codes int64 [n] into the sorted values, and these: so that nothing depends on the order of the rows."""
+        """Codes int64 [n] into the sorted values, and these values. Neither depends on the order of the rows."""
         order = pc.array_sort_indices(self.values).to_numpy()
         place_of = np.empty(len(order), np.int64)
         place_of[order] = np.arange(len(order))

@@ -1,4 +1,4 @@
-"""A selection as two small files that replay: ``NAME.parquet`` with the samples, ``NAME.json`` with what it takes to make it again.
+"""A selection as two small files: ``NAME.parquet`` with the samples, ``NAME.json`` with everything needed to reproduce it.
 
 The description names the rule, the hash of the scores, for ``like`` the hash of the other selection, and the sha256 of the table. A
 selection is read only while its file has that hash and the scores are those it was made from.
@@ -46,7 +46,7 @@ def scores_hash(parts: Sequence[Part]) -> str:
 
 
 def recipe(config: SelectionConfig, scores: Sequence[Part], like: pa.Table | None) -> dict[str, Any]:
-    """What decides every byte of a selection: rule, scores, and the selection that it is like."""
+    """What determines every byte of a selection: rule, scores, and the selection named by ``like``."""
     return {"selection": config.model_dump(mode="json"), "scores": scores_hash(scores), "like": None if like is None else _sha256(like)}
 
 

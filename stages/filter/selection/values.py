@@ -1,8 +1,8 @@
 """What a selection orders by: one number per scored edit.
 
 Raw means have neither a zero nor a unit, and the heads of two dimensions need not have the same ones. Their mean keeps its order when a
-dimension is shifted; a product does not, and a minimum compares two rulers. So product and minimum are taken on a common scale: the
-calibrated Likert score (positive, the raters' own), or the percentile (share of the scored edits that are not better in this
+dimension is shifted; a product does not, and a minimum compares numbers on two scales. So product and minimum are taken on a common scale:
+the calibrated Likert score (positive, the raters' own), or the percentile (share of the scored edits that are not better in this
 dimension), which needs no calibration but is relative to the scored edits. Means that are only shifted to be positive are not offered:
 their zero is the worst edit of the set, so one outlier would change the order of all others.
 """

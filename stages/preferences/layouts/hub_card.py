@@ -26,7 +26,7 @@ MEANING = {
     "label": "`a`, `b` or `tie`, of the sum of the dimensions",
     "gap": "sum of a's scores minus sum of b's",
     "origin": "how the row came to be; `plain`: as rated",
-    "raters": "how many people stand behind the scores",
+    "raters": "number of people who gave the scores",
 }
 
 

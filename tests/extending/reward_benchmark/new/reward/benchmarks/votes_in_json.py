@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reward.benchmarks import pairs
-from reward.benchmarks.items import Comparison, Edit, Scores
+from reward.benchmarks.items import BenchmarkEdit, Comparison, Scores
 from reward.benchmarks.pictures import from_file
 from reward.benchmarks.result import BenchmarkResult
 from reward.benchmarks.tables import json_rows
@@ -19,7 +19,7 @@ def load(path: str | Path) -> list[Comparison]:
     items = []
     for row in json_rows(folder / "votes.json", columns=("source", "instruction", "first", "second", "vote")):
         source, *edited = (from_file(folder / row.text(column)) for column in ("source", "first", "second"))
-        first, second = (Edit(source, row.text("instruction"), image) for image in edited)
+        first, second = (BenchmarkEdit(source, row.text("instruction"), image) for image in edited)
         items.append(Comparison(str(row.number), first, second, int(row.number_of("vote")), source=source.content))
     return items
 

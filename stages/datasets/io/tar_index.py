@@ -12,14 +12,14 @@ from stages.datasets.io.files import opened
 from stages.datasets.io.locations import digest, repeated
 from stages.engine import tar
 
-PLACE = np.dtype([("tar", "<u2"), ("offset", "<u8"), ("size", "<u8")])
+LOCATION = np.dtype([("tar", "<u2"), ("offset", "<u8"), ("size", "<u8")])
 """Number of a tar in a list of names, offset of the image's first byte in it (0: there is no such member), size in bytes."""
-PLACE_SIGNS = PLACE.itemsize // 3 * 4
-"""Characters of a place as text: base64 makes four of three bytes, and 18 bytes leave no rest."""
+LOCATION_SIGNS = LOCATION.itemsize // 3 * 4
+"""Characters of a location as text: base64 makes four of three bytes, and 18 bytes leave no rest."""
 
 
-class TarPlaces:
-    """Places of the members of some tars of a folder."""
+class TarIndex:
+    """Locations of the members of some tars of a folder."""
 
     def __init__(self, folder: str, names: Sequence[str], *, what: str) -> None:
         """Scan the headers. Raises ``ValueError`` for a tar that was cut short and for a name that occurs twice."""
@@ -38,30 +38,30 @@ class TarPlaces:
         keys = np.frombuffer(digests, np.uint64)
         order = np.argsort(keys)
         self._digests = keys[order]
-        self._places: np.ndarray = np.empty(len(order), PLACE)
-        self._places["tar"] = np.frombuffer(tars, np.uint16)[order]
-        self._places["offset"] = np.frombuffer(offsets, np.uint64)[order]
-        self._places["size"] = np.frombuffer(sizes, np.uint64)[order]
+        self._locations: np.ndarray = np.empty(len(order), LOCATION)
+        self._locations["tar"] = np.frombuffer(tars, np.uint16)[order]
+        self._locations["offset"] = np.frombuffer(offsets, np.uint64)[order]
+        self._locations["size"] = np.frombuffer(sizes, np.uint64)[order]
 
     def of(self, names: Sequence[str]) -> np.ndarray:
-        """Places of the members of these names, PLACE [n]; zeros where there is none."""
-        found = np.zeros(len(names), PLACE)
+        """Locations of the members of these names, LOCATION [n]; zeros where there is none."""
+        found = np.zeros(len(names), LOCATION)
         if len(self._digests):
             wanted = np.array([digest(name) for name in names], np.uint64)
             rows = np.searchsorted(self._digests, wanted).clip(max=len(self._digests) - 1)
             there = self._digests[rows] == wanted
-            found[there] = self._places[rows[there]]
+            found[there] = self._locations[rows[there]]
         return found
 
 
-def packed(places: np.ndarray) -> str:
-    """Places as text, ``PLACE_SIGNS`` characters each; the same everywhere."""
-    return base64.b64encode(places.tobytes()).decode()
+def packed(locations: np.ndarray) -> str:
+    """Locations as text, ``LOCATION_SIGNS`` characters each; the same everywhere."""
+    return base64.b64encode(locations.tobytes()).decode()
 
 
 def unpacked(text: str, first: int, count: int) -> np.ndarray:
-    """Some of the places that :func:`packed` was given, PLACE [count]; nothing else is decoded."""
-    return np.frombuffer(base64.b64decode(text[first * PLACE_SIGNS : (first + count) * PLACE_SIGNS]), PLACE)
+    """Some of the locations that :func:`packed` was given, LOCATION [count]; nothing else is decoded."""
+    return np.frombuffer(base64.b64decode(text[first * LOCATION_SIGNS : (first + count) * LOCATION_SIGNS]), LOCATION)
 
 
 def _scanned(folder: str, name: str, what: str) -> Iterator[tar.Member]:
