@@ -76,7 +76,7 @@ def human_agreement(items: Sequence[Rating]) -> Averages | None:
 
     tanh_of_mean applies the tanh to the raters of an editor, and again to the editors, as published.
     """
-    if any(len(item.raters) < 2 for item in items):
+    if not items or any(len(item.raters) < 2 for item in items):
         return None
     found = [averages(rater_correlations(np.array([item.raters for item in rated]))) for rated in _by_editor(items).values()]
     return Averages(*(getattr(averages([getattr(one, kind) for one in found]), kind) for kind in vars(found[0])))

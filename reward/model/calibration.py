@@ -3,8 +3,7 @@ equal.
 
 The raw zero and unit of a ranking model are free; isotonic regression (pool adjacent violators) finds the non-decreasing map per dimension
 with the least squared error. The tie threshold maximises the likelihood of the three outcomes of `reward.model.comparison`. Both travel
-with the
-model as JSON.
+with the model as JSON.
 """
 
 from __future__ import annotations

@@ -50,13 +50,14 @@ def optimise(
     checkpoint_dir: Path,
     report_every: int,
     on_metrics: Callable[[Metrics], None],
-    validate: Callable[[int], Metrics] = lambda done: {},
+    validate: Callable[[], Metrics] | None = None,
+    validate_every: int = 1,
     report_means: bool = False,
 ) -> list[Metrics]:
     """Run to `steps` steps, from the newest sound checkpoint if there is one; returns all metrics since step 0.
 
-    task: what the checkpoints belong to, any text. validate(step): metrics after a step, empty when none are due. Reported are the
-    objective's metrics of every report_every-th step, or with report_means their means since the report before. on_metrics gets every
+    task: what the checkpoints belong to, any text. validate: metrics after every validate_every-th step and after the last. Reported are
+    the objective's metrics of every report_every-th step, or with report_means their means since the report before. on_metrics gets every
     report; after a resume those of the finished steps first. With ema_decay, validation sees the averaged weights, and the module ends
     with them. Raises ValueError if checkpoint_dir contains another task's checkpoints, or when loss or gradient are no longer finite.
     """
@@ -94,8 +95,9 @@ def optimise(
             metrics: Metrics = {}
             if done % report_every == 0 or done == steps:
                 metrics = _finite(window.close() | {"gradient_norm": float(norm)}, done) | {"learning_rate": peaks[0] * rate}
-            with average.in_place() if average is not None else nullcontext():
-                metrics |= validate(done)
+            if validate is not None and (done % validate_every == 0 or done == steps):
+                with average.in_place() if average is not None else nullcontext():
+                    metrics |= validate()
             if metrics:
                 metrics = {"step": done} | metrics
                 history.append(metrics)

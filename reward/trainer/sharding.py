@@ -51,8 +51,8 @@ def sharded_copy(
     on the others it stays without. All workers begin with the first one's weights.
 
     block_lists: names of `nn.ModuleList`s; each of their items is gathered when it runs. methods: names of methods that use the weights,
-    beside forward. float32: names of parts that compute in float32 at any precision. precision bf16: weights are gathered in bf16 (compute
-    under `torch.autocast`), gradients are summed in float32.
+    beside forward. float32: names of parts whose weights are gathered in float32; to compute in it, they turn autocast off themselves.
+    precision bf16: weights are gathered in bf16 (compute under `torch.autocast`), gradients are summed in float32.
     """
     if parallel == "ddp" or rank_and_world()[1] == 1:
         yield module

@@ -31,9 +31,8 @@ def preference_log_probability(
     """log P(a > b) = log E[sigmoid(z)], the probability inside eq. 4.
 
     quadrature: to about ten digits (`reward.training.quadrature`). probit: E[sigmoid(z)] = sigmoid(m / sqrt(1 + pi s^2 / 8)) (MacKay
-    1992), with
-    m and s of z. Its P is within 0.01 of the integral for |m| <= 4.4 and any s, and for s <= 1.9 and any m; elsewhere within 0.018
-    for s <= 10. The logarithm of a small P is worse: 0.17 off at m = -4, up to 1.8 at m = -10.
+    1992), with m and s of z. Its P is within 0.01 of the integral for |m| <= 4.4 and any s, and for s <= 1.9 and any m; elsewhere within
+    0.018 for s <= 10. The logarithm of a small P is worse: 0.17 off at m = -4, up to 1.8 at m = -10.
     """
     m, s = mu_a - mu_b, torch.hypot(sigma_a, sigma_b)
     if expectation == "probit":

@@ -96,7 +96,8 @@ def train(
             checkpoint_dir=checkpoint_dir,
             report_every=config.log_every,
             on_metrics=on_metrics,
-            validate=_validation(learner, config, validation, steps),
+            validate=_validation(learner, config, validation) if validation else None,
+            validate_every=config.validate_every,
         )
     if adapters:
         from reward.trainer.lora import merge
@@ -131,13 +132,11 @@ def _preference_objective(model: RewardModel, config: TrainingConfig, loss: Loss
     return objective
 
 
-def _validation(model: RewardModel, config: TrainingConfig, groups: Sequence[RatedGroup], steps: int) -> Callable[[int], Metrics]:
-    """Accuracies on held-out groups, every validate_every steps and after the last."""
+def _validation(model: RewardModel, config: TrainingConfig, groups: Sequence[RatedGroup]) -> Callable[[], Metrics]:
+    """Accuracies on held-out groups."""
     prepared = _PreparedGroups(model, groups, config.cache_mebibytes * 2**20)
 
-    def validate(done: int) -> Metrics:
-        if not groups or (done % config.validate_every and done != steps):
-            return {}
+    def validate() -> Metrics:
         predictions = predict(model=model, prepared=[prepared[index] for index in range(len(groups))])
         pairs = labelled_pairs(groups, predictions)
         accuracies = {"validation/accuracy": pair_accuracy(pairs.overall_margin, pairs.overall)}

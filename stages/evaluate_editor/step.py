@@ -154,7 +154,7 @@ def _resized(image: np.ndarray, height: int, width: int) -> np.ndarray:
     """uint8 [height, width, 3]."""
     if image.shape[:2] == (height, width):
         return image
-    return np.asarray(Image.fromarray(image).resize((width, height), Image.Resampling.LANCZOS))
+    return np.asarray(Image.fromarray(image).resize((width, height), Image.Resampling.BICUBIC))
 
 
 def evaluate(edits: Mapping[str, Sequence[JudgedEdit]], config: EvaluateEditorConfig, seed: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ TASK_COVERAGE = 0.9
 
 
 def summarise(edits: Sequence[JudgedEdit], *, seed: int, resamples: int) -> dict[str, Any]:
-    """Figures of one arm, JSON-able; None where nothing was judged.
+    """Figures of one arm, JSON-able. Where nothing was judged, means are None and sub-scores are left out.
 
     Per sub-score its mean over the judged items; ``overall`` with its 95 % interval (``low``, ``high``), resampled over items;
     ``over_tasks``: unweighted mean of ``per_task``, None if a task has no judged item. Where calls failed: how many of which status, the

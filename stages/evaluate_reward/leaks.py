@@ -55,7 +55,7 @@ def hashed(sources: Iterable[tuple[str, str, bytes | None, str]]) -> TrainingSou
     found, texts, splits = [], [], {}
     for source_id, split, data, instruction in sources:
         splits[source_id] = split
-        texts.append(_text(source_id, instruction))
+        texts.append(_text("training", source_id, instruction))
         row = references.row(references.TRAINING, source_id, data or b"", instruction)
         if isinstance(row, dict):
             found.append(row)
@@ -91,7 +91,7 @@ def find(items: Sequence[Item], training: TrainingSources) -> list[Match]:
         rows += [references.row(references.TRAINING, content, data, "") for content, data in read(batch).items()]
     images = [row for row in rows if isinstance(row, dict)]
     by_image = _matches(images, training.images, NEAR)
-    by_words = _matches([_text(text, text) for text in asked], training.texts, None)
+    by_words = _matches([_text("benchmark", text, text) for text in asked], training.texts, None)
     places = {name: place for place, name in enumerate(shown)}
     return [
         Match(row["match"], name, row["item"], training.splits[row["item"]], row["distance"] or 0, row["others"], count[name])
@@ -101,9 +101,10 @@ def find(items: Sequence[Item], training: TrainingSources) -> list[Match]:
     ]
 
 
-def _text(name: str, instruction: str) -> dict[str, Any]:
-    """Row of the contract ``references`` that is compared by its words alone."""
-    return {"reference": references.TRAINING, "item": name, "source_sha256": name, "source_phash": 0, "instruction": words(instruction)}
+def _text(side: str, name: str, instruction: str) -> dict[str, Any]:
+    """Row of the contract ``references`` that is compared by its words alone: rows of two sides never have the same content."""
+    content = f"{side} {name}"
+    return {"reference": references.TRAINING, "item": name, "source_sha256": content, "source_phash": 0, "instruction": words(instruction)}
 
 
 def _matches(rows: list[dict[str, Any]], known: pa.Table, distance: int | None) -> list[dict[str, Any]]:

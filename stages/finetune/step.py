@@ -167,6 +167,6 @@ def _train(payload: dict[str, Any], editor: Any, samples: Any, training: Any) ->
         trained = train(
             editor=editor.to(get_device()), samples=samples, config=training, checkpoint_dir=checkpoints, on_metrics=metrics.append
         )
-        if is_rank_zero():
+        if first:
             publish_trained(folder / "editors" / name, payload["key"], trained.cpu().save)
             shutil.rmtree(checkpoints, ignore_errors=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from reward.benchmarks import ties
+from reward.benchmarks import ratings, ties
 from reward.benchmarks.mcnemar import compare
 from reward.benchmarks.ratings import averages, spearman
 from reward.benchmarks.tiger_editreward_bench import all_right, chance
@@ -127,3 +127,8 @@ def test_intervals_keep_a_source_together() -> None:
     alone, together = (QUICK.mean(values, source) for source in ([str(n) for n in range(100)], [str(n % 2) for n in range(100)]))
     assert alone.value == together.value == 0.5 and (together.low, together.high) == (0, 1) and 0.3 < alone.low < alone.high < 0.7
     assert math.isnan(QUICK.mean(np.array([NAN]), ["a"]).value)
+
+
+def test_a_benchmark_without_items_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="imagenhub: there is no item to evaluate"):
+        ratings.evaluate("imagenhub", [], {}, bootstrap=QUICK, published="fisher")
