@@ -23,6 +23,9 @@ from PIL import ExifTags, Image
 
 from reward.inputs.sample import ImageError, ImageInput
 
+DECODER = "decoder/2"
+"""Names the rule above in the keys of units that look at pixels; changed whenever some file decodes to other pixels."""
+
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,

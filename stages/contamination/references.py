@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from reward.inputs.decoding import decode
+from reward.inputs.decoding import DECODER, decode
 from reward.inputs.sample import ImageError
 from reward.likeness import perceptual_hash, words
 from stages.contamination.config import BenchmarkItems, ImageFolder, Reference
@@ -61,7 +61,7 @@ Payload = Slice | ImagePaths | Pictures
 def units(reference: Reference) -> list[Unit]:
     """Units of a reference. Raises ``ValueError`` naming the reference when it cannot be read."""
     pieces = _pieces(reference, f"filter.contamination.references, {reference.name}")
-    return [Unit(settings_hash("reference", reference.name, mark), (reference.name, piece), rows) for piece, mark, rows in pieces]
+    return [Unit(settings_hash("reference", DECODER, reference.name, mark), (reference.name, piece), rows) for piece, mark, rows in pieces]
 
 
 def make_work() -> Work:

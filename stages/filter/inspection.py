@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
+from reward.inputs.decoding import DECODER
 from reward.likeness import perceptual_hash
 from stages.context import Context
 from stages.datasets import readers as edits
@@ -86,7 +87,7 @@ def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Se
 
 def unit_key(piece: edits.Slice) -> str:
     """Name of an inspected slice."""
-    return settings_hash("inspect", REVISION, piece.fingerprint, *gates.LATER)
+    return settings_hash("inspect", REVISION, DECODER, piece.fingerprint, *gates.LATER)
 
 
 def make_work() -> Work:

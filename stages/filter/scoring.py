@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reward.inputs.decoding import DECODER
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts
@@ -40,7 +41,7 @@ def score_edits(
 ) -> Done:
     """Score what is not scored yet; the records of all slices, in their order. Raises ``ValueError`` when the cluster is too small."""
     units = [
-        Unit(settings_hash(step.name, piece.fingerprint, revision, config.token_budget), piece, len(piece.rows), _name(piece))
+        Unit(settings_hash(step.name, DECODER, piece.fingerprint, revision, config.token_budget), piece, len(piece.rows), _name(piece))
         for piece in slices
     ]
     gpus = config.num_gpus or context.cluster.share_of_a_gpu(config.workers)

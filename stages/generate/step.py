@@ -59,7 +59,11 @@ def run(context: Context) -> Index:
         "editors": settings["generate"]["editors"],
         "annotate": config.annotate,
     }
-    units = [Unit(settings_hash(STEP, piece.fingerprint, editor_settings), piece, len(piece.rows)) for piece in pieces]
+    units = [Unit(_unit_key(piece, config.sources, editor_settings), piece, len(piece.rows)) for piece in pieces]
+    (twice, times), *_ = Counter(unit.key for unit in units).most_common(1)
+    if times > 1:
+        location = next(unit.payload.location for unit in units if unit.key == twice)
+        raise ValueError(f"generate.sources: the same rows of {location} are listed {times} times; name each table once")
     work = partial(_make_work, flow, config)
     result = run_units(folder, units, work, cluster=context.cluster, workers=config.workers, rows_are="sources")
     artifacts = result.artifacts()
@@ -67,6 +71,15 @@ def run(context: Context) -> Index:
     failed = _failed(folder, artifacts)
     results = {"candidates_per_source": len(planned), "annotated_per_source": config.annotate, "failed_candidates": failed}
     return folder.publish(draft, **result.tables(), results=results)
+
+
+def _unit_key(piece: Slice, sources: SourcesInput, settings: Mapping[str, Any]) -> str:
+    """Name of a slice with its candidates. A fingerprint is of the text of the rows: where their images are, and the split, come on top.
+
+    A reader that states the content of its rows needs neither.
+    """
+    beside = () if piece.content is not None else (piece.location, piece.images, _validation_share(sources))
+    return settings_hash(STEP, piece.fingerprint, settings, *beside)
 
 
 def _reject_duplicates(folder: StepFolder, artifacts: Mapping[str, Sequence[Part]]) -> None:
@@ -116,14 +129,17 @@ def _make_work(flow: FlowConfig, config: GenerateConfig) -> Work:
     return work
 
 
+def _validation_share(config: SourcesInput) -> float:
+    return config.validation_share if isinstance(config, TableSources) else VALIDATION_SHARE
+
+
 def _source(row: Edit, config: SourcesInput) -> dict[str, Any]:
     """Row of the ``sources`` contract. Where the data set names no split, the image decides, so that all rows of an image share one."""
     group = content_id("group", row.source)
-    share = config.validation_share if isinstance(config, TableSources) else VALIDATION_SHARE
     return {
         "source_id": content_id("source", row.source, row.instruction),
         "dataset": row.dataset,
-        "split": row.split or ("validation" if uniform("split", group) < share else "train"),
+        "split": row.split or ("validation" if uniform("split", group) < _validation_share(config) else "train"),
         "group": group,
         "image": images.stored(row.source, row.source_path),
         "instruction": row.instruction,

@@ -115,3 +115,24 @@ def test_refusals(cluster: Cluster, tmp_path: Path) -> None:
     write_table(tmp_path, [{"image": "0.png", "instruction": "a"}, {"image": "0.png", "instruction": "a"}])
     with pytest.raises(ValueError, match=r"two rows have the same image and the instruction 'a'; remove one"):
         generate.run(context(tmp_path, TABLE, cluster))
+
+
+def test_a_units_name_follows_what_its_sources_are_made_of(tmp_path: Path) -> None:
+    """The split, the folder of the images and the table's place belong to it; the number of actors does not."""
+    write_table(tmp_path, [{"image": "0.png", "instruction": "a"}])
+
+    def key(*overrides: str) -> str:
+        flow = context(tmp_path, TABLE, Cluster(RayConfig()), *overrides).flow
+        assert flow.generate is not None
+        (piece,) = readers.plan(flow.generate.sources, seed=0, world=None, unit_rows=10, key="generate.sources", edited=False)
+        return generate._unit_key(piece, flow.generate.sources, {})
+
+    assert key() == key("generate.workers=5")
+    assert len({key(), key("generate.sources.validation_share=0.25"), key(f"generate.sources.tables.0.images={tmp_path / 'other'}")}) == 3
+
+
+def test_a_table_that_is_listed_twice_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    write_table(tmp_path, [{"image": "0.png", "instruction": "a"}])
+    twice = TABLE.replace("[{name: mine, path: TABLE}]", "[{name: mine, path: TABLE}, {name: mine, path: TABLE}]")
+    with pytest.raises(ValueError, match=r"generate.sources: the same rows of .* are listed 2 times; name each table once"):
+        generate.run(context(tmp_path, twice, cluster))

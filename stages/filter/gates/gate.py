@@ -29,7 +29,7 @@ Action = Literal["off", "flag", "drop"]
 class GateConfig(Config):
     """What the configurations of all gates have in common."""
 
-    action: Action = Field("flag", description="off: not measured; flag: counted, shown and kept; drop: counted, shown and not scored")
+    action: Action = Field("flag", description="off: not applied; flag: counted, shown and kept; drop: counted, shown and not scored")
 
 
 @dataclass(frozen=True)

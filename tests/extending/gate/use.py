@@ -3,6 +3,7 @@
 import numpy as np
 
 from pipeline.report.sections import gates as section
+from reward.inputs.decoding import DECODER
 from stages.config import FlowConfig
 from stages.datasets.readers import Edit, Slice
 from stages.engine import contracts, images
@@ -29,6 +30,6 @@ assert found.dropped.tolist() == [False, True] and found.summary["blank"]["dropp
 assert ("blank", "drop") in {(row["gate"], row["action"]) for row in found.table.to_pylist()}
 
 piece = Slice("triplets", "", {}, [(0, "a")])
-assert inspection.unit_key(piece) != settings_hash("inspect", inspection.REVISION, piece.fingerprint)
+assert inspection.unit_key(piece) != settings_hash("inspect", inspection.REVISION, DECODER, piece.fingerprint)
 
 assert "edits of one colour, deviation 0–255" in section._row("blank", found.summary["blank"])
