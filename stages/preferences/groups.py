@@ -28,7 +28,7 @@ def label_of(target: float | None) -> str:
 
 def target_of(label: str, origin: str = "plain") -> float | None:
     """Inverse of :func:`label_of`. origin: of the row, for its overall label; a tie is 0.5 where it is ``tie-soft``, else None."""
-    return {"a": 1.0, "b": 0.0}.get(label, 0.5 if origin == SOFT else None)
+    return {"a": 1.0, "b": 0.0, "tie": 0.5 if origin == SOFT else None}[label]
 
 
 def load_groups(run: RunDir, split: str) -> list[RatedGroup]:

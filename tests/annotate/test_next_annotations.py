@@ -121,7 +121,7 @@ def test_random_needs_no_model_and_leaves_held_out_groups_alone(tmp_path: Path, 
     assert [row["group_id"] for row in listed(context)] == names[:3]
     with pytest.raises(ValueError, match="no reward model at"):
         next_annotations.run(context, count=3, strategy="information")
-    with pytest.raises(ValueError, match="--strategy random asks no model"):
+    with pytest.raises(ValueError, match="--strategy random uses no model"):
         next_annotations.run(context, count=3, strategy="random", model="there")
     with pytest.raises(ValueError, match="--count 0"):
         next_annotations.run(context, count=0, strategy="random")

@@ -538,7 +538,7 @@ def test_a_new_model_scores_again_and_an_absent_one_is_one_sentence(
     shutil.copytree(model, tmp_path / "other")
     (tmp_path / "other" / "extra.json").write_text("{}")
     assert scorer_revision(tmp_path / "other") != scorer_revision(model)
-    with pytest.raises(ValueError, match="another reward model"):
+    with pytest.raises(ValueError, match="another version of its input reward model"):
         filter.run(context(tmp_path / "run", tmp_path / "other", **changes))
     with pytest.raises(ValueError, match="no reward model at"):
         filter.run(context(tmp_path / "run", tmp_path / "absent", **changes))

@@ -2,8 +2,8 @@
 
 In: the rating task and the generate step's images. Out: a folder ``export/``, published as a whole and byte for byte reproducible, with all
 layouts: ``groups.jsonl`` for the rating page and programs, ``ratings-template.csv`` to fill in, ``label-studio/``. It is blind: image names
-are content hashes, groups and candidates are in a seeded order, and it contains no editor and no seed. Images are copied without decoding,
-a few at a time, so memory does not grow with their number.
+are content hashes, groups and candidates are in a seeded order, and it contains no editor and no seed. Images are copied as they came, or
+as PNG where browsers would show another picture, few at a time, so memory does not grow with their number.
 """
 
 from __future__ import annotations
