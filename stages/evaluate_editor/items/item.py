@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,16 +35,16 @@ class ItemSource(BaseModel):
     has_references: ClassVar[bool] = False
     """Whether every item has a reference edit."""
 
+    @abstractmethod
     def identity(self, flow: FlowConfig) -> dict[str, Any]:
         """Plain values that change when the items do, and differ from those of other benchmarks. Raises ``ValueError`` for what cannot be
         read.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def count(self, flow: FlowConfig) -> int:
         """How many items there are."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, flow: FlowConfig, first: int, count: int) -> Sequence[Item]:
         """The items ``first`` to ``first + count``, the same on every call."""
-        raise NotImplementedError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
@@ -67,10 +68,10 @@ class Judge(BaseModel):
     """Remarks that are shown with the results."""
 
     @property
+    @abstractmethod
     def revision(self) -> str:
         """Changes whenever the same edit may get another score; no other judge has the same one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def judge(self, items: Sequence[Item], edited: Sequence[np.ndarray]) -> list[Verdict]:
         """One verdict per edit, uint8 of its item's size. A failed call is a status, never an exception or a guess."""
-        raise NotImplementedError
