@@ -88,6 +88,20 @@ def test_the_editor_trains_on_it_and_shards_keep_the_bytes(delivered: tuple[Path
     assert ODD["JPEG turned by EXIF"][0] in (tmp_path / written.name).read_bytes()
 
 
+def test_shards_that_the_editor_cannot_train_on_are_named(delivered: tuple[Path, list[edits.Edit]], tmp_path: Path) -> None:
+    facts: dict[str, Any] = {"scores": {"overall": {"mean": 0.0, "sigma": 1.0}}, "selection": {"rank": 0}, "instruction": "x"}
+    sound, broken = delivered[1][0], b"\x89PNG\r\n\x1a\n and no picture"
+    sample = shards.Sample("one", sound.source, sound.source_sha256, broken, hashlib.sha256(broken).hexdigest(), facts)
+    for name, samples, sentence in [
+        ("empty", [], "contains no samples"),
+        ("broken", [sample], "the edited image of sample one in .* cannot be decoded"),
+    ]:
+        written, table = shards.write_shard(str(tmp_path / name), shards.shard_name(0), samples)
+        shards.publish(str(tmp_path / name), [written], table, {})
+        with pytest.raises(ValueError, match=sentence):
+            samples_of(str(tmp_path / name), 16)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_report_shows_it(name: str) -> None:
     data, seen, tolerance = ODD[name]

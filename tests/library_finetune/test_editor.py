@@ -420,7 +420,7 @@ def test_killed_training_ends_identical(tmp_path, killed_at):
     assert sorted(path.name[:13] for path in (tmp_path / "killed").iterdir()) == ["step-00000008", "step-00000012"]
 
 
-def test_resume_starts_at_the_checkpoint_and_steps_over_a_damaged_one(tmp_path, monkeypatch):
+def test_resume_starts_at_the_checkpoint_and_steps_over_a_damaged_one(tmp_path, monkeypatch, caplog):
     samples = squares(24)
     editor, config = small_editor(samples), small_training()
     calm = train(editor=editor, samples=samples, config=config, checkpoint_dir=tmp_path, on_metrics=lambda _: None)
@@ -439,6 +439,7 @@ def test_resume_starts_at_the_checkpoint_and_steps_over_a_damaged_one(tmp_path, 
     content[len(content) // 2] ^= 1
     newest.write_bytes(content)
     assert digest(resume()) == digest(calm) and drawn == [8, 9, 10, 11]
+    assert f"checkpoint {newest.parent} is damaged: falling back" in caplog.text
     for path in tmp_path.glob("*/__0_0.distcp"):
         path.write_bytes(path.read_bytes()[:50])
     assert digest(resume()) == digest(calm) and drawn == list(range(12))

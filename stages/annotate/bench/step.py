@@ -43,12 +43,12 @@ def run(context: Context) -> Index:
     wanted = {2: config.pairs, 3: config.triples, 4: config.quadruples}
     if not any(wanted.values()):
         raise ValueError("annotate.benchmark asks for no tuples; give a number of pairs, triples or quadruples")
-    generate = context.run.step("generate")
+    generate = context.run.step(steps.GENERATE)
     ratings, decision = accepted_ratings(context.run)
-    annotate = context.run.step("annotate").require()
-    if "generate" not in annotate.inputs:
+    annotate = context.run.step(steps.ANNOTATE).require()
+    if steps.GENERATE not in annotate.inputs:
         raise ValueError(f"the ratings in {context.run.step('annotate').path} are of imported items, whose images this run does not have")
-    inputs = {"generate": generate.require().fingerprint, "annotate": annotate.fingerprint} | decision
+    inputs = {steps.GENERATE: generate.require().fingerprint, steps.ANNOTATE: annotate.fingerprint} | decision
     settings = {"benchmark": config.model_dump(mode="json"), "seed": seed}
     folder = context.run.step(STEP)
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from stages.annotate.config import AnnotateConfig
+from stages.engine import steps
 from stages.engine.contracts import DIMENSIONS
 from stages.engine.ids import settings_hash, uniform
 from stages.engine.rundir import StepFolder
@@ -81,7 +82,7 @@ def generated_task(generate: StepFolder, config: AnnotateConfig, *, seed: int) -
         if annotate:
             sampled[group].append(candidate)
     return RatingTask(
-        inputs={"generate": generate.require().fingerprint},
+        inputs={steps.GENERATE: generate.require().fingerprint},
         dimensions=DIMENSIONS,
         scale=Scale(config.scale_min, config.scale_max, config.scale_step),
         rubric_version=config.rubric_version,
