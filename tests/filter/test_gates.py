@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from benchmarks.planted_defects import LATIN_SCRIPT, NOTHING, OTHER_SCRIPTS, PLANTED, drawn_edits, nameless, real_triplets
+from reward.inputs.decoding import DECODER
 from reward.likeness import words
 from stages.datasets import readers as edits
 from stages.datasets.readers import Edit
@@ -276,6 +277,6 @@ def test_the_table_of_inspected_edits_is_the_contract_and_the_gates_columns() ->
 def test_a_changed_measure_inspects_again(monkeypatch: pytest.MonkeyPatch) -> None:
     piece = edits.Slice("triplets", "", {}, [(0, "a")])
     before = inspection.unit_key(piece)
-    assert before == settings_hash("inspect", 1, piece.fingerprint)
+    assert before == settings_hash("inspect", 1, DECODER, piece.fingerprint)
     monkeypatch.setattr(gates, "LATER", ("fine_detail/2",))
     assert inspection.unit_key(piece) != before

@@ -99,7 +99,7 @@ def test_directories_that_are_none(small: Path, tmp_path: Path) -> None:
         ("sharegpt4o", file, f"filter.input: {file} has no text_and_image_to_image.json"),
         ("sharegpt4o", absent, f"filter.input: there is no folder {absent}"),
         ("sharegpt4o", tmp_path, f"filter.input: {tmp_path} has no text_and_image_to_image.json"),
-        ("triplets", tmp_path, f"filter.input: {tmp_path} cannot be read (Is a directory)"),
+        ("triplets", tmp_path, f"filter.input: {tmp_path} cannot be read because it is a folder; name a file in it"),
         ("triplets", absent, f"filter.input: there is no file {absent}"),
         ("triplets", file / "x.jsonl", "x.jsonl"),
         ("triplets", "nothing://x/y.jsonl", "nothing://x/y.jsonl cannot be opened (Protocol not known: nothing)"),
