@@ -12,25 +12,22 @@ import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reward.benchmarks.items import BenchmarkEdit, Comparison, EditScore, Item, distinct, samples
 from reward.benchmarks.names import benchmark
-from reward.config import TOKEN_BUDGET
 from reward.evaluation.bootstrap import Bootstrap
 from reward.evaluation.estimate import number
 from stages.context import Context
 from stages.engine import contracts, storage
 from stages.engine.ids import settings_hash
-from stages.engine.run_units import run_units
 from stages.engine.rundir import Index, Part, StepFolder
-from stages.engine.units import Done, Unit, UnitOutput, Work
+from stages.engine.units import Done, Unit
 from stages.evaluate_reward.config import BenchmarkConfig, EvaluateRewardConfig
 from stages.evaluate_reward.leaks import leaks, training_sources
-from stages.scoring.rows import load_model, score_rows, scorer_revision
+from stages.scoring.rows import Shown, score_units, scorer_revision
 
 if TYPE_CHECKING:
     from reward.benchmarks.result import BenchmarkResult
@@ -93,34 +90,18 @@ def run(context: Context, step: StepFolder, model: Path) -> Benchmarked:
 
 def _score(context: Context, folder: StepFolder, model: Path, revision: str, edits: Sequence[BenchmarkEdit]) -> Done:
     """Scores of all edits by one model, in units of sources."""
-    config = context.flow.evaluate_reward
+    size = context.flow.evaluate_reward.unit_sources
     by_source: dict[str, list[BenchmarkEdit]] = {}
     for edit in edits:
         by_source.setdefault(edit.source.content, []).append(edit)
     groups = list(by_source.values())
-    slices = [list(chain(*groups[first : first + config.unit_sources])) for first in range(0, len(groups), config.unit_sources)]
+    slices = [list(chain(*groups[first : first + size])) for first in range(0, len(groups), size)]
     units = [Unit(settings_hash(FOLDER, [edit.edit_id for edit in part], revision), part, len(part)) for part in slices]
-    gpus = context.cluster.share_of_a_gpu(config.workers)
-    return run_units(
-        folder,
-        units,
-        partial(_make_work, model, revision),
-        cluster=context.cluster,
-        workers=config.workers,
-        num_gpus=gpus,
-        rows_are="edits",
-    )
+    return score_units(context, folder, units, model, _samples)
 
 
-def _make_work(model: Path, revision: str) -> Work:
-    loaded = load_model(model)
-
-    def work(edits: list[BenchmarkEdit]) -> UnitOutput:
-        shown = [(edit.edit_id, sample, "") for edit, sample in zip(edits, samples(edits), strict=True)]
-        scored = score_rows(loaded, shown, revision=revision, token_budget=TOKEN_BUDGET)
-        return UnitOutput({"scores": contracts.table("scores", scored.rows)}, len(edits), len(scored.rows), scored.quarantine)
-
-    return work
+def _samples(edits: list[BenchmarkEdit]) -> Shown:
+    return [(edit.edit_id, sample, "") for edit, sample in zip(edits, samples(edits), strict=True)]
 
 
 def _index(context: Context, folder: StepFolder, done: Mapping[str, Done]) -> Index:

@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reward.config import TOKEN_BUDGET
 from reward.evaluation.estimate import number
 from stages.context import Context
 from stages.engine import contracts, steps, storage
 from stages.engine.ids import settings_hash
-from stages.engine.run_units import run_units
 from stages.engine.rundir import Index, RunDir
-from stages.engine.units import Unit, UnitOutput, Work
+from stages.engine.units import Unit
 from stages.evaluate_reward import benchmarks
 from stages.evaluate_reward.config import EvaluateRewardConfig
 from stages.evaluate_reward.figures import figures
 from stages.preferences.groups import calibrates, load_groups, with_truth
-from stages.scoring.rows import load_model, score_rows, scorer_revision
+from stages.scoring.rows import Shown, score_units, scorer_revision
 
 if TYPE_CHECKING:
     from reward import RatedGroup
@@ -62,10 +60,7 @@ def run(context: Context) -> Index:
         Unit(settings_hash(STEP, [group.candidate_ids for group in part], revision), part, sum(len(g.candidates) for g in part))
         for part in slices
     ]
-    gpus = context.cluster.share_of_a_gpu(config.workers)
-    result = run_units(
-        folder, units, partial(_make_work, model), cluster=context.cluster, workers=config.workers, num_gpus=gpus, rows_are="edits"
-    )
+    result = score_units(context, folder, units, model, _samples)
     scores = {row["sample_id"]: row for row in folder.read_table("scores", result.artifacts()["scores"]).to_pylist()}
     threshold = _tie_threshold(model)
     evaluation = _evaluation(groups, scores, context.run, threshold, config.bootstrap, context.flow.seed)
@@ -94,22 +89,14 @@ def _tie_threshold(model: Path) -> float | None:
     return Calibration.model_validate_json(file.read_text()).tie_threshold if file.exists() else None
 
 
-def _make_work(model: Path) -> Work:
+def _samples(groups: list[RatedGroup]) -> Shown:
     from reward import EditSample
 
-    loaded = load_model(model)
-    revision = scorer_revision(model)
-
-    def work(groups: list[RatedGroup]) -> UnitOutput:
-        samples = [
-            (c, EditSample(g.source, g.instruction, edited), g.task)
-            for g in groups
-            for c, edited in zip(g.candidate_ids, g.candidates, strict=True)
-        ]
-        scored = score_rows(loaded, samples, revision=revision, token_budget=TOKEN_BUDGET)
-        return UnitOutput({"scores": contracts.table("scores", scored.rows)}, len(samples), len(scored.rows), scored.quarantine)
-
-    return work
+    return [
+        (candidate, EditSample(group.source, group.instruction, edited), group.task)
+        for group in groups
+        for candidate, edited in zip(group.candidate_ids, group.candidates, strict=True)
+    ]
 
 
 def _evaluation(

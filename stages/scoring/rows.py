@@ -1,18 +1,24 @@
-"""Scores as rows: the reward library's results in the ``scores`` contract, rounded, with what could not be scored set aside."""
+"""Scores as rows: the reward library's results in the ``scores`` contract, rounded, with what could not be scored set aside; and the
+scoring of units of samples on Ray actors."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reward.config import TOKEN_BUDGET
 from reward.evaluation.baselines import change_from_source
 from reward.inputs.decoding import decode
+from stages.context import Context
 from stages.engine import contracts, storage
 from stages.engine.contracts import Quarantined
+from stages.engine.run_units import run_units
+from stages.engine.rundir import StepFolder
+from stages.engine.units import Done, Unit, UnitOutput, Work
 
 if TYPE_CHECKING:
     from reward import EditSample, RewardModel, Score
@@ -20,13 +26,8 @@ if TYPE_CHECKING:
 DECIMALS = 5
 """Stored precision. Sums in another order differ in the 7th digit; what is stored must not."""
 
-
-@dataclass(frozen=True)
-class Scored:
-    """Rows of the ``scores`` contract, and samples that have no score."""
-
-    rows: list[dict[str, Any]]
-    quarantine: list[Quarantined]
+Shown = Sequence[tuple[str, "EditSample", str]]
+"""Samples with their ids and tasks."""
 
 
 def load_model(model: Path) -> RewardModel:
@@ -49,15 +50,26 @@ def scorer_revision(model: str | Path) -> str:
     return hashlib.sha256(repr(sorted(hashes.items())).encode()).hexdigest()[:24]
 
 
-def score_rows(
-    model: RewardModel, samples: Sequence[tuple[str, EditSample, str]], *, revision: str, token_budget: int, languages: Sequence[str] = ()
-) -> Scored:
-    """Score (id, sample, task) triples; passes are formed inside this call."""
+def score_units(context: Context, folder: StepFolder, units: Sequence[Unit], model: Path, samples_of: Callable[[Any], Shown]) -> Done:
+    """Score what is missing with the workers of evaluate-reward; ``samples_of`` reads the payload of a unit on an actor."""
+    workers = context.flow.evaluate_reward.workers
+    gpus = context.cluster.share_of_a_gpu(workers)
+    work = partial(_make_work, model, samples_of)
+    return run_units(folder, units, work, cluster=context.cluster, workers=workers, num_gpus=gpus, rows_are="edits")
+
+
+def _make_work(model: Path, samples_of: Callable[[Any], Shown]) -> Work:
+    loaded, revision = load_model(model), scorer_revision(model)
+    return lambda payload: _scored(loaded, samples_of(payload), revision)
+
+
+def _scored(model: RewardModel, samples: Shown, revision: str) -> UnitOutput:
+    """The scores of a unit; passes are formed inside this call."""
     from reward import SampleError, score
 
     rows, quarantine = [], []
-    results = score(model=model, samples=[sample for _, sample, _ in samples], token_budget=token_budget)
-    for number, ((sample_id, sample, task), result) in enumerate(zip(samples, results, strict=True)):
+    results = score(model=model, samples=[sample for _, sample, _ in samples], token_budget=TOKEN_BUDGET)
+    for (sample_id, sample, task), result in zip(samples, results, strict=True):
         if isinstance(result, SampleError):
             quarantine.append(Quarantined(sample_id, sample_id, "unscorable", str(result)))
             continue
@@ -66,9 +78,8 @@ def score_rows(
             quarantine.append(Quarantined(sample_id, sample_id, "score-not-finite", message))
             continue
         change = change_from_source(decode(sample.source), decode(sample.edited))
-        language = languages[number] if languages else "en"
-        rows.append(score_row(sample_id, result, revision=revision, change=change, task=task, language=language))
-    return Scored(rows, quarantine)
+        rows.append(score_row(sample_id, result, revision=revision, change=change, task=task, language="en"))
+    return UnitOutput({"scores": contracts.table("scores", rows)}, len(samples), len(rows), quarantine)
 
 
 def score_row(sample_id: str, score: Score, *, revision: str, change: float, task: str, language: str) -> dict[str, Any]:

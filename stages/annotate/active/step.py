@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from reward.config import TOKEN_BUDGET
 from stages.annotate.active.information import ChosenGroup, ScoredGroup, choose
 from stages.annotate.packet.write import csv_table
 from stages.annotate.ratings import ledger
@@ -26,12 +24,11 @@ from stages.annotate.ratings.accepted import accepted_ratings
 from stages.annotate.ratings.groups import CompleteGroup, complete_groups
 from stages.annotate.ratings.rating_task import generated_task
 from stages.context import Context
-from stages.engine import contracts, steps, storage
+from stages.engine import steps, storage
 from stages.engine.ids import settings_hash, uniform
-from stages.engine.run_units import run_units
 from stages.engine.rundir import Index, StepFolder
-from stages.engine.units import Done, Unit, UnitOutput, Work
-from stages.scoring.rows import load_model, score_rows, scorer_revision
+from stages.engine.units import Done, Unit
+from stages.scoring.rows import Shown, score_units, scorer_revision
 
 STEP = steps.NEXT_ANNOTATIONS
 LIST = "groups.csv"
@@ -99,33 +96,24 @@ def _score(context: Context, folder: StepFolder, source: StepFolder, model: Path
             units.append(
                 Unit(key, (str(source.path / sources.path), str(source.path / candidates.path), there), sum(wanted[name] for name in there))
             )
-    config = context.flow.evaluate_reward
-    gpus = context.cluster.share_of_a_gpu(config.workers)
-    work = partial(_make_work, model)
-    return run_units(folder, units, work, cluster=context.cluster, workers=config.workers, num_gpus=gpus, rows_are="edits")
+    return score_units(context, folder, units, model, _samples)
 
 
-def _make_work(model: Path) -> Work:
+def _samples(piece: tuple[str, str, list[str]]) -> Shown:
     from reward import EditSample
 
-    loaded, revision = load_model(model), scorer_revision(model)
-
-    def work(piece: tuple[str, str, list[str]]) -> UnitOutput:
-        sources_file, candidates_file, wanted = piece
-        columns = ["source_id", "image", "instruction", "task"]
-        filters = [("source_id", "in", wanted)]
-        sources = {row["source_id"]: row for row in storage.read_table(sources_file, columns, filters).to_pylist()}
-        columns = ["candidate_id", "source_id", "image"]
-        edits = storage.read_table(candidates_file, columns, [*filters, ("annotate", "=", True)]).to_pylist()
-        samples = []
-        for edit in sorted(edits, key=lambda edit: (edit["source_id"], edit["candidate_id"])):
-            source = sources[edit["source_id"]]
-            sample = EditSample(source["image"]["bytes"], source["instruction"], edit["image"]["bytes"])
-            samples.append((edit["candidate_id"], sample, source["task"]))
-        scored = score_rows(loaded, samples, revision=revision, token_budget=TOKEN_BUDGET)
-        return UnitOutput({"scores": contracts.table("scores", scored.rows)}, len(samples), len(scored.rows), scored.quarantine)
-
-    return work
+    sources_file, candidates_file, wanted = piece
+    columns = ["source_id", "image", "instruction", "task"]
+    filters = [("source_id", "in", wanted)]
+    sources = {row["source_id"]: row for row in storage.read_table(sources_file, columns, filters).to_pylist()}
+    columns = ["candidate_id", "source_id", "image"]
+    edits = storage.read_table(candidates_file, columns, [*filters, ("annotate", "=", True)]).to_pylist()
+    samples = []
+    for edit in sorted(edits, key=lambda edit: (edit["source_id"], edit["candidate_id"])):
+        source = sources[edit["source_id"]]
+        sample = EditSample(source["image"]["bytes"], source["instruction"], edit["image"]["bytes"])
+        samples.append((edit["candidate_id"], sample, source["task"]))
+    return samples
 
 
 def _scored(
