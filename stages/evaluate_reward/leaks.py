@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,7 @@ from stages.engine import contracts, steps
 from stages.engine.rundir import RunDir
 
 if TYPE_CHECKING:
-    from reward.benchmarks.contamination import Effect, Kind, Match
-    from reward.benchmarks.items import Item
+    from reward.benchmarks.items import BenchmarkEdit, Item
     from reward.benchmarks.result import BenchmarkResult
 
 BATCH = 64
@@ -63,24 +62,52 @@ def hashed(sources: Iterable[tuple[str, str, bytes | None, str]]) -> TrainingSou
 
 
 def leaks(items: Sequence[Item], training: TrainingSources, evaluate: Callable[[Sequence[Item]], BenchmarkResult]) -> dict[str, Any]:
-    """Matches, and the figures with and without the items that match by image, or by image or instruction; JSON-able."""
-    from reward.benchmarks.contamination import IMAGE_KINDS, effect
+    """Matches, and the figures with and without the items that match by image, or by image or instruction; JSON-able.
 
+    The two kinds of match are counted separately, because instructions such as "remove the dog" are equal without any leak.
+    """
     matches = find(items, training)
-    named: dict[str, tuple[Kind, ...]] = {"image": IMAGE_KINDS, "image or instruction": (*IMAGE_KINDS, "instruction")}
-    effects = {name: effect(items, matches, kinds, evaluate) for name, kinds in named.items()}
+    images = [found for found in matches if found["kind"] != match.INSTRUCTION]
+    effects = {name: effect(items, chosen, evaluate) for name, chosen in (("image", images), ("image or instruction", matches))}
     return {
         "training_sources": len(training.splits),
         "undecodable_training_sources": len(training.splits) - training.images.num_rows,
-        "matches": [asdict(match) for match in matches],
-        "effect": {name: _plain(found) for name, found in effects.items()},
-        "summary": ", ".join(f"{found.items:,} by {name}" for name, found in effects.items()),
+        "matches": matches,
+        "effect": effects,
+        "summary": ", ".join(f"{found['items']:,} by {name}" for name, found in effects.items()),
     }
 
 
-def find(items: Sequence[Item], training: TrainingSources) -> list[Match]:
-    """Matches, images first; one per source image or instruction of the benchmark, with the nearest training source."""
-    from reward.benchmarks.contamination import Match
+def effect(
+    items: Sequence[Item], matches: Sequence[Mapping[str, Any]], evaluate: Callable[[Sequence[Item]], BenchmarkResult]
+) -> dict[str, Any]:
+    """Each figure of the model on all items, and without those that match (None where no item is left); how many match."""
+    known = {(found["kind"] == match.INSTRUCTION, found["benchmark"]) for found in matches}
+
+    def matches_one(edit: BenchmarkEdit) -> bool:
+        return (False, edit.source.content) in known or (True, edit.instruction) in known
+
+    kept = [item for item in items if not matches_one(item.edits[0])]
+    everything = evaluate(items)
+    without = everything if len(kept) == len(items) else evaluate(kept) if kept else None
+    rows = []
+    for convention in ("published", "sound"):
+        others = getattr(without.model, convention) if without else {}
+        for name, figure in getattr(everything.model, convention).items():
+            other = others.get(name)
+            rows.append(
+                {"convention": convention, "figure": name, "all": figure.to_json(), "without": None if other is None else other.to_json()}
+            )
+    return {"items": len(items) - len(kept), "rows": rows}
+
+
+def find(items: Sequence[Item], training: TrainingSources) -> list[dict[str, Any]]:
+    """Matches, images first; one per source image or instruction of the benchmark, with the nearest training source.
+
+    ``benchmark``: content of the image, or the instruction. ``training_id``, ``split``: the nearest training source (of several the
+    first). ``distance``: differing bits. ``others``: further training sources that match as well. ``items``: items of the benchmark with
+    that image or instruction.
+    """
     from reward.benchmarks.pictures import read
 
     edits = [edit for item in items for edit in item.edits[:1]]
@@ -94,10 +121,17 @@ def find(items: Sequence[Item], training: TrainingSources) -> list[Match]:
     by_words = _matches([_text("benchmark", text, text) for text in asked], training.texts, None)
     places = {name: place for place, name in enumerate(shown)}
     return [
-        Match(row["match"], name, row["item"], training.splits[row["item"]], row["distance"] or 0, row["others"], count[name])
+        {
+            "kind": row["match"],
+            "benchmark": row["sample_id"],
+            "training_id": row["item"],
+            "split": training.splits[row["item"]],
+            "distance": row["distance"] or 0,
+            "others": row["others"],
+            "items": count[row["sample_id"]],
+        }
         for hits, count in ((sorted(by_image, key=lambda row: places[row["sample_id"]]), shown), (by_words, asked))
         for row in hits
-        for name in [row["sample_id"]]
     ]
 
 
@@ -111,16 +145,3 @@ def _matches(rows: list[dict[str, Any]], known: pa.Table, distance: int | None) 
     asked = contracts.table("references", rows)
     asked = asked.rename_columns(["reference", "sample_id", *asked.column_names[2:]])
     return match.find(asked, known, distance=distance, counts="image").to_pylist()
-
-
-def _plain(found: Effect) -> dict[str, Any]:
-    """Each figure of the model on all items, and without those that match."""
-    rows = []
-    for convention in ("published", "sound"):
-        without = getattr(found.without.model, convention) if found.without else {}
-        for name, figure in getattr(found.all.model, convention).items():
-            other = without.get(name)
-            rows.append(
-                {"convention": convention, "figure": name, "all": figure.to_json(), "without": None if other is None else other.to_json()}
-            )
-    return {"items": found.items, "rows": rows}

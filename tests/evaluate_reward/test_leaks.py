@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +15,11 @@ from benchmark_copies import genai_row, judged, png, write
 from PIL import Image
 
 from reward.benchmarks import genai_bench
-from reward.benchmarks.contamination import IMAGE_KINDS, effect
 from reward.benchmarks.items import Item
 from reward.benchmarks.result import BenchmarkResult
 from reward.evaluation.bootstrap import Bootstrap
 from reward.likeness import NEAR, perceptual_hash, words
-from stages.evaluate_reward.leaks import TrainingSources, find, hashed
+from stages.evaluate_reward.leaks import TrainingSources, effect, find, hashed, leaks
 
 QUICK = Bootstrap(resamples=100)
 
@@ -64,12 +64,12 @@ def test_matches(items: list[Item]) -> None:
         (b"no image", "z"),
     )
     matches = find(items, index)
-    assert [(match.kind, match.training_id, match.others, match.items) for match in matches] == [
+    assert [(match["kind"], match["training_id"], match["others"], match["items"]) for match in matches] == [
         ("exact image", "t1", 0, 2),
         ("near image", "t2", 1, 1),
         ("instruction", "t4", 0, 1),
     ]
-    assert matches[0].distance == 0 and 0 <= matches[1].distance <= NEAR
+    assert matches[0]["distance"] == 0 and 0 <= matches[1]["distance"] <= NEAR
     assert index.images.num_rows == 4 and len(index.splits) == 6
     assert find(items, training()) == [] and find(items, training((encoded(scene(8)), "other"))) == []
 
@@ -80,17 +80,19 @@ def test_effect_on_the_score(items: list[Item]) -> None:
     def evaluate(kept: Sequence[Item]) -> BenchmarkResult:
         return genai_bench.evaluate(kept, scores, bootstrap=QUICK)
 
-    matches = find(items, training((encoded(scene(1)), "x"), (encoded(scene(9)), "make the dog blue")))
-    by_image = effect(items, matches, IMAGE_KINDS, evaluate)
-    assert by_image.items == 2 and by_image.without is not None
-    name = "without ties, equal scores wrong"
-    assert (by_image.all.model.published[name].value, by_image.without.model.published[name].value) == (0.75, pytest.approx(2 / 3))
-    by_any = effect(items, matches, (*IMAGE_KINDS, "instruction"), evaluate)
-    assert by_any.items == 3 and by_any.without is not None and by_any.without.model.published[name].value == 0.5
+    def figures(found: dict[str, Any]) -> list[float | None]:
+        name = "without ties, equal scores wrong"
+        (row,) = (row for row in found["rows"] if row["convention"] == "published" and row["figure"] == name)
+        return [None if row[which] is None else row[which]["value"] for which in ("all", "without")]
+
+    found = leaks(items, training((encoded(scene(1)), "x"), (encoded(scene(9)), "make the dog blue")), evaluate)
+    by_image, by_any = found["effect"]["image"], found["effect"]["image or instruction"]
+    assert by_image["items"] == 2 and figures(by_image) == [0.75, pytest.approx(2 / 3, abs=1e-6)]
+    assert by_any["items"] == 3 and figures(by_any) == [0.75, 0.5]
     everything = find(items, training(*((encoded(scene(number)), "") for number in (1, 2, 3, 4))))
-    assert effect(items, everything, IMAGE_KINDS, evaluate).without is None
-    untouched = effect(items, [], IMAGE_KINDS, evaluate)
-    assert untouched.items == 0 and untouched.without is untouched.all
+    assert figures(effect(items, everything, evaluate)) == [0.75, None]
+    untouched = effect(items, [], evaluate)
+    assert untouched["items"] == 0 and all(row["all"] == row["without"] for row in untouched["rows"])
 
 
 def test_instructions_are_compared_by_their_words_in_any_script() -> None:
