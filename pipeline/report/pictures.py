@@ -28,12 +28,12 @@ def picture(data: bytes | None, *, alt: str, lines: Sequence[str] = (), side: in
         return Picture(None, alt, (*lines, "the image does not decode"))
     small = max(shown.size) <= SMALL
     shown.thumbnail((side, side), Image.Resampling.LANCZOS)
-    uri = encoded(shown, "PNG" if small else "JPEG")
-    return Picture(uri, alt, tuple(lines), pixelated=small, width=shown.width, height=shown.height)
+    return drawn(shown, alt=alt, lines=lines, small=small)
 
 
-def encoded(image: Image.Image, kind: str) -> str:
-    """Data URI of an image as PNG or JPEG."""
-    buffer = io.BytesIO()
+def drawn(image: Image.Image, *, alt: str, lines: Sequence[str], small: bool) -> Picture:
+    """A picture of pixels: of a ``small`` image as PNG and pixel by pixel, else as JPEG."""
+    kind, buffer = "PNG" if small else "JPEG", io.BytesIO()
     image.save(buffer, kind, quality=80)
-    return f"data:image/{kind.lower()};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    uri = f"data:image/{kind.lower()};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    return Picture(uri, alt, tuple(lines), pixelated=small, width=image.width, height=image.height)

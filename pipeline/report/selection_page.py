@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 
 from pipeline import words
 from pipeline.report.blocks import Block, Callout, Fact, Facts, Gallery, Paragraph, Section, Table
-from pipeline.report.edited_images import EditedImages
 from pipeline.report.page import render
 from pipeline.report.triptychs import triptych
 from reward.evaluation.estimate import Estimate
@@ -71,11 +70,8 @@ def _gallery(context: Context, side: Side, ids: list[str], key: str) -> Section:
         table = step.read("scores", ["sample_id", "overall_mean", "overall_sigma", "dimensions"])
         places = pc.index_in(pa.array(ids, pa.string()), value_set=table["sample_id"].combine_chunks())
         scores = {row["sample_id"]: row for row in table.take(places).to_pylist()}
-        strips = []
-        for row in filter.pictures(context, ids).to_pylist():
-            images = EditedImages(row["source"]["bytes"], row["edited"]["bytes"], row["instruction"])
-            strips.append(triptych(images, words.scores(scores[row["sample_id"]])))
-        blocks.append(Gallery(strips))
+        rows = filter.pictures(context, ids).to_pylist()
+        blocks.append(Gallery([triptych(row, words.scores(scores[row["sample_id"]])) for row in rows]))
     note = context.need("filter").note
     shown = f"{len(ids)} of {words.count(side.count)}, the first by rank." if ids else f"{words.count(side.count)} samples, none shown."
     remark: list[Block] = [Callout("Read before the scores", note)] if note else []

@@ -16,7 +16,6 @@ from command import save_model
 from odd_images import ODD
 from PIL import Image
 
-from pipeline.report.edited_images import EditedImages
 from pipeline.report.pictures import picture
 from pipeline.report.triptychs import difference
 from reward.inputs.batch import PreparedSample
@@ -108,7 +107,7 @@ def test_the_report_shows_it(name: str) -> None:
     shown = picture(data, alt="a")
     assert shown.uri is not None and (shown.width, shown.height) == (24, 16)
     assert np.abs(np.asarray(Image.open(io.BytesIO(base64.b64decode(shown.uri.split(",")[1])))).astype(int) - seen).max() <= tolerance
-    apart = difference(EditedImages(images.png(seen.astype(np.uint8)), data, "nothing"))
+    apart = difference(images.png(seen.astype(np.uint8)), data, "nothing")
     assert apart.uri is not None
     assert np.asarray(Image.open(io.BytesIO(base64.b64decode(apart.uri.split(",")[1])))).min() >= 255 - 3 * tolerance
 

@@ -17,7 +17,6 @@ from report_page import Page
 
 from pipeline.report import build
 from pipeline.report.charts import boxes
-from pipeline.report.edited_images import EditedImages
 from pipeline.report.sections.filter_league import clustered_mean
 from pipeline.report.triptychs import difference, triptych
 from stages.engine import contracts, images
@@ -163,15 +162,15 @@ def test_the_difference_is_dark_where_something_changed() -> None:
     source = np.full((90, 60, 3), 100, np.uint8)
     edited = source.copy()
     edited[10:40, 10:30, 1] += 60
-    shown = difference(EditedImages(images.png(source), images.png(edited), "make it green"))
+    shown = difference(images.png(source), images.png(edited), "make it green")
     assert shown.uri is not None and (shown.width, shown.height) == (60, 90)
     pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(shown.uri.split(",")[1]))))
     assert (pixels[10:40, 10:30] == 255 - 3 * 60).all()
     assert (np.delete(pixels, np.s_[10:40], axis=0) == 255).all()
     smaller = images.png(source[::2, ::2])
-    strip = triptych(EditedImages(images.png(source), smaller, "shrink"), "score 1.00")
+    strip = triptych({"source": {"bytes": images.png(source)}, "edited": {"bytes": smaller}, "instruction": "shrink"}, "score 1.00")
     assert [picture.width for picture in strip.pictures] == [60, 30, 60]
-    damaged = difference(EditedImages(images.png(source)[:80], images.png(edited), "make it green"))
+    damaged = difference(images.png(source)[:80], images.png(edited), "make it green")
     assert damaged.uri is None and damaged.lines == ("difference", "an image does not decode")
 
 

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from pipeline import words
 from pipeline.report.blocks import Block, Callout, Fold, Gallery, Heading, Paragraph
-from pipeline.report.edited_images import edited_images
 from pipeline.report.published import Published
 from pipeline.report.scored_edits import ScoredEdits
 from pipeline.report.triptychs import triptych
@@ -26,7 +25,9 @@ SHOWN_OPEN = 4
 def galleries(published: Published, edits: ScoredEdits, selections: Mapping[str, pa.Table], remark: str) -> list[Block]:
     """Five galleries of at most ``GALLERY`` edits; ``remark`` is shown above each of them."""
     orders = _orders(published, edits, selections)
-    images = edited_images(published, {name for ids in orders.values() for name in ids})
+    columns = ["sample_id", "source", "edited", "instruction"]
+    kept = published.table("filter", "examples", columns, where=("sample_id", {name for ids in orders.values() for name in ids}))
+    images = {row["sample_id"]: row for row in kept.to_pylist()} if kept else {}
     # rows of the score table, in the order of ``images``
     places = pc.index_in(pa.array([*images], pa.string()), value_set=edits.table["sample_id"].combine_chunks())
     facts = {row["sample_id"]: words.scores(row) for row in edits.table.take(places).to_pylist()}
