@@ -234,17 +234,9 @@ def _show(value: Any, origins: Mapping[KeyPath, str], path: KeyPath, depth: int)
             lines.extend(_show(entry, origins, inner, depth + 1))
         else:
             text = yaml.safe_dump(entry, default_flow_style=True, allow_unicode=True, width=10_000).strip().removesuffix("\n...")
-            lines.append(f"{head} {text}  # {_origin(origins, inner)}")
+            lines.append(f"{head} {text}  # {origins.get(inner, 'default')}")
     return lines
 
 
 def _is_flat(value: Any) -> bool:
     return isinstance(value, list) and not any(isinstance(entry, (dict, list)) for entry in value)
-
-
-def _origin(origins: Mapping[KeyPath, str], path: KeyPath) -> str:
-    if path in origins:
-        return origins[path]
-    if any(known[: len(path)] == path for known in origins):
-        return origins[next(known for known in origins if known[: len(path)] == path)]
-    return "default"

@@ -62,16 +62,12 @@ STEPS = (
         "One judge scores all editors in one pass.",
     ),
 )
-STEP_NAMES = tuple(step.name for step in STEPS)
-
-
-def step_named(name: str) -> Step:
-    """The step of this name."""
-    return STEPS[STEP_NAMES.index(name)]
+STEPS_BY_NAME = {step.name: step for step in STEPS}
+STEP_NAMES = tuple(STEPS_BY_NAME)
 
 
 def steps_of(flow: FlowConfig, name: str) -> list[Step]:
     """The steps that a command runs: one of them, or for ``all`` every one that the configuration has a section for."""
     if name == "all":
         return [step for step in STEPS if getattr(flow, step.section) is not None]
-    return [step_named(name)]
+    return [STEPS_BY_NAME[name]]

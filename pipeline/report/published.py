@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from pipeline.flow import step_named
+from pipeline.flow import STEPS_BY_NAME
 from pipeline.report.blocks import Block, Missing, Paragraph
 from stages.annotate.ratings.revisions import counting
 from stages.engine import contracts, storage
-from stages.engine.rundir import Index, RunDir
+from stages.engine.rundir import RunDir
 
 
 class Published:
@@ -23,15 +23,12 @@ class Published:
 
     def __init__(self, run: RunDir) -> None:
         self.path = run.path
-        self._run = run
-        self.index = cache(self._index)
+        self.index = cache(lambda step: run.step(step).index())
+        """The published index of a step, None before it is done."""
         self.manifest: dict[str, Any] = run.manifest()
         frozen = self.path / "config.yaml"
         self.configuration = frozen.read_text(encoding="utf-8") if frozen.exists() else ""
         self._sections: dict[str, Any] = yaml.safe_load(self.configuration) or {}
-
-    def _index(self, step: str) -> Index | None:
-        return self._run.step(step).index()
 
     def done(self, step: str) -> bool:
         """Whether the step has published its index."""
@@ -39,7 +36,7 @@ class Published:
 
     def planned(self, step: str) -> bool:
         """Whether the run's configuration has the step's section; True where the run has no configuration."""
-        return not self._sections or self._sections.get(step_named(step).section) is not None
+        return not self._sections or self._sections.get(STEPS_BY_NAME[step].section) is not None
 
     def results(self, step: str) -> dict[str, Any]:
         """The numbers that a step put into its index."""
@@ -104,4 +101,4 @@ class Published:
             return [Paragraph(f"Step {step} is not part of this run's configuration.")]
         where = f"{self.path.parent.name}/{self.path.name}"
         config = f" --config {where}/config.yaml" if self.configuration else ""
-        return [Missing(step, f"{step_named(step).command}{config} --run {where}")]
+        return [Missing(step, f"{STEPS_BY_NAME[step].command}{config} --run {where}")]

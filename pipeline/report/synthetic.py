@@ -18,51 +18,40 @@ class Synthetic:
 
 def synthetic_parts(published: Published) -> list[Synthetic]:
     """The synthetic parts of a run, found in the settings of its steps."""
-    parts = []
     generate = published.settings("generate").get("generate", {})
-    if _dataset(generate.get("sources")) == "world":
-        parts.append(
-            Synthetic(
-                "the sources come from the built-in toy data set",
-                "Source images are drawn scenes of a few shapes. Results say nothing about photographs.",
-            )
-        )
-    if any(str(choice.get("name", "")).startswith("world/") for choice in generate.get("editors", [])):
-        parts.append(
-            Synthetic(
-                "the candidates come from simulated editors with known flaws",
-                "Each draws the exact edit and adds flaws with known probabilities. Win rates rank these probabilities, not real editors.",
-            )
-        )
-    if _simulated_raters(published):
-        parts.append(
-            Synthetic(
-                "the ratings come from simulated raters with bias and noise",
-                "The raters see the ground-truth quality with noise added. Their agreement is a property of the simulation, not of people.",
-            )
-        )
-    if published.settings("train-reward").get("reward", {}).get("pretraining", {}).get("steps"):
-        parts.append(
-            Synthetic(
-                "the reward model's backbone gets a warm-up by captioning (toy data only)",
-                "The warm-up uses no ratings. It replaces the web pretraining that the weights of a real vision-language model include.",
-            )
-        )
-    if _dataset(published.settings("filter").get("filter", {}).get("input")) == "world-edits":
-        parts.append(
-            Synthetic(
-                "the noisy edits are synthetic edits, about half of them flawed by design",
-                "Filtering has a much larger effect here than on a real data set. Its direction carries over, its size does not.",
-            )
-        )
-    if published.json("evaluate-editor", "evaluation.json").get("judge", {}).get("name") == "world":
-        parts.append(
-            Synthetic(
-                "the benchmark is judged by a program that knows the exact edit",
-                "The program compares pixels. Its scale is not that of a vision-language model, and its two scores are not independent.",
-            )
-        )
-    return parts
+    table = [
+        (
+            _dataset(generate.get("sources")) == "world",
+            "the sources come from the built-in toy data set",
+            "Source images are drawn scenes of a few shapes. Results say nothing about photographs.",
+        ),
+        (
+            any(str(choice.get("name", "")).startswith("world/") for choice in generate.get("editors", [])),
+            "the candidates come from simulated editors with known flaws",
+            "Each draws the exact edit and adds flaws with known probabilities. Win rates rank these probabilities, not real editors.",
+        ),
+        (
+            _simulated_raters(published),
+            "the ratings come from simulated raters with bias and noise",
+            "The raters see the ground-truth quality with noise added. Their agreement is a property of the simulation, not of people.",
+        ),
+        (
+            published.settings("train-reward").get("reward", {}).get("pretraining", {}).get("steps"),
+            "the reward model's backbone gets a warm-up by captioning (toy data only)",
+            "The warm-up uses no ratings. It replaces the web pretraining that the weights of a real vision-language model include.",
+        ),
+        (
+            _dataset(published.settings("filter").get("filter", {}).get("input")) == "world-edits",
+            "the noisy edits are synthetic edits, about half of them flawed by design",
+            "Filtering has a much larger effect here than on a real data set. Its direction carries over, its size does not.",
+        ),
+        (
+            published.json("evaluate-editor", "evaluation.json").get("judge", {}).get("name") == "world",
+            "the benchmark is judged by a program that knows the exact edit",
+            "The program compares pixels. Its scale is not that of a vision-language model, and its two scores are not independent.",
+        ),
+    ]
+    return [Synthetic(what, meaning) for is_synthetic, what, meaning in table if is_synthetic]
 
 
 def _dataset(section: Any) -> str | None:

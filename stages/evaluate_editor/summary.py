@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,8 +78,7 @@ def mean_interval(values: np.ndarray, *, seed: int, resamples: int) -> Estimate:
         value = float(values[0]) if len(values) else math.nan
         return Estimate(value, *([value, value] if len(values) else [None, None]), n=len(values))
     found = bootstrap((values,), np.mean, n_resamples=resamples, batch=1000, method="percentile", rng=np.random.default_rng(seed))
-    interval = percentile_interval(float(values.mean()), found.bootstrap_distribution)
-    return Estimate(interval.value, interval.low, interval.high, len(values))
+    return replace(percentile_interval(float(values.mean()), found.bootstrap_distribution), n=len(values))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

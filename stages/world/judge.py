@@ -5,9 +5,8 @@ Let m be the pixels where exact edit and source differ by more than 12 of 255 in
     SC = 10 clip(1 - mean_m |output - target| / mean_m |source - target|, 0, 1)
             exp(-max(0, mean_outside_m |output - source| - 4) / 18)
     PQ = 10 exp(-max(0, mean min(|output - source|, |output - target|) - 1.5) / 14)
-    O  = sqrt(SC PQ) of each image, averaged over images afterwards, as VIEScore and GEdit-Bench do.
 
-All terms are means over pixels, so image size does not matter. A copy of the source gets SC 0 and PQ 10, hence O 0.
+All terms are means over pixels, so image size does not matter. A copy of the source gets SC 0 and PQ 10.
 Known weaknesses: the two are not orthogonal. Damage to the picture also lowers SC, and an edit half carried out, or
 another scene, lowers PQ though it looks clean. A seam or a blur costs less PQ than noise or a colour cast of the same
 level. Outside m an exact style edit itself differs from the source by up to 12, which costs it a little SC.
@@ -15,24 +14,13 @@ level. Outside m an exact style edit itself differs from the source by up to 12,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 CHANGED = 12.0
 
 
-@dataclass(frozen=True)
-class PixelScores:
-    """Scores of one edit, 0..10 each; ``overall`` is the geometric mean of the two."""
-
-    semantic_consistency: float
-    perceptual_quality: float
-    overall: float
-
-
-def judge(source: np.ndarray, target: np.ndarray, output: np.ndarray) -> PixelScores:
-    """Judge an output against source and exact edit, uint8 [S, S, 3] each.
+def judge(source: np.ndarray, target: np.ndarray, output: np.ndarray) -> tuple[float, float]:
+    """SC and PQ of an output against source and exact edit, uint8 [S, S, 3] each.
 
     Raises ValueError when the shapes differ or when the target equals the source.
     """
@@ -48,6 +36,4 @@ def judge(source: np.ndarray, target: np.ndarray, output: np.ndarray) -> PixelSc
     done = np.clip(1 - from_target[changed].mean() / wanted[changed].mean(), 0, 1)
     spill = float(from_source[~changed].mean()) if not changed.all() else 0.0
     damage = float(np.minimum(from_source, from_target).mean())
-    semantic = float(10 * done * np.exp(-max(0.0, spill - 4) / 18))
-    perceptual = float(10 * np.exp(-max(0.0, damage - 1.5) / 14))
-    return PixelScores(semantic, perceptual, (semantic * perceptual) ** 0.5)
+    return float(10 * done * np.exp(-max(0.0, spill - 4) / 18)), float(10 * np.exp(-max(0.0, damage - 1.5) / 14))

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
+from stages.evaluate_editor.judges.verdict import viescore
 from stages.world.editors import EDITORS, edit, noisy_edit
 from stages.world.edits import KINDS, TEMPLATES, sample_edit
 from stages.world.flaws import (
@@ -24,7 +25,7 @@ from stages.world.flaws import (
     visual_quality_flaw,
 )
 from stages.world.items import SHARES, SPLITS, Item, bucket_of, canonical, from_metadata, item, to_metadata
-from stages.world.judge import PixelScores, judge
+from stages.world.judge import judge
 from stages.world.raters import RATERS, bias, rate, seconds
 from stages.world.scenes import LARGE, SMALL, Scene, SceneObject, place, render, sample_scene
 from stages.world.seeds import digest, generator, pick_level, uniform
@@ -61,8 +62,8 @@ def verdicts() -> np.ndarray:
     return np.array([_triple(judge(r.source, r.target, m.image)) for _, r, made in groups() for m in made])
 
 
-def _triple(verdict: PixelScores) -> tuple[float, float, float]:
-    return verdict.semantic_consistency, verdict.perceptual_quality, verdict.overall
+def _triple(verdict: tuple[float, float]) -> tuple[float, float, float]:
+    return *verdict, viescore(*verdict)
 
 
 def _shrunk(image: np.ndarray, size: int) -> np.ndarray:
@@ -298,10 +299,9 @@ def test_judge_formula_on_flat_images() -> None:
     source = np.full((4, 4, 3), 100, np.uint8)
     target, output = source.copy(), source.copy()
     target[:, :2], output[:, :2], output[:, 2:] = 200, 180, 122
-    verdict = judge(source, target, output)
-    assert verdict.semantic_consistency == pytest.approx(10 * 0.8 * np.exp(-1))
-    assert verdict.perceptual_quality == pytest.approx(10 * np.exp(-(21 - 1.5) / 14))
-    assert verdict.overall == pytest.approx((verdict.semantic_consistency * verdict.perceptual_quality) ** 0.5)
+    semantic_consistency, perceptual_quality = judge(source, target, output)
+    assert semantic_consistency == pytest.approx(10 * 0.8 * np.exp(-1))
+    assert perceptual_quality == pytest.approx(10 * np.exp(-(21 - 1.5) / 14))
 
 
 def test_judge_follows_the_ground_truth() -> None:

@@ -35,7 +35,6 @@ class WorldJudge(Judge, RootModel[Literal["world"]]):
         verdicts = []
         for item, output in zip(items, edited, strict=True):
             assert item.reference is not None
-            found = judge(item.image, item.reference, output)
-            scores = [round(found.semantic_consistency, 4), round(found.perceptual_quality, 4)]
+            scores = [round(score, 4) for score in judge(item.image, item.reference, output)]
             verdicts.append(Verdict("ok", dict(zip(HEADLINE, scores, strict=True)), viescore(*scores)))
         return verdicts
