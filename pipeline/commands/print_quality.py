@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipeline import words
 from pipeline.report import quality_page
 from pipeline.words import text_table
 from stages.annotate.bench import step as build_bench
@@ -47,7 +48,7 @@ def _target(target: dict[str, Any]) -> list[str]:
     sign = "lower limit >=" if target["bound"] == "low" else ">="
     met = {True: "yes", False: "no", None: "no ratings"}[target["met"]]
     wanted = f"{sign} {target['at_least']:g}"
-    return [target["round"], target["dimension"], target["statistic"], wanted, estimate(target["estimate"]), met]
+    return [target["round"], target["dimension"], target["statistic"], wanted, estimate(target["estimate"], "{:.2f}"), met]
 
 
 def _annotator(entry: dict[str, Any]) -> list[str]:
@@ -58,20 +59,15 @@ def _annotator(entry: dict[str, Any]) -> list[str]:
         entry["dimension"],
         f"{entry.get('groups', 0):,}",
         f"{entry.get('compared_groups', 0):,}",
-        estimate(entry.get("kappa")),
-        estimate(entry.get("severity"), signed=True),
+        estimate(entry.get("kappa"), "{:.2f}"),
+        estimate(entry.get("severity"), "{:+.2f}"),
         "" if drift is None else f"{drift:+.2f}",
     ]
 
 
-def estimate(value: dict[str, Any] | None, *, signed: bool = False, digits: int = 2) -> str:
-    """An estimate with its interval, or the reason why there is none."""
-    if value is None:
-        return ""
-    if value["value"] is None:
-        return str(value.get("note", "none"))
-    form = f"{'+' if signed else ''}.{digits}f"
-    return f"{value['value']:{form}} [{value['low']:{form}}, {value['high']:{form}}]"
+def estimate(value: dict[str, Any] | None, form: str) -> str:
+    """An estimate with its interval, or the reason why there is none; empty where nothing was estimated."""
+    return "" if value is None else words.cell(value, form.format)
 
 
 def bench(run: RunDir) -> str:

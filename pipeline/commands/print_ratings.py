@@ -56,5 +56,5 @@ def _agreement(title: str, agreement: dict[str, Any]) -> str:
     )
     if not names:
         return ""
-    rows = [[name, *(estimate(entry.get(name), digits=3) for entry in agreement.values())] for name in names]
+    rows = [[name, *(estimate(entry.get(name), "{:.3f}") for entry in agreement.values())] for name in names]
     return f"inter-rater agreement, {title} (95 % intervals over groups)\n" + text_table(["statistic", *agreement], rows)

@@ -10,7 +10,7 @@ from pipeline import words
 from pipeline.report.blocks import Block, Callout, Columns, Fact, Facts, Figure, Fold, Paragraph, Section, Table
 from pipeline.report.charts import intervals
 from pipeline.report.page import render
-from pipeline.report.sections.ratings import STATISTICS
+from pipeline.report.sections.ratings import STATISTICS, statistics_table
 from reward.evaluation.estimate import Estimate
 from stages.annotate.agreement.alpha import OVERALL
 from stages.annotate.quality import step as annotation_qc
@@ -172,16 +172,9 @@ def _again(figures: Mapping[str, Any]) -> Section:
 
 def _round(name: str, figures: Mapping[str, Any]) -> Section:
     found = figures["rounds"][name]
-    dimensions = words.ordered(found)
-    rows = [
-        (label, *(words.cell(found[dimension].get(key), words.score) for dimension in dimensions))
-        for key, label in STATISTICS.items()
-        if any(key in found[dimension] for dimension in dimensions)
-    ]
-    blocks: list[Block] = [Table(("", *map(words.name, dimensions)), rows, caption="Agreement of the accepted ratings.")]
     levels = [f"{level:g}" for level in figures["scale"]]
-    tables: list[Block] = []
-    for dimension in dimensions:
+    tables = []
+    for dimension in words.ordered(found):
         if dimension == OVERALL:
             continue
         entry = found[dimension]
@@ -192,5 +185,5 @@ def _round(name: str, figures: Mapping[str, Any]) -> Section:
         )
         counts = [(level, *map(words.count, row)) for level, row in zip(levels, entry["confusion"], strict=True)]
         tables.append(Table(("", *levels), counts, caption=caption))
-    blocks.append(Columns(tables))
+    blocks = [statistics_table(found, words.score, "Agreement of the accepted ratings."), Columns(tables)]
     return Section(f"round-{name}", f"Round {name}", "", blocks)

@@ -9,9 +9,10 @@ unit is a slice of sources with all their edits. An edit that several benchmarks
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,25 +37,20 @@ FOLDER = "benchmarks"
 RESULT = "benchmarks.json"
 
 
-@dataclass(frozen=True)
-class Benchmarked:
-    """Entries of the step's index: files by sha256, and the headline figures; both empty without benchmarks."""
-
-    files: dict[str, str] = field(default_factory=dict)
-    results: dict[str, Any] = field(default_factory=dict)
-
-
 def inputs(config: EvaluateRewardConfig) -> dict[str, str]:
     """Fingerprints of what benchmarks read: names and sizes of the files, and the model compared with."""
     found = {f"benchmark {entry.name}": _listing(entry) for entry in config.benchmarks}
     return found | ({"compare_with": scorer_revision(config.compare_with)} if config.compare_with else {})
 
 
-def run(context: Context, step: StepFolder, model: Path) -> Benchmarked:
-    """Score what is missing, print and publish the figures."""
+def run(context: Context, step: StepFolder, model: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    """Score what is missing, print and publish the figures.
+
+    Returns entries of the step's index: files by sha256, and the headline figures; both empty without benchmarks.
+    """
     config = context.flow.evaluate_reward
     if not config.benchmarks:
-        return Benchmarked()
+        return {}, {}
     models = {scorer_revision(path): path for path in [model, *([Path(config.compare_with).absolute()] if config.compare_with else [])]}
     if config.compare_with and len(models) == 1:
         raise ValueError(f"evaluate_reward.compare_with: {config.compare_with} is the model that is evaluated; name another one")
@@ -85,7 +81,7 @@ def run(context: Context, step: StepFolder, model: Path) -> Benchmarked:
     files[RESULT] = storage.publish_json(step.path / RESULT, content)
     files |= {f"{FOLDER}/{part.path}": part.sha256 for parts in index.artifacts.values() for part in parts}
     files[f"{FOLDER}/index.json"] = storage.sha256_of(folder.path / "index.json")
-    return Benchmarked(files, {"benchmarks": headlines})
+    return files, {"benchmarks": headlines}
 
 
 def _score(context: Context, folder: StepFolder, model: Path, revision: str, edits: Sequence[BenchmarkEdit]) -> Done:
@@ -107,14 +103,12 @@ def _samples(edits: list[BenchmarkEdit]) -> Shown:
 def _index(context: Context, folder: StepFolder, done: Mapping[str, Done]) -> Index:
     """The index of the scores, of one model or of two."""
     artifacts: dict[str, list[Part]] = {}
-    counts: dict[str, int] = {}
-    quarantined: dict[str, int] = {}
+    counts, quarantined = Counter[str](), Counter[str]()
     for found in done.values():
         for name, parts in found.artifacts().items():
             artifacts.setdefault(name, []).extend(parts)
-        for total, added in ((counts, found.counts()), (quarantined, found.quarantined())):
-            for name, value in added.items():
-                total[name] = total.get(name, 0) + value
+        counts.update(found.counts())
+        quarantined.update(found.quarantined())
     key = settings_hash(FOLDER, [record.key for found in done.values() for record in found.records])
     return folder.publish(Index(folder.name, key, {}, {}), artifacts=artifacts, counts=counts, quarantined=quarantined)
 

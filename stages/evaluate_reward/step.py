@@ -51,9 +51,9 @@ def run(context: Context) -> Index:
         raise ValueError(
             f"there is nothing to evaluate {model} on: {context.run.path} has no held-out groups, and no benchmarks are listed"
         )
-    benchmarked = benchmarks.run(context, folder, model)
+    files, results = benchmarks.run(context, folder, model)
     if not groups:
-        return folder.publish(draft, files=benchmarked.files, results=benchmarked.results)
+        return folder.publish(draft, files=files, results=results)
     revision = scorer_revision(model)
     slices = [groups[first : first + config.unit_sources] for first in range(0, len(groups), config.unit_sources)]
     units = [
@@ -64,11 +64,10 @@ def run(context: Context) -> Index:
     scores = {row["sample_id"]: row for row in folder.read_table("scores", result.artifacts()["scores"]).to_pylist()}
     threshold = _tie_threshold(model)
     evaluation = _evaluation(groups, scores, context.run, threshold, config.bootstrap, context.flow.seed)
-    sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
+    files["evaluation.json"] = storage.publish_json(folder.path / "evaluation.json", evaluation)
     reference = evaluation["against"]["truth" if "truth" in evaluation["against"] else "ratings"]
-    results = {"pair_accuracy": reference["pair_accuracy"]["overall"], "against": sorted(evaluation["against"])}
-    files = {"evaluation.json": sha256} | benchmarked.files
-    return folder.publish(draft, **result.tables(), files=files, results=results | benchmarked.results)
+    results |= {"pair_accuracy": reference["pair_accuracy"]["overall"], "against": sorted(evaluation["against"])}
+    return folder.publish(draft, **result.tables(), files=files, results=results)
 
 
 def _model(context: Context, config: EvaluateRewardConfig) -> tuple[Path, dict[str, str]]:

@@ -105,26 +105,27 @@ def apply(scene: Scene, edit: SceneEdit) -> Scene:
         assert edit.added is not None
         return replace(scene, objects=(*scene.objects, edit.added))
     assert edit.subject is not None
-    before, thing, after = (
-        scene.objects[: edit.subject],
-        scene.objects[edit.subject],
-        scene.objects[edit.subject + 1 :],
-    )
     match edit.kind:
         case "remove":
-            return replace(scene, objects=before + after)
+            return replace(scene, objects=scene.objects[: edit.subject] + scene.objects[edit.subject + 1 :])
         case "recolour":
-            changed = replace(thing, colour=edit.value)
+            return with_object(scene, edit.subject, colour=edit.value)
         case "replace":
-            changed = replace(thing, shape=edit.value)
+            return with_object(scene, edit.subject, shape=edit.value)
         case "resize":
-            changed = replace(thing, radius=LARGE if edit.value == "bigger" else SMALL)
+            return with_object(scene, edit.subject, radius=LARGE if edit.value == "bigger" else SMALL)
         case _:
             assert edit.kind == "move", edit.kind
             quadrant = QUADRANTS.index(edit.value)
             x, y = place(quadrant)
-            changed = replace(thing, quadrant=quadrant, x=x, y=y)
-    return replace(scene, objects=(*before, changed, *after))
+            return with_object(scene, edit.subject, quadrant=quadrant, x=x, y=y)
+
+
+def with_object(scene: Scene, index: int, **changes: object) -> Scene:
+    """The scene with another look or place of one object."""
+    objects = list(scene.objects)
+    objects[index] = replace(objects[index], **changes)
+    return replace(scene, objects=tuple(objects))
 
 
 def instruction(edit: SceneEdit, scene: Scene) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from PIL import Image, ImageFilter
 
-from stages.world.edits import KINDS, ON_OBJECT, SceneEdit, apply, other_values, sample_edit, unused_colours, unused_shapes
+from stages.world.edits import KINDS, ON_OBJECT, SceneEdit, apply, other_values, sample_edit, unused_colours, unused_shapes, with_object
 from stages.world.items import Item, bucket_of
 from stages.world.scenes import WORLD, Scene, render, sample_scene
 from stages.world.seeds import pick
@@ -79,12 +79,6 @@ def _others(item: Item) -> list[int]:
     return [i for i in range(len(item.scene.objects)) if i != item.edit.subject]
 
 
-def _replace_object(scene: Scene, index: int, **changes: object) -> Scene:
-    objects = list(scene.objects)
-    objects[index] = replace(objects[index], **changes)
-    return replace(scene, objects=tuple(objects))
-
-
 def _wrong_value(rng: np.random.Generator, item: Item) -> Scene | None:
     """The right kind on the right object with another value; None where the kind has no other value."""
     edit = item.edit
@@ -93,7 +87,7 @@ def _wrong_value(rng: np.random.Generator, item: Item) -> Scene | None:
         change: dict[str, object] = {"colour": pick(rng, [c for c in unused_colours(item.scene) if c != added.colour])}
         if rng.random() < 0.5:
             change = {"shape": pick(rng, [s for s in unused_shapes(item.scene) if s != added.shape])}
-        return _replace_object(item.target, len(item.target.objects) - 1, **change)
+        return with_object(item.target, len(item.target.objects) - 1, **change)
     values = other_values(edit, item.scene)
     return apply(item.scene, replace(edit, value=pick(rng, values))) if values else None
 
@@ -131,7 +125,7 @@ def _side_resize(rng: np.random.Generator, item: Item) -> Scene:
     named = None if item.edit.subject is None or item.kind == "remove" else item.edit.subject
     last = len(things) - (item.kind == "add")
     index = pick(rng, [i for i in range(last) if i != named])
-    return _replace_object(item.target, index, radius=0.72 * things[index].radius)
+    return with_object(item.target, index, radius=0.72 * things[index].radius)
 
 
 def instruction_following_flaw(rng: np.random.Generator, item: Item, level: int) -> tuple[Recipe, str]:

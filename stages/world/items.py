@@ -58,14 +58,9 @@ def bucket_of(scene: Scene) -> str:
 
 
 def item(seed: int, split: str, index: int, kinds: Sequence[str] = KINDS, jitter: float = 0.0) -> Item:
-    """The item of that name; its scene does not depend on ``kinds``.
-
-    Raises ValueError for an unknown split or kind.
-    """
-    if split not in SHARES:
-        raise ValueError(f"unknown split {split!r} of the toy world: use one of {', '.join(SPLITS)}")
-    if not kinds or not set(kinds) <= set(KINDS):
-        raise ValueError(f"edit kinds {list(kinds)} of the toy world: use some of {', '.join(KINDS)}")
+    """The item of that name; its scene does not depend on ``kinds``."""
+    assert split in SHARES, split
+    assert kinds and set(kinds) <= set(KINDS), kinds
     rng = generator("item", seed, split, index)
     scene = sample_scene(rng, jitter)
     while bucket_of(scene) != split:

@@ -183,21 +183,6 @@ def test_phase_and_jitter_do_not_change_the_split() -> None:
         assert bucket_of(Scene(scene.background, scene.texture, 0.0, moved[::-1])) == "train"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "hint"),
-    [
-        ((0, "test", 0), "train, validation"),
-        ((0, "train", 0, ("paint",)), "recolour"),
-        ((0, "train", 0, ()), "recolour"),
-    ],
-)
-def test_unknown_names_are_refused(arguments: tuple, hint: str) -> None:
-    with pytest.raises(ValueError, match=hint):
-        item(*arguments)
-    with pytest.raises(ValueError, match="quill"):
-        edit(item(0, "train", 0), 32, "nobody", 0)
-
-
 # Flaws and editors
 
 

@@ -153,15 +153,10 @@ def _strip(rows: Sequence[dict], judged: dict) -> Strip:
     pictures = []
     for row in rows:
         verdict = judged.get((row["item_id"], row["arm"]))
-        overall = (
-            None
-            if verdict is None
-            else f"overall {words.score(verdict['overall'])}"
-            if verdict["overall"] is not None
-            else verdict["status"]
-        )
         name = {COPY: "source", EXACT: "exact edit"}.get(row["arm"], row["arm"])
-        lines = [name] if row["arm"] in (COPY, EXACT) or overall is None else [name, overall]
+        lines = [name]
+        if verdict and row["arm"] not in (COPY, EXACT):
+            lines.append(verdict["status"] if verdict["overall"] is None else f"overall {words.score(verdict['overall'])}")
         pictures.append(picture(row["image"]["bytes"], alt=f"{name}: {row['instruction']}", lines=lines))
     return Strip(rows[0]["instruction"], pictures)
 

@@ -78,11 +78,8 @@ def _flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:
     if isinstance(value, dict):
         return [pair for key, entry in value.items() for pair in _flat(entry, f"{prefix} {key}".strip())]
     if isinstance(value, list):
-        return (
-            [(prefix, "\n".join(str(entry) for entry in value))]
-            if all(not isinstance(e, (dict, list)) for e in value)
-            else [(prefix, json.dumps(value))]
-        )
+        nested = any(isinstance(entry, (dict, list)) for entry in value)
+        return [(prefix, json.dumps(value) if nested else "\n".join(map(str, value)))]
     return [(prefix, str(value))]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -82,18 +82,24 @@ def _decision(published: Published) -> list[Block]:
 def _agreement(agreement: Mapping[str, Any]) -> list[Block]:
     if not agreement:
         return []
-    dimensions = words.ordered(agreement)
-    rows = []
-    for key, label in STATISTICS.items():
-        if any(key in agreement[dimension] for dimension in dimensions):
-            rows.append((label, *(words.cell(agreement[dimension].get(key), words.precise) for dimension in dimensions)))
     counted = [
         f"{words.name(name)}: {words.count(entry['items_rated_twice'])} candidates in {words.count(entry['groups_rated_twice'])} groups"
         for name, entry in agreement.items()
         if "items_rated_twice" in entry and "groups_rated_twice" in entry
     ]
     caption = f"Inter-rater agreement. Rated more than once: {'; '.join(counted)}." if counted else "Inter-rater agreement."
-    return [Table(("", *map(words.name, dimensions)), rows, caption=caption)]
+    return [statistics_table(agreement, words.precise, caption)]
+
+
+def statistics_table(agreement: Mapping[str, Any], form: Callable[[float], str], caption: str) -> Table:
+    """A row per statistic that a dimension has, a column per dimension."""
+    dimensions = words.ordered(agreement)
+    rows = [
+        (label, *(words.cell(agreement[dimension].get(key), form) for dimension in dimensions))
+        for key, label in STATISTICS.items()
+        if any(key in agreement[dimension] for dimension in dimensions)
+    ]
+    return Table(("", *map(words.name, dimensions)), rows, caption=caption)
 
 
 def _distribution(ratings: pa.Table) -> Figure:
