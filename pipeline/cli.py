@@ -97,7 +97,7 @@ def status(options: Options) -> None:
 )
 @common
 def report(options: Options) -> None:
-    from pipeline import report as page
+    from pipeline.report import page
 
     print(f"report: {page.build(options.run)}")
 

@@ -44,10 +44,10 @@ def _add(name: str, text: str, more: str = "") -> None:
     @click.option("--force", is_flag=True, help="Redo what was made with other settings or inputs.")
     def command(options: Options) -> None:
         with opened(options) as context:
-            from pipeline import report
+            from pipeline.report import page
 
             run_steps(context, steps_of(context.flow, name))
-            print(f"\nreport: {report.build(context.run)}")
+            print(f"\nreport: {page.build(context.run)}")
 
 
 _add("all", "Run every step that the configuration has a section for, then write the report.", " seed=1")

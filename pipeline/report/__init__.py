@@ -3,7 +3,3 @@
 ``page`` puts it together; ``sections`` has one file per section; ``charts`` draws; ``template.html`` and ``page.css`` are the layout.
 The page contains everything it needs: it opens offline and has no script.
 """
-
-from pipeline.report.page import build
-
-__all__ = ["build"]

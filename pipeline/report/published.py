@@ -15,7 +15,10 @@ from pipeline.flow import STEPS_BY_NAME
 from pipeline.report.blocks import Block, Missing, Paragraph
 from stages.annotate.ratings.revisions import counting
 from stages.engine import contracts, storage
-from stages.engine.rundir import RunDir
+from stages.engine.rundir import Index, RunDir
+
+NOT_DONE = ""
+"""Key of the index that stands in for a step that is not done."""
 
 
 class Published:
@@ -23,8 +26,8 @@ class Published:
 
     def __init__(self, run: RunDir) -> None:
         self.path = run.path
-        self.index = cache(lambda step: run.step(step).index())
-        """The published index of a step, None before it is done."""
+        self.index = cache(lambda step: run.step(step).index() or Index(step, NOT_DONE, {}, {}))
+        """The published index of a step; one without content before it is done."""
         self.manifest: dict[str, Any] = run.manifest()
         frozen = self.path / "config.yaml"
         self.configuration = frozen.read_text(encoding="utf-8") if frozen.exists() else ""
@@ -32,7 +35,7 @@ class Published:
 
     def done(self, step: str) -> bool:
         """Whether the step has published its index."""
-        return self.index(step) is not None
+        return self.index(step).key != NOT_DONE
 
     def planned(self, step: str) -> bool:
         """Whether the run's configuration has the step's section; True where the run has no configuration."""
@@ -40,24 +43,20 @@ class Published:
 
     def results(self, step: str) -> dict[str, Any]:
         """The numbers that a step put into its index."""
-        index = self.index(step)
-        return index.results if index else {}
+        return self.index(step).results
 
     def settings(self, step: str) -> dict[str, Any]:
         """The settings that a step was made with."""
-        index = self.index(step)
-        return index.settings if index else {}
+        return self.index(step).settings
 
     def rows(self, step: str, artifact: str) -> int | None:
         """Rows of an artifact, or None when it does not exist."""
-        index = self.index(step)
-        parts = index.artifacts.get(artifact) if index else None
+        parts = self.index(step).artifacts.get(artifact)
         return sum(part.rows for part in parts) if parts is not None else None
 
     def table(self, step: str, artifact: str, columns: list[str], where: tuple[str, Iterable[Any]] | None = None) -> pa.Table | None:
         """Columns of an artifact; ``where`` = (column, values) keeps matching rows only, so that images are read for few rows."""
-        index = self.index(step)
-        parts = index.artifacts.get(artifact) if index else None
+        parts = self.index(step).artifacts.get(artifact)
         if not parts:
             return None
         filters = [(where[0], "in", list(where[1]))] if where else None

@@ -10,6 +10,8 @@ from reward.benchmarks.names import BenchmarkName  # noqa: TID253  # names only,
 from stages.datasets.config import CandidateEdits, Delivered, TableEdits
 from stages.engine.config import Config
 
+Counts = Literal["image", "image-and-instruction", "image-or-instruction"]
+
 
 class ImageFolder(Config):
     """Images without instructions; a match is one of images only."""
@@ -45,9 +47,7 @@ class ContaminationConfig(Config):
     distance: int | None = Field(
         8, ge=0, le=16, description="Bits of 64 in which the perceptual hashes of the same picture may differ; null: equal bytes only"
     )
-    counts: Literal["image", "image-and-instruction", "image-or-instruction"] = Field(
-        "image", description="Which match counts as contamination: equal instructions alone occur without any leak"
-    )
+    counts: Counts = Field("image", description="Which match counts as contamination: equal instructions alone occur without any leak")
 
     @model_validator(mode="after")
     def _distinct_names(self) -> ContaminationConfig:

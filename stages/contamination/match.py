@@ -8,16 +8,14 @@ item that matches best, and how many others do. "Remove the dog" occurs twice wi
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from reward.likeness import NO_PAIRS, Lookup, NearHashes, Pairs
+from stages.contamination.config import Counts
 from stages.engine import contracts
 
-Counts = Literal["image", "image-and-instruction", "image-or-instruction"]
 EXACT, NEAR, INSTRUCTION = "exact image", "near image", "instruction"
 PART = 1024
 """Edits compared at the same time, which bounds the memory."""

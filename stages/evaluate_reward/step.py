@@ -7,8 +7,6 @@ measured on the half of the groups that it was not fitted on. Trivial baselines 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +101,8 @@ def _evaluation(
 ) -> dict[str, Any]:
     """All figures of the report, JSON-able; a group with a quarantined candidate is left out and counted."""
     from reward.evaluation import baselines
-    from reward.evaluation.evaluate import evaluate
+    from reward.evaluation.evaluate import evaluate, from_scores, overall_accuracy
+    from reward.evaluation.metrics import labelled_pairs
 
     complete = [group for group in groups if all(candidate in scores for candidate in group.candidate_ids)]
     if not complete:
@@ -131,8 +130,9 @@ def _evaluation(
             seed=seed,
         )
         compared = trivial | (rated if name == "truth" else {})
-        baseline = partial(_baseline, labelled, dimensions=dimensions, resamples=resamples, seed=seed)
-        against[name] = figures(result, dimensions) | {"baselines": {which: baseline(values) for which, values in compared.items()}}
+        pairs = {which: labelled_pairs(labelled, from_scores(values, len(dimensions))) for which, values in compared.items()}
+        accuracies = {which: overall_accuracy(found, resamples=resamples, seed=seed).to_json() for which, found in pairs.items()}
+        against[name] = figures(result, dimensions) | {"baselines": accuracies}
     return {
         "against": against,
         "likert": _likert(complete, scores, dimensions),
@@ -143,17 +143,6 @@ def _evaluation(
         "seed": seed,
         "conventions": "strict pairs only; a predicted tie counts half; pairs averaged; 95 % intervals bootstrapped over sources",
     }
-
-
-def _baseline(
-    groups: Sequence[RatedGroup], scores: Sequence[np.ndarray], *, dimensions: Sequence[str], resamples: int, seed: int
-) -> dict[str, Any]:
-    """Overall accuracy of one score per candidate."""
-    from reward.evaluation.evaluate import from_scores, overall_accuracy
-    from reward.evaluation.metrics import labelled_pairs
-
-    found = overall_accuracy(labelled_pairs(groups, from_scores(scores, len(dimensions))), resamples=resamples, seed=seed)
-    return found.to_json()
 
 
 def _prediction(group: RatedGroup, scores: dict[str, dict[str, Any]], dimensions: tuple[str, ...]) -> Prediction:

@@ -15,7 +15,8 @@ from panels import rows_of
 from rated_run import make_run, rating_task_of, ratings_of, write_csv
 from scipy.stats import friedmanchisquare, rankdata
 
-from pipeline import config, report
+from pipeline import config
+from pipeline.report import page
 from stages.annotate import step as annotate
 from stages.annotate.consensus import step as annotation_consensus
 from stages.annotate.consensus.mean_opinion import mean_opinion
@@ -123,7 +124,7 @@ def test_rankings_and_scores_share_a_ledger(tmp_path: Path) -> None:
     assert set(context.run.step("preferences").read("pairs")["raters"].to_pylist()) == {6}
     annotation_qc.run(context)
     assert context.run.step("annotation-qc").require().counts["excluded"] == 0
-    assert "Scores given" in report.build(context.run).read_text()
+    assert "Scores given" in page.build(context.run).read_text()
 
 
 def test_a_contradicted_pair_is_dropped(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from command import save_model
 
-from pipeline import report
+from pipeline.report.page import build
 from stages.config import FlowConfig
 from stages.context import Context
 from stages.engine.cluster import Cluster
@@ -88,7 +88,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
     other = context("other", backwards=True, language={"action": "drop"})
     filter.run(other)
     assert other.run.artifact_hashes() == RunDir(tmp_path / "run").artifact_hashes()
-    page = report.build(other.run).read_text()
+    page = build(other.run).read_text()
     assert "Gates before scoring" in page and "In 63 = scored 54 + quarantined 4 + gated 5" in page
 
     with pytest.raises(ValueError, match=r"none of the 63 edits could be scored \(.*missing-image 1.*size 59\)"):

@@ -22,8 +22,8 @@ from PIL import Image
 from report_page import Page
 
 from pipeline import words
-from pipeline.report import build
 from pipeline.report.charts import BINS, MOST_POINTS, Series, histogram, lines, round_values
+from pipeline.report.page import build
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
 from reward.evaluation.estimate import Estimate

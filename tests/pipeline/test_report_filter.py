@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 from report_page import Page
 
-from pipeline.report import build
 from pipeline.report.charts import boxes
+from pipeline.report.page import build
 from pipeline.report.sections.filter_league import clustered_mean
 from pipeline.report.triptychs import difference, triptych
 from stages.engine import contracts, images

@@ -37,8 +37,7 @@ def cost(published: Published) -> list[Block]:
 
 def _units(published: Published, artifact: str) -> list[dict[str, Any]]:
     """Logged units of one kind whose files the index still lists."""
-    index = published.index(STEP)
-    listed = {part.path for parts in index.artifacts.values() for part in parts} if index else set()
+    listed = {part.path for parts in published.index(STEP).artifacts.values() for part in parts}
     found = {}
     for unit in published.lines(STEP, "units.jsonl"):
         if artifact in unit["parts"] and any(part["path"] in listed for part in unit["parts"].values()):

@@ -28,7 +28,7 @@ def section(published: Published) -> Section:
     blocks: list[Block] = [*published.missing(STEP), *_note(published)]
     selections = _selections(published)
     index = published.index(STEP)
-    if index:
+    if published.done(STEP):
         gates = index.results.get("gates", {})
         funnel = _funnel(index.counts, index.quarantined, gates, published.rows(STEP, "scores"), selections)
         blocks.append(Columns([*funnel, *_good(published)]))
@@ -70,10 +70,7 @@ def _note(published: Published) -> list[Callout]:
 def _selections(published: Published) -> dict[str, pa.Table]:
     """The configured selections, then those made later from the same scores."""
     folder = published.path / STEP / "selections"
-    index = published.index(STEP)
-    if index is None:
-        return {}
-    scores = settings_hash([part.sha256 for part in index.artifacts.get("scores", [])])
+    scores = settings_hash([part.sha256 for part in published.index(STEP).artifacts.get("scores", [])])
     described = {path.stem: storage.read_json(path)["scores"] for path in sorted(folder.glob("*.json"))}
     names = selection_names(published)
     names += [name for name, of in described.items() if of == scores and name not in names]

@@ -47,13 +47,13 @@ def _reward_model(published: Published) -> flow_chart.Node:
 
 
 def _lower(published: Published) -> list[flow_chart.Node]:
-    index = published.index("filter")
+    counts = published.index("filter").counts
     selections = selection_names(published)
     arms = published.results("finetune").get("arms", [])
-    judged = published.rows("evaluate-editor", "verdicts")
+    verdicts = _rows(published, "evaluate-editor", "verdicts")
     systems = len(published.json("evaluate-editor", "evaluation.json").get("arms", {}))
     listed = ", ".join(selections[:3]) + ("…" if len(selections) > 3 else "")
-    delivered = words.count(index.counts["in"]) if index and "in" in index.counts else ""
+    delivered = words.count(counts["in"]) if "in" in counts else ""
     return [
         _node(published, "filter", "Raw edits", delivered, _quarantined(published, "filter")),
         _node(published, "filter", "Scored edits", _rows(published, "filter", "scores")),
@@ -61,7 +61,7 @@ def _lower(published: Published) -> list[flow_chart.Node]:
         _node(
             published, "finetune", "Editors", str(len(arms)) if arms else "", f"base and {len(arms) - 1} variants" if len(arms) > 1 else ""
         ),
-        _node(published, "evaluate-editor", "Verdicts", words.count(judged) if judged else "", f"{systems} systems" if systems else ""),
+        _node(published, "evaluate-editor", "Verdicts", verdicts, f"{systems} systems" if systems else ""),
     ]
 
 
@@ -81,6 +81,5 @@ def _ratings(published: Published) -> str:
 
 
 def _quarantined(published: Published, step: str) -> str:
-    index = published.index(step)
-    count = sum(index.quarantined.values()) if index else 0
+    count = sum(published.index(step).quarantined.values())
     return f"{words.count(count)} quarantined" if count else ""

@@ -15,13 +15,12 @@ STEP = "filter"
 def blocks(published: Published) -> list[Block]:
     """A table of gates; nothing for a run without them."""
     found: dict[str, dict[str, Any]] = published.results(STEP).get("gates", {})
-    index = published.index(STEP)
-    if not found or index is None:
+    if not found:
         return []
     named = {name: found[name] for name in GATES if name in found}
     rows = [_row(name, gate) for name, gate in named.items() if gate["action"] != "off"]
     off = [words.name(name) for name, gate in named.items() if gate["action"] == "off"]
-    counts = index.counts
+    counts = published.index(STEP).counts
     text = (
         f"In {words.count(counts['in'])} = scored {words.count(counts['out'])} + quarantined {words.count(counts['quarantined'])} + "
         f"gated {words.count(counts['gated'])}. A gate that flags keeps what it catches. An edit can be caught by several gates; dropped "

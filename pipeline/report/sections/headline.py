@@ -109,9 +109,9 @@ def _facts(published: Published) -> list[Fact]:
             )
         )
         facts.append(Fact("Paired difference", words.difference(difference.value), _interval(difference, words.difference)))
-    scored, quarantined = published.rows("filter", "scores"), published.index("filter")
-    if scored and not effect and quarantined:
-        facts.append(Fact("Edits scored", words.count(scored), f"{words.count(quarantined.counts.get('quarantined', 0))} quarantined"))
+    scored, counts = published.rows("filter", "scores"), published.index("filter").counts
+    if scored and not effect:
+        facts.append(Fact("Edits scored", words.count(scored), f"{words.count(counts.get('quarantined', 0))} quarantined"))
     return facts
 
 
@@ -126,7 +126,7 @@ def _steps(published: Published) -> Table:
     for step in STEP_NAMES:
         index = published.index(step)
         seconds = facts.get(step, {}).get("seconds")
-        if index is None:
+        if not published.done(step):
             rows.append((step, "not done" if published.planned(step) else "not part of this run", "", "", "", "", ""))
             continue
         units = {Path(part.path).parent.name for parts in index.artifacts.values() for part in parts if part.path.startswith("units/")}

@@ -99,7 +99,7 @@ def _seeds(settings: Any, path: str = "") -> list[tuple[str, str]]:
 
 
 def _fingerprints(published: Published) -> Block:
-    rows = [(step, index.fingerprint, index.key) for step in STEP_NAMES if (index := published.index(step))]
+    rows = [(step, published.index(step).fingerprint, published.index(step).key) for step in STEP_NAMES if published.done(step)]
     if not rows:
         return Paragraph("No step is done yet.")
     caption = "Equal fingerprints mean equal content, byte for byte. Equal keys mean equal settings and inputs."

@@ -13,23 +13,18 @@ EXAMPLES = 5
 
 def section(published: Published) -> Section:
     """A table of reasons, and the first rows of each."""
-    found = [(step, reason, count) for step in STEP_NAMES for reason, count in _reasons(published, step).items()]
+    found = [(step, reason, count) for step in STEP_NAMES for reason, count in published.index(step).quarantined.items()]
     if not found:
         return Section("quarantine", "Quarantine", "", [Paragraph("No row was quarantined.")])
     rows = [(step, reason, words.count(count)) for step, reason, count in found]
     blocks: list[Block] = [Table(("Step", "Reason", "Rows"), rows, text_columns=2)]
-    blocks += [_examples(published, step) for step in STEP_NAMES if _reasons(published, step)]
+    blocks += [_examples(published, step) for step in STEP_NAMES if published.index(step).quarantined]
     return Section(
         "quarantine",
         "Quarantine",
         "Rows that could not be processed. They are kept with a reason and are not part of any number on this page.",
         blocks,
     )
-
-
-def _reasons(published: Published, step: str) -> dict[str, int]:
-    index = published.index(step)
-    return index.quarantined if index else {}
 
 
 def _examples(published: Published, step: str) -> Fold:

@@ -66,7 +66,7 @@ def section(published: Published) -> Section:
 def _decision(published: Published) -> list[Block]:
     """What rating quality control decided, where it was run."""
     index = published.index(ANNOTATION_QC)
-    if index is None:
+    if not published.done(ANNOTATION_QC):
         return []
     removed = ", ".join(index.results["removed"])
     text = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.report import build
+from pipeline.report.page import build
 from stages.engine.rundir import RunDir
 
 run = RunDir(Path("run"))
