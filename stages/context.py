@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from stages.config import FlowConfig, WorldConfig
+from stages.config import FlowConfig
 from stages.engine.cluster import Cluster
 from stages.engine.rundir import RunDir
 
@@ -18,10 +18,6 @@ class Context:
     flow: FlowConfig
     cluster: Cluster
     force: bool = False
-
-    def world(self) -> WorldConfig:
-        """The world's settings; raises ``ValueError`` where the configuration has none."""
-        return self.need("world")
 
     def need(self, section: str) -> Any:
         """A section of the configuration. Raises ``ValueError`` where the configuration does not have it."""

@@ -1,4 +1,7 @@
-"""The flow of a run as boxes and arrows, drawn twice: in two rows for wide screens, in one column for narrow ones."""
+"""The flow of a run as boxes and arrows, drawn twice: in two rows for wide screens, in one column for narrow ones.
+
+The ``upper`` nodes lead to the reward model, the last of them. It and the first of the ``lower`` nodes lead to the second of those.
+"""
 
 from __future__ import annotations
 
@@ -22,41 +25,33 @@ class Node:
     absent: str = "not done"
 
 
-@dataclass(frozen=True)
-class Flow:
-    """``upper`` leads to the reward model (its last node); that and ``lower``'s first node lead to ``lower``'s second."""
-
-    upper: Sequence[Node]
-    lower: Sequence[Node]
-
-
-def wide(flow: Flow) -> Markup:
+def wide(upper: Sequence[Node], lower: Sequence[Node]) -> Markup:
     """Two rows: ratings become a reward model, which turns raw edits into selected ones."""
     width, height, gap, row_gap = 172.0, 88.0, 32.0, 64.0
     total = 5 * width + 4 * gap
     parts: list[Markup] = []
-    for row, nodes in enumerate((flow.upper, flow.lower)):
+    for row, nodes in enumerate((upper, lower)):
         y = row * (height + row_gap) + 1
         for column, node in enumerate(nodes):
             x = column * (width + gap) + 1
             parts += _box(node, x, y, width, height)
             if column:
                 parts.append(_arrow([(x - gap + 3, y + height / 2), (x - 3, y + height / 2)]))
-    x_from, x_to = (len(flow.upper) - 0.5) * (width + gap) - gap / 2, 1.5 * (width + gap) - gap / 2
+    x_from, x_to = (len(upper) - 0.5) * (width + gap) - gap / 2, 1.5 * (width + gap) - gap / 2
     middle = height + row_gap / 2
     parts.append(_arrow([(x_from, height + 4), (x_from, middle), (x_to, middle), (x_to, height + row_gap - 2)]))
     parts.append(charts.text("scores", x_to + 10, middle - 7, class_="tick"))
-    return charts.drawing(parts, 2 * height + row_gap + 2, TITLE, _described(flow), width=total + 2, class_="flow")
+    return charts.drawing(parts, 2 * height + row_gap + 2, TITLE, _described(upper, lower), width=total + 2, class_="flow")
 
 
-def tall(flow: Flow) -> Markup:
+def tall(upper: Sequence[Node], lower: Sequence[Node]) -> Markup:
     """One column; the reward model and the raw edits are side by side, above what is made from both."""
     width, height, gap = 360.0, 72.0, 28.0
     half = (width - 16) / 2
     parts: list[Markup] = []
     y = 1.0
-    *before, model = flow.upper
-    raw, *after = flow.lower
+    *before, model = upper
+    raw, *after = lower
     for index, node in enumerate(before):
         parts += _box(node, 1, y, width, height)
         y += height + gap
@@ -70,7 +65,7 @@ def tall(flow: Flow) -> Markup:
             parts.append(_arrow([(width / 2, y - gap + 3), (width / 2, y - 3)]))
         parts += _box(node, 1, y, width, height)
         y += height + gap
-    return charts.drawing(parts, y - gap + 2, TITLE, _described(flow), width=width + 2, class_="flow tall")
+    return charts.drawing(parts, y - gap + 2, TITLE, _described(upper, lower), width=width + 2, class_="flow tall")
 
 
 def _box(node: Node, x: float, y: float, width: float, height: float) -> list[Markup]:
@@ -90,8 +85,8 @@ def _arrow(points: list[tuple[float, float]]) -> Markup:
     return charts.element("g", [charts.shape("polyline", points, "arrow"), head])
 
 
-def _described(flow: Flow) -> str:
+def _described(upper: Sequence[Node], lower: Sequence[Node]) -> str:
     def words(node: Node) -> str:
         return f"{node.name}: {node.amount or node.absent}{f' ({node.note})' if node.note else ''}"
 
-    return f"{' → '.join(map(words, flow.upper))}. With it, {' → '.join(map(words, flow.lower))}."
+    return f"{' → '.join(map(words, upper))}. With it, {' → '.join(map(words, lower))}."

@@ -30,6 +30,7 @@ from stages.evaluate_editor.judges.verdict import HEADLINE, JudgedEdit, Verdict
 
 STEP = steps.EVALUATE_EDITOR
 COPY, EXACT = "copy-of-source", "exact-edit"
+"""Lower and upper bound that are judged with the trained editors."""
 UNIT_ITEMS = 80
 SAMPLES = 16
 """Benchmark items whose edits are kept to look at."""

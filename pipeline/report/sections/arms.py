@@ -11,11 +11,9 @@ from pipeline.report.charts import curve, intervals, lines
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
 from reward.evaluation.estimate import Estimate
+from stages.evaluate_editor.step import COPY, EXACT, STEP
 
-STEPS = ("finetune", "evaluate-editor")
-STEP = "evaluate-editor"
-COPY, EXACT = "copy-of-source", "exact-edit"
-"""Lower and upper bound that are judged with the trained editors."""
+STEPS = ("finetune", STEP)
 SHOWN_OPEN = 4
 
 

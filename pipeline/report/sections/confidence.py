@@ -22,23 +22,17 @@ def facts(figures: dict[str, Any], rated: dict[str, Any]) -> list[Facts]:
             found.append(Fact(label, words.share(estimate.value), words.bounds(estimate, words.share)))
     error = Estimate.read(rated.get("calibration", {}).get("ece"))
     if error:
-        found.append(Fact("Calibration error (ECE)", f"{error.value:.3f}", _error_note(error)))
+        interval = words.bounds(error, words.precise)
+        note = f"{interval}{', ' if interval else ''}against the raters' labels"
+        found.append(Fact("Calibration error (ECE)", f"{error.value:.3f}", note))
     return [Facts(found)] if found else []
 
 
 def blocks(figures: dict[str, Any], label: str, rated: dict[str, Any], rated_label: str) -> list[Block]:
     """``figures`` are against ``label``; ``rated`` are against what the model predicts: the raters' labels."""
-    found: list[Block] = [*_columns([*_curve(figures, label), *_calibration(rated, rated_label)]), *_rankings(figures), *_ties(rated)]
+    drawn = [*_curve(figures, label), *_calibration(rated, rated_label)]
+    found: list[Block] = [*([Columns(drawn)] if drawn else []), *_rankings(figures), *_ties(rated)]
     return [Heading("Does uncertainty predict errors?"), *found] if found else []
-
-
-def _error_note(error: Estimate) -> str:
-    interval = words.bounds(error, words.precise)
-    return f"{interval}{', ' if interval else ''}against the raters' labels"
-
-
-def _columns(figures: list[Figure]) -> list[Columns]:
-    return [Columns(figures)] if figures else []
 
 
 def _curve(figures: dict[str, Any], label: str) -> list[Figure]:

@@ -15,8 +15,9 @@ STEPS = STEP_NAMES
 
 def section(published: Published) -> Section:
     """One figure."""
-    chart = flow_chart.Flow(_upper(published), _lower(published))
-    figure = Figure(flow_chart.TITLE, flow_chart.wide(chart), "Counts are rows of the published artifacts.", narrow=flow_chart.tall(chart))
+    nodes = _upper(published), _lower(published)
+    caption = "Counts are rows of the published artifacts."
+    figure = Figure(flow_chart.TITLE, flow_chart.wide(*nodes), caption, narrow=flow_chart.tall(*nodes))
     return Section(
         "flow", "Flow", "Candidate edits and ratings train a reward model. It selects raw edits, which train a better editor.", [figure]
     )
