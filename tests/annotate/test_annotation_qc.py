@@ -14,7 +14,8 @@ from command import pipeline, refusal
 from rated_run import make_run, rating_task_of, ratings_of, write_csv
 
 from pipeline import cli, config
-from pipeline.report import page, quality_page
+from pipeline.report import quality_page
+from pipeline.report.page import build
 from stages.annotate import step as annotate
 from stages.annotate.config import QualityConfig
 from stages.annotate.quality import step as annotation_qc
@@ -98,7 +99,7 @@ def test_preferences_reads_what_was_accepted(tmp_path: Path) -> None:
     assert set(context.run.step("preferences").read("pairs")["raters"].to_pylist()) == {2}
     assert qc(tmp_path / "run", EASY, "annotate.quality.remove.kappa=-1").exit_code == 2, "the clicker counts now"
     assert re.search(r"preferences +stale: annotation-qc changed", pipeline("status", "--run", tmp_path / "run").output)
-    assert "Quality control accepted" in page.build(context.run).read_text()
+    assert "Quality control accepted" in build(context.run).read_text()
     more = ratings_of(rating_task_of(context), "dan")
     annotate.ingest(context, [write_csv(tmp_path / "more.csv", more)])
     assert "run `pipeline annotate qc` again, or delete that folder" in refusal("run", "preferences", "--run", tmp_path / "run")
