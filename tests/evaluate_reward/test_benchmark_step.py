@@ -199,7 +199,7 @@ def test_refusals(finished: Context, cluster: Cluster, copies: Path, tmp_path: P
 def test_without_benchmarks_nothing_is_added(cluster: Cluster, tmp_path: Path) -> None:
     context = with_benchmarks(rated_run.make_run(tmp_path / "run"), cluster, tmp_path, [])
     assert benchmarks.inputs(context.flow.evaluate_reward) == {}
-    assert benchmarks.run(context, context.run.step("evaluate-reward"), tmp_path) == benchmarks.Benchmarked({}, {})
+    assert benchmarks.run(context, context.run.step("evaluate-reward"), tmp_path) == ({}, {})
 
 
 def test_an_imported_model(cluster: Cluster, copies: Path, tmp_path: Path) -> None:
