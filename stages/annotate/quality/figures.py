@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.annotate.agreement import ac2 as gwet
-from stages.annotate.agreement import icc as intraclass
-from stages.annotate.agreement.alpha import OVERALL, agreement, directions, panels, rater_tables
+from stages.annotate.agreement import ac2, icc
+from stages.annotate.agreement.alpha import OVERALL, agreement, directions, overall, panels, rater_tables
 from stages.annotate.config import Target
 from stages.annotate.ratings.rating_task import ADJUDICATION, ROUNDS
 
@@ -27,18 +26,16 @@ def by_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[s
 
 def of_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[str, Any]:
     """Statistics of one round by dimension; ``overall``, the sum of the dimensions, has only those on pair directions."""
-    parts = panels(ratings)
-    overall = parts.pop(OVERALL)
     result: dict[str, Any] = {}
-    for name, panel in parts.items():
+    for name, panel in panels(ratings).items():
         _, pairs, _ = rater_tables(panel, levels)
         result[name] = (
             agreement(panel, levels, seed=seed)
-            | gwet.coefficients(panel, levels, seed=seed)
-            | intraclass.correlations(panel, seed=seed)
+            | ac2.coefficients(panel, levels, seed=seed)
+            | icc.correlations(panel, seed=seed)
             | {"confusion": pairs.sum(0).astype(int).tolist()}
         )
-    return result | {OVERALL: directions(overall, seed=seed)}
+    return result | {OVERALL: directions(overall(ratings), seed=seed)}
 
 
 def overlap(raters_of: Mapping[str, Collection[str]]) -> dict[str, Any]:

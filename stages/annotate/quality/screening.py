@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.annotate.agreement.alpha import OVERALL, panels
+from stages.annotate.agreement.alpha import panels
 from stages.annotate.config import QualityConfig
 from stages.annotate.quality.outliers import outlying_raters
 from stages.annotate.quality.profiles import Profile, profiles
@@ -156,8 +156,6 @@ def _outliers(evidence: pa.Table, config: QualityConfig) -> dict[str, tuple[str,
     names = sorted(set(evidence["annotator"].to_pylist()))
     reasons: dict[str, tuple[str, ...]] = {}
     for dimension, panel in panels(evidence).items():
-        if dimension == OVERALL:
-            continue
         for code, share in outlying_raters(panel, rule, config.remove.outlier_share).items():
             why = f"{dimension}: {share:.1%} of the scores are outliers by rule {rule}, at most {config.remove.outlier_share:.0%} wanted"
             reasons[names[code]] = (*reasons.get(names[code], ()), why)
