@@ -119,13 +119,12 @@ def _connected(groups: Sequence[Rated]) -> bool:
 def _confusion(packet: Packet, shared: Mapping[str, list[Rated]]) -> dict[str, list[list[int]]]:
     """Per dimension, counts of one person's score (row) against another's (column); each pair counts both ways: [levels, levels]."""
     count = len(packet.levels)
-    tables = np.zeros((len(packet.dimensions), count * count), dtype=np.int64)  # one code per pair of levels: own * count + other
+    tables = np.zeros((len(packet.dimensions), count, count), dtype=np.int64)
     for entries in shared.values():
         for a, b in permutations(entries, 2):
-            for d in range(len(packet.dimensions)):
-                cells = (a.scores[:, d].astype(int) - packet.levels[0]) * count + b.scores[:, d] - packet.levels[0]
-                tables[d] += np.bincount(cells, minlength=count * count)
-    return {dimension: tables[d].reshape(count, count).tolist() for d, dimension in enumerate(packet.dimensions)}
+            own, other = a.scores - packet.levels[0], b.scores - packet.levels[0]  # [candidates, dimensions]
+            np.add.at(tables, (np.arange(len(packet.dimensions)), own, other), 1)
+    return dict(zip(packet.dimensions, tables.tolist(), strict=True))
 
 
 def _disagreements(shared: Mapping[str, list[Rated]], difference: float) -> list[dict[str, Any]]:

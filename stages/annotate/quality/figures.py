@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from stages.annotate.agreement import ac2, icc
 from stages.annotate.agreement.alpha import OVERALL, agreement, directions, overall, panels, rater_tables
@@ -49,23 +51,15 @@ def overlap(raters_of: Mapping[str, Collection[str]]) -> dict[str, Any]:
 
 def connected(raters: Iterable[Collection[str]]) -> list[list[str]]:
     """Connected components of the raters, sorted; two raters are connected by a shared group. raters: those of each group."""
-    neighbours: defaultdict[str, set[str]] = defaultdict(set)
-    for names in raters:
-        for name in names:
-            neighbours[name] |= set(names)
-    sets: list[list[str]] = []
-    seen: set[str] = set()
-    for name in sorted(neighbours):
-        if name in seen:
-            continue
-        reached, todo = {name}, [name]
-        while todo:
-            new = neighbours[todo.pop()] - reached
-            reached |= new
-            todo += sorted(new)
-        seen |= reached
-        sets.append(sorted(reached))
-    return sets
+    groups = [sorted(names) for names in raters if names]
+    names, last = np.unique([name for group in groups for name in group], return_inverse=True)
+    if not len(names):
+        return []
+    # An edge goes from each rater of a group to the group's first rater.
+    first = np.repeat(np.searchsorted(names, [group[0] for group in groups]), [len(group) for group in groups])
+    graph = coo_array((np.ones(len(last)), (first, last)), shape=(len(names), len(names)))
+    count, component = connected_components(graph, directed=False)
+    return [names[component == number].tolist() for number in range(count)]
 
 
 def checked_targets(rounds: Mapping[str, Mapping[str, Any]], targets: Sequence[Target]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -78,7 +79,8 @@ def screen(ratings: pa.Table, levels: Sequence[float], config: QualityConfig, *,
     found: dict[str, list[Profile]] = {}
     remaining = evidence
     while True:
-        current = _by_name(profiles(remaining, list(levels), window=config.window, least=config.least_groups, seed=seed))
+        sorted_by_name = profiles(remaining, list(levels), window=config.window, least=config.least_groups, seed=seed)
+        current = {name: list(of_name) for name, of_name in groupby(sorted_by_name, key=lambda profile: profile.annotator)}
         reasons = {name: (*outside.get(name, ()), *disagreement(current.get(name, []), config)) for name in names if name not in statuses}
         bad = [name for name, why in reasons.items() if why and name not in config.experts]
         if not bad:
@@ -160,13 +162,6 @@ def _outliers(evidence: pa.Table, config: QualityConfig) -> dict[str, tuple[str,
             why = f"{dimension}: {share:.1%} of the scores are outliers by rule {rule}, at most {config.remove.outlier_share:.0%} wanted"
             reasons[names[code]] = (*reasons.get(names[code], ()), why)
     return reasons
-
-
-def _by_name(found: Sequence[Profile]) -> dict[str, list[Profile]]:
-    by_name: dict[str, list[Profile]] = {}
-    for profile in found:
-        by_name.setdefault(profile.annotator, []).append(profile)
-    return by_name
 
 
 def _lowest_kappa(of_name: Sequence[Profile]) -> float:
