@@ -74,8 +74,7 @@ def _ratings(rater: str, task: RatingTask, levels: Mapping[str, Levels], config:
 
 
 def _ground_truth(generate: StepFolder, task: RatingTask) -> dict[str, Levels]:
-    columns = generate.read("candidates", ["candidate_id", "metadata"]).columns
-    metadata = dict(zip(*(column.to_pylist() for column in columns), strict=True))
+    metadata = generate.column("candidates", "candidate_id", "metadata")
     levels = {candidate: json.loads(metadata[candidate]) for candidate in sorted(task.candidates)}
     for candidate, truth in levels.items():
         if not all(dimension in truth for dimension in task.dimensions):
