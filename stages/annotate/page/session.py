@@ -97,7 +97,8 @@ def _in_role(role: Role) -> Callable[..., Person]:
     return checked
 
 
-Annotator, Lead = Annotated[Person, Depends(_in_role("annotator"))], Annotated[Person, Depends(_in_role("lead"))]
+Annotator = Annotated[Person, Depends(_in_role("annotator"))]
+Lead = Annotated[Person, Depends(_in_role("lead"))]
 """Parameters of routes: the person who sends a request, in that role."""
 
 
