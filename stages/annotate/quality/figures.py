@@ -12,7 +12,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from stages.annotate.agreement import ac2, icc
-from stages.annotate.agreement.alpha import OVERALL, agreement, directions, overall, panels, rater_tables
+from stages.annotate.agreement.alpha import panels, rater_tables, summary
 from stages.annotate.config import Target
 from stages.annotate.ratings.rating_task import ADJUDICATION, ROUNDS
 
@@ -28,16 +28,12 @@ def by_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[s
 
 def of_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[str, Any]:
     """Statistics of one round by dimension; ``overall``, the sum of the dimensions, has only those on pair directions."""
-    result: dict[str, Any] = {}
+    result = summary(ratings, levels, seed=seed)
     for name, panel in panels(ratings).items():
         _, pairs, _ = rater_tables(panel, levels)
-        result[name] = (
-            agreement(panel, levels, seed=seed)
-            | ac2.coefficients(panel, levels, seed=seed)
-            | icc.correlations(panel, seed=seed)
-            | {"confusion": pairs.sum(0).astype(int).tolist()}
-        )
-    return result | {OVERALL: directions(overall(ratings), seed=seed)}
+        result[name] |= ac2.coefficients(panel, levels, seed=seed) | icc.correlations(panel, seed=seed)
+        result[name]["confusion"] = pairs.sum(0).astype(int).tolist()
+    return result
 
 
 def overlap(raters_of: Mapping[str, Collection[str]]) -> dict[str, Any]:
