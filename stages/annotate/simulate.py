@@ -75,7 +75,8 @@ def _ratings(rater: str, task: RatingTask, levels: Mapping[str, Levels], config:
 
 def _ground_truth(generate: StepFolder, task: RatingTask) -> dict[str, Levels]:
     metadata = generate.column("candidates", "candidate_id", "metadata")
-    levels = {candidate: json.loads(metadata[candidate]) for candidate in sorted(task.candidates)}
+    sampled = sorted(candidate for candidates in task.sampled.values() for candidate in candidates)
+    levels = {candidate: json.loads(metadata[candidate]) for candidate in sampled}
     for candidate, truth in levels.items():
         if not all(dimension in truth for dimension in task.dimensions):
             raise ValueError(f"candidate {candidate} has no ground-truth quality: simulated raters rate only edits of the toy world")

@@ -17,6 +17,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from starlette.datastructures import MutableHeaders
 
 from stages.annotate.config import AnnotateConfig
 from stages.annotate.packet.label_studio import WORDS
@@ -242,9 +243,9 @@ class _Guard:
 
         async def with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
-                there = {name for name, _ in message["headers"]}
-                more = dict(HEADERS) | ({} if b"cache-control" in there else {"cache-control": "no-store"})
-                message["headers"] = [*message["headers"], *((name.encode(), value.encode()) for name, value in more.items())]
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("cache-control", "no-store")
             await send(message)
 
         await self._app(scope, counted, with_headers)

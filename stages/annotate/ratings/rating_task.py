@@ -60,11 +60,6 @@ class RatingTask:
         """Id of the task. Ratings that name another project are refused."""
         return settings_hash(sorted(self.sampled.items()), list(self.dimensions), self.scale.levels)
 
-    @cached_property
-    def candidates(self) -> frozenset[str]:
-        """All candidates to rate."""
-        return frozenset(candidate for candidates in self.sampled.values() for candidate in candidates)
-
     @property
     def settings(self) -> dict[str, object]:
         """Settings that all ratings of one ledger share."""

@@ -139,7 +139,7 @@ def _item_problem(row: RawRating, task: RatingTask, groups: Closest, candidates:
         return "candidate-unknown", f"there is no candidate {row.candidate_id!r} in this project{candidates.to(row.candidate_id)}"
     if group != row.group_id:
         return "candidate-of-another-group", f"candidate {row.candidate_id} belongs to group {group}, not to {row.group_id}"
-    if row.candidate_id not in task.candidates:
+    if row.candidate_id not in task.sampled[group]:
         return "candidate-not-sampled", f"candidate {row.candidate_id} of group {group} was not sampled for annotation"
     return None
 
