@@ -88,7 +88,7 @@ class SideColumns:
 
     def _inspected(self) -> list[str]:
         """Hashes in ``inspected``."""
-        if INSPECTED not in self.artifacts:
+        if INSPECTED not in self.artifacts or INSPECTED not in SCHEMAS:
             return []
         return [name for name in SCHEMAS[INSPECTED].names if name.endswith(HASHES)]
 
