@@ -149,6 +149,10 @@ class StepFolder:
         """All rows of an artifact in the order of its parts. Raises ``ValueError`` before the step is done."""
         return self.read_table(artifact, self.require().artifacts.get(artifact, []), columns, schema)
 
+    def column(self, artifact: str, key: str, name: str) -> dict[str, Any]:
+        """A column of an artifact by another: ``column("sources", "source_id", "task")`` is the task of every source."""
+        return dict(zip(*(column.to_pylist() for column in self.read(artifact, [key, name]).columns), strict=True))
+
     def read_table(
         self, artifact: str, parts: Sequence[Part], columns: Sequence[str] | None = None, schema: pa.Schema | None = None
     ) -> pa.Table:
