@@ -8,7 +8,6 @@ and versions go to ``manifest.json`` and to the unit logs.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -68,7 +67,7 @@ class Index:
     def fingerprint(self) -> str:
         """Hash of the content that later steps read. Settings are not part of it."""
         content = {name: [part.sha256 for part in parts] for name, parts in self.artifacts.items()}
-        return hashlib.sha256(json.dumps([content, self.files], sort_keys=True).encode()).hexdigest()[:24]
+        return settings_hash(content, self.files)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for ``index.json``."""
