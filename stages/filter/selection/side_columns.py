@@ -72,7 +72,7 @@ class SideColumns:
         if name.startswith(METADATA) and len(name) > len(METADATA):
             table = self.read("edits", ["sample_id", "metadata"])
             return pa.table({"sample_id": table["sample_id"], "value": _of_metadata(table["metadata"], name.removeprefix(METADATA))})
-        inspected = self._inspected()
+        inspected = [column for column in SCHEMAS[INSPECTED].names if column.endswith(HASHES)] if INSPECTED in self.artifacts else []
         if name == "source" and SOURCE_HASH in inspected:
             name = SOURCE_HASH
         if name in inspected:
@@ -85,12 +85,6 @@ class SideColumns:
             return pa.table({"sample_id": table["sample_id"], "value": paths})
         known = ", ".join([*SCORED, *DELIVERED, "source", "metadata.KEY", *inspected])
         raise ValueError(f"{wanted_by}: there is no column {name}; it can be {known}")
-
-    def _inspected(self) -> list[str]:
-        """Hashes in ``inspected``."""
-        if INSPECTED not in self.artifacts or INSPECTED not in SCHEMAS:
-            return []
-        return [name for name in SCHEMAS[INSPECTED].names if name.endswith(HASHES)]
 
 
 def _of_metadata(metadata: pa.ChunkedArray, key: str) -> pa.Array:
