@@ -96,7 +96,6 @@ def evaluate(
     dimensions: Sequence[str],
     tie_threshold: float | None = None,
     calibrated_on: Collection[str] = (),
-    bins: int = 10,
     resamples: int = 2000,
     seed: int = 0,
 ) -> Evaluation:
@@ -129,8 +128,8 @@ def evaluate(
         heads=[[interval(heads[:, head, column], pairs.source) for column in range(len(dimensions))] for head in range(len(dimensions))],
         confidence=measure_confidence(pairs, resamples=resamples, seed=seed),
         unseen_pairs=len(unseen.overall),
-        calibration_error=calibration_error(*shown, bins=bins, resamples=resamples, seed=seed),
-        calibration_bins=reliability(*shown, bins=bins, resamples=resamples, seed=seed),
+        calibration_error=calibration_error(*shown, resamples=resamples, seed=seed),
+        calibration_bins=reliability(*shown, resamples=resamples, seed=seed),
         three_way=three_way,
     )
 
