@@ -129,14 +129,9 @@ def reward_loss(
 
 
 def _of_pairs(config: LossConfig) -> Callable[..., Tensor]:
-    match config.kind:
-        case "uncertainty":
-            return partial(uncertainty, expectation=config.expectation)
-        case "uncertainty_released":
-            return uncertainty_released
-        case "bradley_terry":
-            return bradley_terry
-        case "bradley_terry_ties":
-            return partial(bradley_terry_ties, tie_constant=config.tie_constant)
-        case "regression":
-            raise AssertionError("regression learns from ratings, not from pairs")
+    return {
+        "uncertainty": partial(uncertainty, expectation=config.expectation),
+        "uncertainty_released": uncertainty_released,
+        "bradley_terry": bradley_terry,
+        "bradley_terry_ties": partial(bradley_terry_ties, tie_constant=config.tie_constant),
+    }[config.kind]

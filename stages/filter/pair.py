@@ -80,10 +80,7 @@ class Pair:
 
 def shrunk(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
     """uint8 [h, w, 3] -> float32 [height, width, 3], by averaging."""
-    image = Image.fromarray(pixels)
-    if image.size != (width, height):
-        image = image.resize((width, height), Image.Resampling.BOX)
-    return np.asarray(image, dtype=np.float32)
+    return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.BOX), dtype=np.float32)
 
 
 def cells(pixels: np.ndarray, side: int) -> np.ndarray:

@@ -23,11 +23,11 @@ from stages.engine.ids import settings_hash
 from stages.engine.rundir import Index
 from stages.engine.training_group import (
     MetricsFile,
-    ProgressWatch,
     checkpoint_lock,
     fit,
     is_rank_zero,
     is_trained,
+    progress,
     publish_trained,
     remote_fit,
     root_cause,
@@ -67,7 +67,7 @@ def run(context: Context) -> Index:
     base_payload = _payload(folder.path, BASE, base_key, flow)
     if not is_trained(folder.path / "editors" / BASE, base_key):
         context.cluster.connect()
-        with ProgressWatch({f"{STEP} {BASE}": (folder.path / "metrics" / f"{BASE}.jsonl", config.base.training.steps)}):
+        with progress({f"{STEP} {BASE}": (folder.path / "metrics" / f"{BASE}.jsonl", config.base.training.steps)}):
             fit(_train_base, base_payload, scratch=folder.path, workers=config.workers, gpus=context.cluster.gpus)
     _train_arms(context, config, folder.path, base_key)
     _clear(folder.path, {BASE, *config.arms})
@@ -91,7 +91,7 @@ def _train_arms(context: Context, config: FinetuneConfig, folder: Path, base_key
     bars = {f"{STEP} {payload['name']}": (folder / "metrics" / f"{payload['name']}.jsonl", config.training.steps) for payload in missing}
     for metrics, _ in bars.values():
         metrics.unlink(missing_ok=True)
-    with ProgressWatch(bars):
+    with progress(bars):
         running = [
             remote_fit(context.cluster, _train_arms_sequentially, {"arms": arms}, scratch=folder, workers=config.workers) for arms in groups
         ]
