@@ -37,7 +37,7 @@ from stages.finetune.config import FinetuneConfig
 from stages.shards import read as shards
 
 if TYPE_CHECKING:
-    from finetune import EditSamples
+    from finetune.data import EditSamples
 
 STEP = steps.FINETUNE
 BASE = "base"
@@ -115,7 +115,8 @@ def _payload(folder: Path, name: str, key: str, flow: FlowConfig) -> dict[str, A
 
 def _train_base(payload: dict[str, Any]) -> None:
     """Train the base editor; run in every worker of its group."""
-    from finetune import Editor, codec
+    from finetune import codec
+    from finetune.editor import Editor
 
     flow = FlowConfig.model_validate(payload["flow"])
     config = flow.finetune
@@ -128,7 +129,7 @@ def _train_base(payload: dict[str, Any]) -> None:
 
 def _train_arms_sequentially(payload: dict[str, Any]) -> None:
     """Train some arms, one after another; run in every worker of their group."""
-    from finetune import Editor
+    from finetune.editor import Editor
 
     for arm in payload["arms"]:
         flow = FlowConfig.model_validate(arm["flow"])
@@ -140,7 +141,7 @@ def _train_arms_sequentially(payload: dict[str, Any]) -> None:
 
 def samples_of(folder: str, image_size: int) -> EditSamples:
     """All samples of a folder of shards, in its order, squared. Raises ``ValueError`` naming what is damaged."""
-    from finetune import EditSamples, squared
+    from finetune.data import EditSamples, squared
 
     source, edited, instructions, sample_ids = [], [], [], []
     for sample in shards.samples(folder):
@@ -157,7 +158,7 @@ def samples_of(folder: str, image_size: int) -> EditSamples:
 def _train(payload: dict[str, Any], editor: Any, samples: Any, training: Any) -> None:
     from ray.train.torch import get_device
 
-    from finetune import train
+    from finetune.training import train
 
     folder, name = Path(payload["folder"]), payload["name"]
     first = is_rank_zero()
