@@ -195,7 +195,7 @@ def _verify_shard(folder: str, shard: Shard, expected: dict[Part, str] | None) -
         while file.read(1 << 20):
             pass
     if file.digest.hexdigest() != shard.sha256 and not problems:
-        problems.append(f"{shard.name}: its sha256 differs from {INDEX}, though every image is sound: a header or a json member was changed")
+        return [f"{shard.name}: its sha256 differs from {INDEX}, though every image is sound: a header or a json member was changed"]
     return problems
 
 
