@@ -36,13 +36,8 @@ def predict(*, model: RewardModel, prepared: Sequence[PreparedSample], token_bud
             raise output
         outputs.append([value.double().numpy() for value in vars(output).values()])
     columns = [np.concatenate(column) for column in zip(*outputs, strict=True)]
-    predictions: list[Prediction] = []
-    start = 0
-    for item in prepared:
-        stop = start + len(item.tree.reads)
-        predictions.append(Prediction(*(column[start:stop] for column in columns)))
-        start = stop
-    return predictions
+    ends = np.cumsum([len(item.tree.reads) for item in prepared[:-1]], dtype=np.int64)
+    return [Prediction(*group) for group in zip(*(np.split(column, ends) for column in columns), strict=True)]
 
 
 def predict_groups(*, model: RewardModel, groups: Sequence[RatedGroup], token_budget: int = TOKEN_BUDGET) -> list[Prediction]:
