@@ -121,7 +121,7 @@ def reward_loss(
         losses = regression(means, torch.cat([aggregate_ratings(centred, aggregation)[:, None], centred], dim=1))
     else:
         assert config.kind != "regression", "regression learns from ratings, not from pairs"
-        a, b, labels = targets.a, targets.b, targets.labels()
+        a, b, labels = targets.a, targets.b, targets.labels
         losses = _of_pairs(config)(means[a], sigmas[a], means[b], sigmas[b], labels.nan_to_num(0.5))  # [pair, 1 + dimension]
         losses = torch.where(labels.isfinite(), losses, 0.0)
     terms = losses.sum(0) / (targets.counts() if counts is None else counts).clamp(min=1)
