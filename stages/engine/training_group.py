@@ -207,9 +207,7 @@ def _draw(bars: dict[str, tuple[Path, int]], ended: threading.Event) -> None:
 
 def total_steps(reports: list[dict[str, Any]]) -> int:
     """Steps done over all phases of a training."""
-    newest: dict[str, int] = {}
-    for report in reports:
-        newest[report.get("phase", "training")] = report["step"]
+    newest = {report.get("phase", "training"): report["step"] for report in reports}
     return sum(newest.values())
 
 
