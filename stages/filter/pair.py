@@ -85,7 +85,5 @@ def shrunk(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
 
 def cells(pixels: np.ndarray, side: int) -> np.ndarray:
     """Means over squares: [height, width, channels] -> [rows, columns, channels]. A rest narrower than a cell is left out."""
-    height, width, channels = pixels.shape
-    rows, columns = max(1, height // side), max(1, width // side)
-    down, across = min(side, height), min(side, width)
-    return pixels[: rows * down, : columns * across].reshape(rows, down, columns, across, channels).mean(axis=(1, 3))
+    rows, columns = (length // side for length in pixels.shape[:2])
+    return pixels[: rows * side, : columns * side].reshape(rows, side, columns, side, -1).mean(axis=(1, 3))

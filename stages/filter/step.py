@@ -110,7 +110,6 @@ def select(context: Context, config: SelectionConfig) -> pa.Table:
     if config.name in configured and configured[config.name] != config.model_dump(mode="json"):
         raise ValueError(f"selection {config.name} is one of the configuration's, with another rule or size; choose another name")
     before = stored.describe(step, config.name)
-    same_scores = before is not None and before["scores"] == stored.scores_hash(parts)
     others = {config.like: stored.load(step, config.like, parts)} if config.like is not None else {}
     recipe = stored.recipe(config, parts, others.get(config.like or ""))
     if before is not None and not context.force and before["selection"] != recipe["selection"]:
@@ -118,8 +117,8 @@ def select(context: Context, config: SelectionConfig) -> pa.Table:
         raise ValueError(f"selection {config.name} exists with another rule or size; choose another name or delete {description}")
     side_columns = SideColumns(step.read, frozenset(index.artifacts))
     made = selection.select(step.read("scores", columns_of(config)), config, side_columns, others)
-    if before is not None and same_scores and all(before.get(key) == value for key, value in recipe.items()):
-        stored.check_replay(step, config, made)
+    if before is not None and all(before.get(key) == value for key, value in recipe.items()):
+        stored.check_replay(step, config, made, before)
     if config.name not in configured:
         stored.publish(step, config, made, parts, others.get(config.like or ""))
     return made.table

@@ -77,10 +77,8 @@ def load(step: StepFolder, name: str, scores: Sequence[Part]) -> pa.Table:
     return storage.read_table(path)
 
 
-def check_replay(step: StepFolder, config: SelectionConfig, made: Selection) -> None:
+def check_replay(step: StepFolder, config: SelectionConfig, made: Selection, description: dict[str, Any]) -> None:
     """Raises ``ValueError`` when a selection made again from the same recipe is not, byte for byte, the one that is described."""
-    description = describe(step, config.name)
-    assert description is not None
     if description["sha256"] != _sha256(made.table):
         raise ValueError(
             f"selection {config.name} does not replay: made again from the same scores it has other bytes, so it was made with another "
