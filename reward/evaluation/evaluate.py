@@ -13,13 +13,7 @@ from reward.config import TOKEN_BUDGET
 from reward.evaluation.bootstrap import clustered_interval
 from reward.evaluation.confidence import Bin, CalibrationError, Confidence, calibration_error, measure_confidence, reliability
 from reward.evaluation.estimate import Estimate
-from reward.evaluation.metrics import (
-    LabelledPairs,
-    Prediction,
-    correctness,
-    head_dimension_correctness,
-    labelled_pairs,
-)
+from reward.evaluation.metrics import LabelledPairs, Prediction, correctness, head_dimension_correctness, labelled_pairs
 from reward.evaluation.outcomes import ThreeWay, measure_three_way
 from reward.inference.passes import Inference, MemoryNeedError
 from reward.inputs.batch import PreparedSample
