@@ -95,6 +95,15 @@ def test_config_rejects_sizes_that_do_not_fit():
         EditorConfig(image_size=8)
 
 
+def test_every_lazy_name_resolves():
+    import finetune
+
+    assert all(getattr(finetune, name) is not None for name in finetune.__all__)
+    assert finetune.train is train
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = finetune.no_such_name
+
+
 # --- codec -----------------------------------------------------------------------------------------------------------------
 
 
