@@ -165,11 +165,12 @@ def _sharding(folder: Path, count: int) -> list[Row]:
     """Shards of all of the scores planned: order, membership, names by content."""
     positions = pc.binary_join_element_wise("edits", pa.array(np.arange(count)).cast(pa.string()), "[")
     where = pa.table({"position": pc.binary_join_element_wise(positions, "", "]"), "image_bytes": np.full(count, 600_000)})
-    scored = shard_sets.located(_scores(count), where)
+    scores = _scores(count)
     slices = edits.plan(WorldEdits(dataset="world-edits", count=count), seed=0, world=WorldConfig(), unit_rows=UNIT_ROWS)
-    table = selection.select(scored, SelectionConfig(name="a", rule="all")).table
+    table = selection.select(scores, SelectionConfig(name="a", rule="all")).table
     step, config = StepFolder(folder, "filter"), ShardsConfig()
-    return [("selected rows put into shards", count, _timed(lambda: shard_sets.assign(step, config, {"a": table}, scored, slices)))]
+    assign = partial(shard_sets.assign, step, config, {"a": table}, scores, where, slices, {"a": {}})
+    return [("selected rows put into shards", count, _timed(assign))]
 
 
 def _scores(count: int) -> pa.Table:

@@ -66,7 +66,7 @@ def main() -> int:
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, dict[str, float]]:
     """Seconds by what was done."""
     context = make_run(folder / "run", options.groups)
-    work = generated_task(context.run.step("generate"), context.flow.annotate, seed=0)
+    work = generated_task(context)
     ratings = pa.Table.from_pylist(list(rows(work.sampled, work.dimensions, options.overlap)))
     pa.csv.write_csv(ratings, folder / "long.csv")
     pq.write_table(ratings, folder / "long.parquet")

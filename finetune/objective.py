@@ -21,14 +21,9 @@ def interpolate(x0: Tensor, noise: Tensor, time: Tensor) -> Tensor:
     return (1 - t) * x0 + t * noise
 
 
-def velocity(x0: Tensor, noise: Tensor) -> Tensor:
-    """dx_t / dt = noise - x0, the same at each time."""
-    return noise - x0
-
-
 def flow_loss(predicted: Tensor, x0: Tensor, noise: Tensor) -> Tensor:
-    """Mean squared error of a predicted velocity, over samples, tokens and channels."""
-    return torch.nn.functional.mse_loss(predicted, velocity(x0, noise))
+    """Mean squared error of a predicted velocity, dx_t / dt = noise - x0 at each time, over samples, tokens and channels."""
+    return torch.nn.functional.mse_loss(predicted, noise - x0)
 
 
 def sampling_times(steps: int, shift: float) -> Tensor:

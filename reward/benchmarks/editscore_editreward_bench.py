@@ -94,15 +94,8 @@ def evaluate(items: Sequence[Comparison], scores: Scores, *, bootstrap: Bootstra
     per_dimension = Counter(item.dimension for item in items)
     absent = [name for name in per_dimension if name not in _known(items, scores)]
     notes += [f"no figure for {name}: the model has no dimension {DIMENSIONS[name]}" for name in absent]
-    return assess(
-        NAME,
-        items,
-        scores,
-        lambda values: measure(items, values, bootstrap),
-        seed=bootstrap.seed,
-        counts={f"comparisons of {name}": per_dimension[name] for name in DIMENSIONS},
-        notes=notes,
-    )
+    counts = {f"comparisons of {name}": per_dimension[name] for name in DIMENSIONS}
+    return assess(NAME, items, scores, measure, bootstrap, counts=counts, notes=notes)
 
 
 def _known(items: Sequence[Comparison], scores: Scores) -> list[str]:

@@ -40,13 +40,4 @@ def evaluate(
     label = np.array([item.label for item in items])
     chance = {f"always {name}": share for name, share in ties.label_shares(label).items()} if len(items) else {}
     counts = {"decided": int((label != 0).sum()), "ties": int((label == 0).sum())}
-    return assess(
-        benchmark,
-        items,
-        scores,
-        lambda values: measure(items, values, bootstrap),
-        seed=bootstrap.seed,
-        chance=chance,
-        counts=counts,
-        notes=notes,
-    )
+    return assess(benchmark, items, scores, measure, bootstrap, chance=chance, counts=counts, notes=notes)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Literal
 
@@ -30,7 +30,7 @@ LARGEST = 1 - 1e-9
 
 Average = Literal["mean", "fisher", "tanh_of_mean"]
 SOUND: tuple[Average, ...] = ("mean", "fisher")
-WORDS: dict[str, str] = {"mean": "mean of rho", "fisher": "Fisher average of rho", "tanh_of_mean": "tanh(mean rho)"}
+WORDS: dict[Average, str] = {"mean": "mean of rho", "fisher": "Fisher average of rho", "tanh_of_mean": "tanh(mean rho)"}
 
 
 def spearman(predicted: np.ndarray, human: np.ndarray) -> float:
@@ -47,23 +47,12 @@ def spearman(predicted: np.ndarray, human: np.ndarray) -> float:
     return 0.0 if (x == x[0]).all() else float(spearmanr(x, y).statistic)
 
 
-@dataclass(frozen=True)
-class Averages:
-    """The same correlations averaged in three ways."""
-
-    mean: float
-    fisher: float
-    tanh_of_mean: float
-
-
-def averages(correlations: Sequence[float]) -> Averages:
-    """Averages of the correlations that are defined; NaN where none is."""
+def averages(correlations: Sequence[float]) -> dict[Average, float]:
+    """The correlations that are defined, averaged in three ways; NaN where none is."""
     defined = np.array([value for value in correlations if not math.isnan(value)])
-    if not len(defined):
-        return Averages(math.nan, math.nan, math.nan)
-    mean = float(defined.mean())
-    fisher = float(np.tanh(np.arctanh(np.clip(defined, -LARGEST, LARGEST)).mean()))
-    return Averages(mean, fisher, math.tanh(mean))
+    mean = float(defined.mean()) if len(defined) else math.nan
+    fisher = float(np.tanh(np.arctanh(np.clip(defined, -LARGEST, LARGEST)).mean())) if len(defined) else math.nan
+    return {"mean": mean, "fisher": fisher, "tanh_of_mean": math.tanh(mean)}
 
 
 def rater_correlations(raters: np.ndarray) -> list[float]:
@@ -71,7 +60,7 @@ def rater_correlations(raters: np.ndarray) -> list[float]:
     return [spearman(raters[:, rater], np.delete(raters, rater, axis=1).mean(axis=1)) for rater in range(raters.shape[1])]
 
 
-def human_agreement(items: Sequence[Rating]) -> Averages | None:
+def human_agreement(items: Sequence[Rating]) -> dict[Average, float] | None:
     """Averages over editors of the mean correlation of a rater with the others; None where the raters' own scores are not known.
 
     tanh_of_mean applies the tanh to the raters of an editor, and again to the editors, as published.
@@ -79,7 +68,7 @@ def human_agreement(items: Sequence[Rating]) -> Averages | None:
     if not items or any(len(item.raters) < 2 for item in items):
         return None
     found = [averages(rater_correlations(np.array([item.raters for item in rated]))) for rated in _by_editor(items).values()]
-    return Averages(*(getattr(averages([getattr(one, kind) for one in found]), kind) for kind in vars(found[0])))
+    return {kind: averages([one[kind] for one in found])[kind] for kind in found[0]}
 
 
 def measure(items: Sequence[Rating], scores: Scores, bootstrap: Bootstrap, published: Average) -> Measured:
@@ -93,7 +82,7 @@ def measure(items: Sequence[Rating], scores: Scores, bootstrap: Bootstrap, publi
         rows = [drawn[editor[drawn] == number] for number in range(len(editors))]
         return [spearman(predicted[inside], human[inside]) for inside in rows if len(inside)]
 
-    figures = bootstrap.of_several(lambda drawn: {WORDS[k]: v for k, v in vars(averages(correlations(drawn))).items()}, source)
+    figures = bootstrap.of_several(lambda drawn: {WORDS[k]: v for k, v in averages(correlations(drawn)).items()}, source)
     order, correct, source_of = _order_within_sources(items, predicted, human)
     return Measured(
         published={WORDS[published]: figures[WORDS[published]]},
@@ -123,17 +112,9 @@ def evaluate(
     }
     people = human_agreement(items)
     if people is not None:
-        text = f"one rater against the mean of the others reaches {getattr(people, published):.4f} by the published average"
-        notes = [*notes, f"{text}, {people.mean:.4f} as the mean of rho"]
-    return assess(
-        benchmark,
-        items,
-        scores,
-        lambda values: measure(items, values, bootstrap, published),
-        seed=bootstrap.seed,
-        counts=counts,
-        notes=notes,
-    )
+        text = f"one rater against the mean of the others reaches {people[published]:.4f} by the published average"
+        notes = [*notes, f"{text}, {people['mean']:.4f} as the mean of rho"]
+    return assess(benchmark, items, scores, partial(measure, published=published), bootstrap, counts=counts, notes=notes)
 
 
 def _by_editor(items: Sequence[Rating]) -> dict[str, list[Rating]]:

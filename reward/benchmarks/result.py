@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reward.benchmarks.items import EditScore, Item, Scores, distinct
+from reward.benchmarks.items import BenchmarkEdit, EditScore, Item, Scores, distinct
+from reward.evaluation.bootstrap import Bootstrap
 from reward.evaluation.estimate import Estimate, number
 
 MODEL = "model"
-BASELINES = ("random", "constant", "closest to the source")
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ def assess(
     benchmark: str,
     items: Sequence[Item],
     scores: Scores,
-    measure: Callable[[Scores], Measured],
+    measure: Callable[[Sequence[Any], Scores, Bootstrap], Measured],
+    bootstrap: Bootstrap,
     *,
-    seed: int,
     chance: dict[str, float] | None = None,
     counts: dict[str, int] | None = None,
     notes: Iterable[str] = (),
@@ -100,8 +100,9 @@ def assess(
         raise ValueError(f"{benchmark}: none of its {len(edits):,} edits has a score")
     failed_items = sum(any(edit.edit_id not in scored for edit in item.edits) for item in items)
     basic = {"items": len(items), "edits": len(edits), "edits without score": len(edits) - len(scored), "items without score": failed_items}
-    scorers = {MODEL: measure(scored)} | {name: measure(values) for name, values in _baselines(items, scored, seed).items()}
-    return BenchmarkResult(benchmark, scorers, chance or {}, basic | (counts or {}), tuple(notes))
+    scorers = {MODEL: scored} | _baselines(edits, scored, bootstrap.seed)
+    measured = {name: measure(items, values, bootstrap) for name, values in scorers.items()}
+    return BenchmarkResult(benchmark, measured, chance or {}, basic | (counts or {}), tuple(notes))
 
 
 def size_note(found: int, published: int, what: str) -> list[str]:
@@ -111,16 +112,14 @@ def size_note(found: int, published: int, what: str) -> list[str]:
     return [f"{found:,} {what}, while published figures rest on {published:,}: another version, or a part of it"]
 
 
-def _baselines(items: Sequence[Item], scored: Scores, seed: int) -> dict[str, dict[str, EditScore]]:
+def _baselines(edits: Sequence[BenchmarkEdit], scored: Scores, seed: int) -> dict[str, Scores]:
     """Scores that ignore the instruction, for every edit; closeness only where it was measured."""
     dimensions = tuple(next(iter(scored.values())).dimensions)
-    ids = [edit.edit_id for edit in distinct(items)]
-    found = {
-        "random": {name: _same(_uniform(seed, name), dimensions) for name in ids},
-        "constant": {name: _same(0.0, dimensions) for name in ids},
+    found: dict[str, Scores] = {
+        "random": {edit.edit_id: _same(_uniform(seed, edit.edit_id), dimensions) for edit in edits},
+        "constant": {edit.edit_id: _same(0.0, dimensions) for edit in edits},
         "closest to the source": {name: _same(-judged.change, dimensions) for name, judged in scored.items() if judged.change is not None},
     }
-    assert tuple(found) == BASELINES
     return {name: values for name, values in found.items() if values}
 
 

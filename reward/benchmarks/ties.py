@@ -18,6 +18,8 @@ from typing import Literal
 
 import numpy as np
 
+from reward.evaluation.metrics import correctness
+
 NEVER = -1.0
 """The threshold that predicts no tie, not even between equal scores."""
 FOLDS = 5
@@ -64,10 +66,7 @@ def decisive(margin: np.ndarray, label: np.ndarray, equal: Literal["wrong", "hal
 
     equal: what two equal scores count. Published figures count them wrong; half is what a random choice would reach.
     """
-    right = ((np.sign(margin) == label) & (margin != 0)).astype(np.float64)
-    if equal == "half":
-        right = np.where(margin == 0, 0.5, right)
-    return np.where(label == 0, np.nan, right)
+    return correctness(margin, (label + 1) / 2, equal)
 
 
 def label_shares(label: np.ndarray) -> dict[str, float]:

@@ -143,16 +143,8 @@ def evaluate(items: Sequence[Comparison], scores: Scores, *, bootstrap: Bootstra
         "groups left out of the sound figures": len(faulty),
     }
     guessing = {f"K={k}, {who}": value for k in sorted(set(sizes.values()) - {2}) for who, value in chance(k).items()}
-    return assess(
-        NAME,
-        items,
-        scores,
-        lambda values: measure(items, values, bootstrap),
-        seed=bootstrap.seed,
-        chance=guessing,
-        counts=counts | repeats,
-        notes=size_note(len(items), PUBLISHED_COMPARISONS, "comparisons"),
-    )
+    notes = size_note(len(items), PUBLISHED_COMPARISONS, "comparisons")
+    return assess(NAME, items, scores, measure, bootstrap, chance=guessing, counts=counts | repeats, notes=notes)
 
 
 def _by_size(right: dict[str, bool], source_of: dict[str, str], bootstrap: Bootstrap) -> dict[str, Estimate]:

@@ -18,6 +18,8 @@ from reward.evaluation.metrics import LabelledPairs, correctness
 
 SHARES = tuple(share / 10 for share in range(1, 11))
 """Shares of most confident pairs at which a curve is drawn."""
+BINS = 10
+"""Equal bins of [0.5, 1] in which confidence is compared with accuracy."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +31,21 @@ class Bin:
     observed: Estimate
 
 
-def reliability(probability: Array, label: Array, source: Array, *, bins: int = 10, resamples: int = 2000, seed: int = 0) -> list[Bin]:
-    """Confidence against accuracy of strict pairs, in equal bins of [0.5, 1]; empty bins are left out. probability, label: [pair]."""
+def binned(predicted: Array, came_true: Array, inside: Array, draws: SourceDraws) -> list[Bin]:
+    """Bins of pairs; empty ones are left out. predicted, came_true: [pair]; inside: [pair, bin], 1 in the pair's bin, else 0."""
+    inside = inside[:, inside.any(axis=0)]
+    observed = draws.mean_intervals(came_true[:, None], inside)
+    means = (predicted[:, None] * inside).sum(0) / inside.sum(0)
+    return [Bin(int(count), float(mean), rate) for count, mean, rate in zip(inside.sum(0), means, observed, strict=True)]
+
+
+def reliability(probability: Array, label: Array, source: Array, *, resamples: int = 2000, seed: int = 0) -> list[Bin]:
+    """Confidence against accuracy of strict pairs, in ``BINS``; empty bins are left out. probability, label: [pair]."""
     confidence, right, source = _strict(probability, label, source)
     if len(right) == 0:
         return []
     draws = SourceDraws.of(source, resamples=resamples, seed=seed)
-    inside = _membership(confidence, bins)
-    inside = inside[:, inside.any(axis=0)]
-    observed = draws.mean_intervals(right[:, None], inside)
-    predicted = (confidence[:, None] * inside).sum(0) / inside.sum(0)
-    return [Bin(int(count), float(mean), rate) for count, mean, rate in zip(inside.sum(0), predicted, observed, strict=True)]
+    return binned(confidence, right, _membership(confidence), draws)
 
 
 @dataclass(frozen=True)
@@ -57,15 +63,13 @@ class CalibrationError:
     overconfidence: Estimate
 
 
-def calibration_error(
-    probability: Array, label: Array, source: Array, *, bins: int = 10, resamples: int = 2000, seed: int = 0
-) -> CalibrationError | None:
+def calibration_error(probability: Array, label: Array, source: Array, *, resamples: int = 2000, seed: int = 0) -> CalibrationError | None:
     """Of strict pairs, in the bins of `reliability`; None without one. probability, label: [pair]."""
     confidence, right, source = _strict(probability, label, source)
     if len(right) == 0:
         return None
     draws = SourceDraws.of(source, resamples=resamples, seed=seed)
-    gaps = (confidence - right)[:, None] * _membership(confidence, bins)  # [pair, bin]
+    gaps = (confidence - right)[:, None] * _membership(confidence)  # [pair, bin]
     sums, resampled = gaps.sum(0), draws.totals(gaps)  # [bin], [resample, bin]
     counts = draws.totals(np.ones((len(right), 1)))[:, 0]
     error = percentile_interval(float(np.abs(sums).sum() / len(right)), np.abs(resampled).sum(1) / counts)
@@ -149,7 +153,7 @@ def _strict(probability: Array, label: Array, source: Array) -> tuple[Array, Arr
     return np.maximum(probability, 1 - probability)[strict], right[strict], source[strict]
 
 
-def _membership(confidence: Array, bins: int) -> Array:
+def _membership(confidence: Array) -> Array:
     """[pair, bin]: 1 in the pair's bin of [0.5, 1], else 0; 1.0 is in the last bin."""
-    place = np.clip(((confidence - 0.5) * 2 * bins).astype(np.int64), 0, bins - 1)
-    return np.eye(bins)[place]
+    place = np.clip(((confidence - 0.5) * 2 * BINS).astype(np.int64), 0, BINS - 1)
+    return np.eye(BINS)[place]

@@ -13,13 +13,7 @@ from reward.config import TOKEN_BUDGET
 from reward.evaluation.bootstrap import clustered_interval
 from reward.evaluation.confidence import Bin, CalibrationError, Confidence, calibration_error, measure_confidence, reliability
 from reward.evaluation.estimate import Estimate
-from reward.evaluation.metrics import (
-    LabelledPairs,
-    Prediction,
-    correctness,
-    head_dimension_correctness,
-    labelled_pairs,
-)
+from reward.evaluation.metrics import LabelledPairs, Prediction, correctness, head_dimension_correctness, labelled_pairs
 from reward.evaluation.outcomes import ThreeWay, measure_three_way
 from reward.inference.passes import Inference, MemoryNeedError
 from reward.inputs.batch import PreparedSample
@@ -36,13 +30,8 @@ def predict(*, model: RewardModel, prepared: Sequence[PreparedSample], token_bud
             raise output
         outputs.append([value.double().numpy() for value in vars(output).values()])
     columns = [np.concatenate(column) for column in zip(*outputs, strict=True)]
-    predictions: list[Prediction] = []
-    start = 0
-    for item in prepared:
-        stop = start + len(item.tree.reads)
-        predictions.append(Prediction(*(column[start:stop] for column in columns)))
-        start = stop
-    return predictions
+    ends = np.cumsum([len(item.tree.reads) for item in prepared[:-1]], dtype=np.int64)
+    return [Prediction(*group) for group in zip(*(np.split(column, ends) for column in columns), strict=True)]
 
 
 def predict_groups(*, model: RewardModel, groups: Sequence[RatedGroup], token_budget: int = TOKEN_BUDGET) -> list[Prediction]:
@@ -96,7 +85,6 @@ def evaluate(
     dimensions: Sequence[str],
     tie_threshold: float | None = None,
     calibrated_on: Collection[str] = (),
-    bins: int = 10,
     resamples: int = 2000,
     seed: int = 0,
 ) -> Evaluation:
@@ -129,8 +117,8 @@ def evaluate(
         heads=[[interval(heads[:, head, column], pairs.source) for column in range(len(dimensions))] for head in range(len(dimensions))],
         confidence=measure_confidence(pairs, resamples=resamples, seed=seed),
         unseen_pairs=len(unseen.overall),
-        calibration_error=calibration_error(*shown, bins=bins, resamples=resamples, seed=seed),
-        calibration_bins=reliability(*shown, bins=bins, resamples=resamples, seed=seed),
+        calibration_error=calibration_error(*shown, resamples=resamples, seed=seed),
+        calibration_bins=reliability(*shown, resamples=resamples, seed=seed),
         three_way=three_way,
     )
 

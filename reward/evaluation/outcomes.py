@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reward.evaluation.bootstrap import Array, SourceDraws
-from reward.evaluation.confidence import Bin
+from reward.evaluation.confidence import Bin, binned
 from reward.evaluation.estimate import Estimate
 from reward.evaluation.metrics import LabelledPairs, correctness
 from reward.model.calibration import log_likelihood, outcome_columns
@@ -65,7 +65,4 @@ def _tie_bins(predicted: Array, tied: Array, draws: SourceDraws, bins: int) -> l
     """From the least to the most likely ties; equal predictions are never split."""
     edges = np.unique(np.quantile(predicted, np.arange(1, bins) / bins))
     inside = np.eye(len(edges) + 1)[np.searchsorted(edges, predicted, side="left")]
-    inside = inside[:, inside.any(axis=0)]
-    observed = draws.mean_intervals(tied[:, None], inside)
-    means = (predicted[:, None] * inside).sum(0) / inside.sum(0)
-    return [Bin(int(count), float(mean), rate) for count, mean, rate in zip(inside.sum(0), means, observed, strict=True)]
+    return binned(predicted, tied, inside, draws)

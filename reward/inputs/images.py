@@ -34,9 +34,7 @@ def fitted_size(width: int, height: int, *, factor: int, area: tuple[int, int], 
 
 def resize(image: Image.Image, size: tuple[int, int]) -> Tensor:
     """Bicubic to size = (width, height) -> uint8 [height, width, 3]."""
-    if image.size != size:
-        image = image.resize(size, Image.Resampling.BICUBIC)
-    return torch.from_numpy(np.array(image, dtype=np.uint8))
+    return torch.from_numpy(np.array(image.resize(size, Image.Resampling.BICUBIC), dtype=np.uint8))
 
 
 def patchify(frames: Tensor, *, patch_size: int, merge_size: int, statistics: Statistics) -> Tensor:

@@ -70,6 +70,7 @@ class Prompt:
         source_ids, edit_ids, *branch_ids = (
             tokenise(self.tokenizer, template, instruction) for template in (self.source, self.edit, *self.branches)
         )
+        vision_marks = self.vision_token, token_id(self.tokenizer, VISION_END_TOKEN)
         builder = TreeBuilder(len(self.root), self.vision_token, self.merge_size, self.flat)
         parent = None if source is None else builder.add(source_ids, parent=None, grids=[source], items=[0])
         reads: list[list[int]] = []
@@ -85,13 +86,9 @@ class Prompt:
             count = edit_ids.count(self.reward_token)
             tokens = list(range(builder.size - count, builder.size))
             reads.append(tokens if count > 1 else tokens * self.dimensions)
-            last_vision = max(place for place, token in enumerate(edit_ids) if token in self._vision_marks)
+            last_vision = max(place for place, token in enumerate(edit_ids) if token in vision_marks)
             words.extend(range(builder.size - (len(edit_ids) - 1 - last_vision), builder.size))
         return builder.build(reads=reads, words=words)
-
-    @property
-    def _vision_marks(self) -> tuple[int, int]:
-        return self.vision_token, token_id(self.tokenizer, VISION_END_TOKEN)
 
 
 def build_prompt(*, config: RewardModelConfig, tokenizer: PreTrainedTokenizerBase, merge_size: int) -> Prompt:

@@ -66,7 +66,6 @@ class TreeBuilder:
     _positions: list[Tensor] = field(default_factory=list)
     _keys: list[Tensor] = field(default_factory=list)
     _ends: list[int] = field(default_factory=list)
-    _lengths: list[int] = field(default_factory=list)
     _items: list[int] = field(default_factory=list)
     size: int = 0
 
@@ -81,7 +80,6 @@ class TreeBuilder:
         self._positions.append(positions)
         self._keys.append(torch.cat([before, own]))
         self._ends.append(end)
-        self._lengths.append(len(expanded))
         self._items.extend(items)
         self.size += len(expanded)
         return len(self._ids) - 1
@@ -91,7 +89,7 @@ class TreeBuilder:
         return Tree(
             input_ids=torch.cat(self._ids),
             position_ids=torch.cat(self._positions, dim=1),
-            paths=tuple(zip(self._lengths, self._keys, strict=True)),
+            paths=tuple((len(ids), keys) for ids, keys in zip(self._ids, self._keys, strict=True)),
             reads=torch.tensor(reads),
             items=tuple(self._items),
             words=torch.tensor(words, dtype=torch.int64),

@@ -7,7 +7,8 @@ scaled_dot_product_attention call. Values and gradients are those of separate ca
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from itertools import groupby
 from typing import Any
 
@@ -54,16 +55,6 @@ def _segments(tensor: Tensor, count: int) -> Tensor:
     return tensor.unflatten(1, (count, -1)).transpose(0, 1)
 
 
-def _tokens_first(tree: TreeAttention, module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """[1, head, token, width] -> [token, head, width], the cached root's keys and values in front."""
-    if tree.record is not None:
-        tree.record.append((key, value))
-    if tree.root is not None:
-        root_key, root_value = tree.root[module.layer_idx]  # ty: ignore[invalid-argument-type]
-        key, value = torch.cat([root_key, key], dim=2), torch.cat([root_value, value], dim=2)
-    return query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
-
-
 def tree_attention(
     module: nn.Module,
     query: Tensor,
@@ -72,11 +63,26 @@ def tree_attention(
     attention_mask: Tensor | None,
     scaling: float,
     tree: TreeAttention,
+    *,
+    attend: Callable[[TreeAttention, Tensor, Tensor, Tensor, float], Tensor],
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """query [1, head, token, width], key, value [1, key head, token, width] -> [1, token, head, width]."""
+    """query [1, head, token, width], key, value [1, key head, token, width] -> [1, token, head, width].
+
+    attend: takes [token, head, width], the cached root's keys and values in front; gives the outputs of the blocks in their order.
+    """
     assert attention_mask is None
-    query, key, value = _tokens_first(tree, module, query, key, value)
+    if tree.record is not None:
+        tree.record.append((key, value))
+    if tree.root is not None:
+        root_key, root_value = tree.root[module.layer_idx]  # ty: ignore[invalid-argument-type]
+        key, value = torch.cat([root_key, key], dim=2), torch.cat([root_value, value], dim=2)
+    query, key, value = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
+    return attend(tree, query, key, value, scaling).index_select(0, tree.order)[None], None
+
+
+def by_blocks(tree: TreeAttention, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+    """Nodes of one shape in one call of scaled_dot_product_attention."""
     outputs = []
     for queries, keys in tree.blocks:
         q = query.index_select(0, queries.flatten()).unflatten(0, queries.shape).transpose(1, 2)  # [node, head, length, width]
@@ -85,7 +91,7 @@ def tree_attention(
         seen = _causal(queries.shape[1], keys.shape[1], query.device)
         attended = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, scale=scaling, enable_gqa=True)
         outputs.append(attended.transpose(1, 2).flatten(0, 1))  # [node * length, head, width]
-    return torch.cat(outputs).index_select(0, tree.order)[None], None
+    return torch.cat(outputs)
 
 
 @lru_cache(maxsize=64)
@@ -94,45 +100,33 @@ def _causal(length: int, keys: int, device: torch.device) -> Tensor:
     return torch.ones(length, keys, dtype=torch.bool, device=device).tril(keys - length)
 
 
-def tree_attention_varlen(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float,
-    tree: TreeAttention,
-    **_: Any,
-) -> tuple[Tensor, None]:
-    """As tree_attention, all nodes in one call of torch's variable-length flash attention (causal from the lower right)."""
+def by_varlen(tree: TreeAttention, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+    """All nodes in one call of torch's variable-length flash attention (causal from the lower right)."""
     from torch.nn.attention.varlen import varlen_attn
 
-    assert attention_mask is None
-    query, key, value = _tokens_first(tree, module, query, key, value)
-    queries = torch.cat([block[0].flatten() for block in tree.blocks])
-    keys = torch.cat([block[1].flatten() for block in tree.blocks])
-    shapes = [(block[0].shape, block[1].shape) for block in tree.blocks]
+    queries, keys = zip(*tree.blocks, strict=True)  # [node, length] each, [node, before + length] each
+    asked, seen = torch.cat([block.flatten() for block in queries]), torch.cat([block.flatten() for block in keys])
     attended: Any = varlen_attn(
-        query.index_select(0, queries),
-        key.index_select(0, keys),
-        value.index_select(0, keys),
-        _bounds([q for q, _ in shapes], query.device),
-        _bounds([k for _, k in shapes], query.device),
-        max(q[1] for q, _ in shapes),
-        max(k[1] for _, k in shapes),
+        query.index_select(0, asked),
+        key.index_select(0, seen),
+        value.index_select(0, seen),
+        _bounds(queries),
+        _bounds(keys),
+        max(block.shape[1] for block in queries),
+        max(block.shape[1] for block in keys),
         scale=scaling,
         window_size=(-1, 0),
         enable_gqa=True,
     )
-    return attended.index_select(0, tree.order)[None], None
+    return attended
 
 
-def _bounds(shapes: list[torch.Size], device: torch.device) -> Tensor:
-    """int32 [node + 1]: where each node's tokens begin, and the end of the last."""
-    lengths = torch.tensor([length for count, length in shapes for _ in range(count)], dtype=torch.int32)
-    return F.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0)).to(device)
+def _bounds(blocks: Sequence[Tensor]) -> Tensor:
+    """int32 [node + 1], on the blocks' device: where each node's tokens begin, and the end of the last."""
+    lengths = torch.tensor([block.shape[1] for block in blocks for _ in range(len(block))], dtype=torch.int32)
+    return F.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0)).to(blocks[0].device)
 
 
 AttentionInterface.register(IMAGES, image_attention)
-AttentionInterface.register(TREE, tree_attention)
-AttentionInterface.register(TREE_VARLEN, tree_attention_varlen)
+AttentionInterface.register(TREE, partial(tree_attention, attend=by_blocks))
+AttentionInterface.register(TREE_VARLEN, partial(tree_attention, attend=by_varlen))

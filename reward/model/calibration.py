@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from scipy.optimize import isotonic_regression, minimize_scalar
 
+from reward.config import Configuration
 from reward.model.comparison import outcome_probabilities
 
 LEAST_PROBABILITY = 1e-12
@@ -22,10 +23,9 @@ WIDEST_SIGMAS = 8
 """Sigmas beyond the largest margin at which every pair is surely a tie."""
 
 
-class MonotoneMap(BaseModel):
+class MonotoneMap(Configuration):
     """Piecewise linear, non-decreasing; constant outside the knots."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     raw: tuple[float, ...] = Field(min_length=1, description="increasing raw means")
     likert: tuple[float, ...] = Field(min_length=1, description="Likert scores there")
 
@@ -34,10 +34,9 @@ class MonotoneMap(BaseModel):
         return float(np.interp(raw, self.raw, self.likert))
 
 
-class Calibration(BaseModel):
+class Calibration(Configuration):
     """One map per dimension."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     dimensions: dict[str, MonotoneMap]
     ratings: dict[str, int] = Field(description="ratings that each map was fitted on")
     tie_threshold: float | None = Field(None, ge=0, description="half the margin within which people call two edits equal")

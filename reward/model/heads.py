@@ -40,15 +40,13 @@ class RewardHeads(nn.Module):
 
     def __init__(self, width: int, dimensions: Sequence[str], config: HeadConfig) -> None:
         super().__init__()
-        self.dimensions = tuple(dimensions)
-        names = ("shared",) if config.kind == "shared" else self.dimensions
-        self.of = nn.ModuleDict({name: RewardHead(width, config) for name in names})
-        self.shared = config.kind == "shared"
+        self.names = ("shared",) * len(dimensions) if config.kind == "shared" else tuple(dimensions)
+        self.of = nn.ModuleDict({name: RewardHead(width, config) for name in dict.fromkeys(self.names)})
 
     def forward(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Float32, whatever the precision around it."""
         with torch.autocast(hidden.device.type, enabled=False):
             states = hidden.float().unbind(1)
-            outputs = [self.of["shared" if self.shared else name](state) for name, state in zip(self.dimensions, states, strict=True)]
+            outputs = [self.of[name](state) for name, state in zip(self.names, states, strict=True)]
         means, sigmas = zip(*outputs, strict=True)
         return torch.stack(means, dim=1), torch.stack(sigmas, dim=1)

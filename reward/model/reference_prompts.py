@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import string
-from dataclasses import dataclass
 from pathlib import Path
 
 from reward.inputs.tokenizer import REWARD_TOKEN
@@ -19,25 +18,20 @@ SUFFIX = "prompt_with_special_token"
 FIELD = "text_prompt"
 
 
-@dataclass(frozen=True)
-class ReferencePrompts:
-    """One rubric per dimension, with {instruction} once and the reward token."""
+def read_reference_prompts(clone: str | Path) -> dict[str, str]:
+    """One rubric per dimension, with {instruction} once and the reward token, from a clone of TIGER-AI-Lab/EditReward.
 
-    rubrics: dict[str, str]
-
-
-def read_reference_prompts(clone: str | Path) -> ReferencePrompts:
-    """Read them from a clone of TIGER-AI-Lab/EditReward. Raises ValueError naming the file and what is missing in it."""
+    Raises ValueError naming the file and what is missing in it.
+    """
     clone = Path(clone)
     constants = _string_constants(clone / PROMPTS_FILE)
     suffix = _required(_string_constants(clone / COLLATOR_FILE), SUFFIX, clone / COLLATOR_FILE)
     if suffix.count(REWARD_TOKEN) != 1:
         raise ValueError(f"{SUFFIX} in {clone / COLLATOR_FILE} has {suffix.count(REWARD_TOKEN)} times {REWARD_TOKEN}, expected it once")
-    rubrics = {
+    return {
         dimension: _with_mark(_required(constants, name, clone / PROMPTS_FILE), name, clone / PROMPTS_FILE) + suffix
         for dimension, name in NAMES.items()
     }
-    return ReferencePrompts(rubrics)
 
 
 def _required(constants: dict[str, str], name: str, file: Path) -> str:

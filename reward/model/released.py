@@ -21,7 +21,6 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLModel
 from reward.config import DIMENSIONS, BackboneConfig, HeadConfig, PresentationConfig, RewardModelConfig
 from reward.inputs.tokenizer import load_tokenizer
 from reward.model.model import RewardModel, located
-from reward.model.reference_prompts import ReferencePrompts
 
 FILES = ("model.safetensors", "model.pth")
 IMAGE_AREA = 200704
@@ -34,7 +33,7 @@ EMBEDDING = "model.language_model.embed_tokens.weight"
 def import_released(
     checkpoint: str | Path,
     *,
-    prompts: ReferencePrompts,
+    prompts: dict[str, str],
     base: str | None = None,
     revision: str | None = None,
     positions: Literal["flat", "mrope"] = "flat",
@@ -42,8 +41,9 @@ def import_released(
 ) -> RewardModel:
     """A published checkpoint, from a directory or a Hub id, as a RewardModel in float32 on the CPU.
 
-    base: where configuration and tokenizer come from (directory or Hub id), when they do not lie beside the weights. positions: published
-    scores need `flat`. image_area: least and most pixels of an image. Raises ValueError for an unknown layout, missing or NaN weights.
+    prompts: rubrics by dimension (`read_reference_prompts`). base: where configuration and tokenizer come from (directory or Hub id), when
+    they do not lie beside the weights. positions: published scores need `flat`. image_area: least and most pixels of an image. Raises
+    ValueError for an unknown layout, missing or NaN weights.
     """
     path = located(checkpoint, revision)
     origin = located(base, None) if base is not None else path
@@ -67,7 +67,7 @@ def import_released(
             presentation=PresentationConfig(
                 layout="images",
                 prompt="reference",
-                rubrics=prompts.rubrics,
+                rubrics=prompts,
                 positions=positions,
                 min_image_area=image_area[0],
                 image_area=image_area[1],

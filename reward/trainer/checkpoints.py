@@ -42,7 +42,7 @@ def save_checkpoint(directory: Path, step: int, state: dict[str, Any], *, notes:
     rank, world = rank_and_world()
     unfinished = directory / f"step-{step:08d}{UNFINISHED}"
     if rank == 0:
-        _remove(unfinished)
+        shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
     if world > 1:
         dist.barrier()
@@ -88,14 +88,14 @@ def _publish(unfinished: Path, step: int, contents: dict[str, Any], keep: int) -
         file.flush()
         os.fsync(file.fileno())
     path = unfinished.with_name(f"step-{step:08d}-{hashlib.sha256(data).hexdigest()[:16]}")
-    _remove(path)  # a damaged one of the same content
+    shutil.rmtree(path, ignore_errors=True)  # a damaged one of the same content
     unfinished.rename(path)
     directory = path.parent
     earlier = [other for other in _found(directory) if other.name[:13] < path.name[:13]]
     kept = [path, *earlier[: keep - 1]]
     for other in directory.iterdir():
         if other not in kept and (_NAME.fullmatch(other.name) or other.suffix == UNFINISHED):
-            _remove(other)
+            shutil.rmtree(other)
 
 
 def _is_sound(path: Path) -> bool:
@@ -120,13 +120,6 @@ def _found(directory: Path) -> list[Path]:
 def _digest(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Low-rank adapters in linear layers (Hu et al. 2021, LoRA), by the peft library.
 
-In: modules whose weights the caller has frozen. Out: the same modules with adapters that learn; after `merge`, plain modules again, with
-the adapters' products added to their weights.
+In: modules whose weights the caller has frozen. Out: the same modules with adapters that learn; after peft's
+`merge_and_unload`, plain modules again, with the adapters' products added to their weights.
 """
 
 from __future__ import annotations
@@ -19,17 +19,11 @@ from reward.trainer.config import AdapterConfig
 def adapt(parts: Sequence[nn.Module], config: AdapterConfig, *, seed: int) -> list[LoraModel]:
     """Put an adapter into every linear layer of these modules, in place.
 
-    The adapters' first factors are random by `seed` alone, the second ones zero: outputs do not change yet. Give the result to `merge`.
+    The adapters' first factors are random by `seed` alone, the second ones zero: outputs do not change yet.
     """
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return [LoraModel(part, _settings(part, config), "default") for part in parts]
-
-
-def merge(adapters: Sequence[LoraModel]) -> None:
-    """Add the adapters' products to the weights and take the adapters out."""
-    for adapter in adapters:
-        adapter.merge_and_unload()
 
 
 def _settings(part: nn.Module, config: AdapterConfig) -> peft.LoraConfig:

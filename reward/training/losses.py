@@ -120,7 +120,8 @@ def reward_loss(
         centred = targets.ratings - config.regression_centre
         losses = regression(means, torch.cat([aggregate_ratings(centred, aggregation)[:, None], centred], dim=1))
     else:
-        a, b, labels = targets.a, targets.b, targets.labels()
+        assert config.kind != "regression", "regression learns from ratings, not from pairs"
+        a, b, labels = targets.a, targets.b, targets.labels
         losses = _of_pairs(config)(means[a], sigmas[a], means[b], sigmas[b], labels.nan_to_num(0.5))  # [pair, 1 + dimension]
         losses = torch.where(labels.isfinite(), losses, 0.0)
     terms = losses.sum(0) / (targets.counts() if counts is None else counts).clamp(min=1)
@@ -129,14 +130,9 @@ def reward_loss(
 
 
 def _of_pairs(config: LossConfig) -> Callable[..., Tensor]:
-    match config.kind:
-        case "uncertainty":
-            return partial(uncertainty, expectation=config.expectation)
-        case "uncertainty_released":
-            return uncertainty_released
-        case "bradley_terry":
-            return bradley_terry
-        case "bradley_terry_ties":
-            return partial(bradley_terry_ties, tie_constant=config.tie_constant)
-        case "regression":
-            raise AssertionError("regression learns from ratings, not from pairs")
+    return {
+        "uncertainty": partial(uncertainty, expectation=config.expectation),
+        "uncertainty_released": uncertainty_released,
+        "bradley_terry": bradley_terry,
+        "bradley_terry_ties": partial(bradley_terry_ties, tie_constant=config.tie_constant),
+    }[config.kind]

@@ -19,26 +19,21 @@ from reward.training.config import LossConfig
 class PairTargets:
     """Pairs of rows and their labels; NaN where a pair has no label.
 
-    a, b: int64 [pair], rows of the batch; overall: [pair]; dimensions: [pair, dimension]; each P(a preferred) or NaN.
+    a, b: int64 [pair], rows of the batch; labels: [pair, 1 + dimension], overall and per dimension P(a preferred) or NaN.
     For `bradley_terry_ties` 0.5 is the outcome tie.
     """
 
     a: Tensor
     b: Tensor
-    overall: Tensor
-    dimensions: Tensor
+    labels: Tensor
 
     def to(self, device: torch.device) -> PairTargets:
         """The same pairs on a device."""
-        return PairTargets(*(getattr(self, name).to(device) for name in ("a", "b", "overall", "dimensions")))
-
-    def labels(self) -> Tensor:
-        """Overall and dimensions side by side: [pair, 1 + dimension]."""
-        return torch.cat([self.overall[:, None], self.dimensions], dim=1)
+        return PairTargets(self.a.to(device), self.b.to(device), self.labels.to(device))
 
     def counts(self) -> Tensor:
-        """Labels in `overall` and in each of `dimensions`: [1 + dimension]."""
-        return self.labels().isfinite().sum(0)
+        """Labels overall and in each dimension: [1 + dimension]."""
+        return self.labels.isfinite().sum(0)
 
 
 @dataclass(frozen=True)
@@ -83,7 +78,7 @@ def _rating_targets(groups: Sequence[RatedGroup], dimensions: Sequence[str]) -> 
 
 def _pair_targets(groups: Sequence[RatedGroup], dimensions: int, tie: float) -> PairTargets:
     """tie: the label of a tie."""
-    a, b, overall, per_dimension = [], [], [], []
+    a, b, labels = [], [], []
     offset = 0
     for group in groups:
         for preference in group.preferences:
@@ -94,12 +89,10 @@ def _pair_targets(groups: Sequence[RatedGroup], dimensions: int, tie: float) -> 
                 )
             a.append(offset + preference.a)
             b.append(offset + preference.b)
-            overall.append(tie if preference.overall is None else preference.overall)
-            per_dimension.append([tie if target is None else target for target in preference.dimensions])
+            labels.append([tie if target is None else target for target in (preference.overall, *preference.dimensions)])
         offset += len(group.candidates)
     return PairTargets(
         a=torch.tensor(a, dtype=torch.int64),
         b=torch.tensor(b, dtype=torch.int64),
-        overall=torch.tensor(overall, dtype=torch.float32),
-        dimensions=torch.tensor(per_dimension, dtype=torch.float32).reshape(-1, dimensions),
+        labels=torch.tensor(labels, dtype=torch.float32).reshape(-1, 1 + dimensions),
     )

@@ -99,10 +99,9 @@ def train(
             validate=_validation(learner, config, validation) if validation else None,
             validate_every=config.validate_every,
         )
+    for adapter in adapters:
+        adapter.merge_and_unload()
     if adapters:
-        from reward.trainer.lora import merge
-
-        merge(adapters)
         model.requires_grad_(True)
     return TrainedReward(model=model.eval(), steps=steps, history=history)
 

@@ -74,9 +74,9 @@ def _ratings(rater: str, task: RatingTask, levels: Mapping[str, Levels], config:
 
 
 def _ground_truth(generate: StepFolder, task: RatingTask) -> dict[str, Levels]:
-    columns = generate.read("candidates", ["candidate_id", "metadata"]).columns
-    metadata = dict(zip(*(column.to_pylist() for column in columns), strict=True))
-    levels = {candidate: json.loads(metadata[candidate]) for candidate in sorted(task.candidates)}
+    metadata = generate.column("candidates", "candidate_id", "metadata")
+    sampled = sorted(candidate for candidates in task.sampled.values() for candidate in candidates)
+    levels = {candidate: json.loads(metadata[candidate]) for candidate in sampled}
     for candidate, truth in levels.items():
         if not all(dimension in truth for dimension in task.dimensions):
             raise ValueError(f"candidate {candidate} has no ground-truth quality: simulated raters rate only edits of the toy world")

@@ -12,22 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 
 from stages.annotate import simulate as simulated
-from stages.annotate.config import AnnotateConfig
 from stages.annotate.formats import page_database, pseudonyms
 from stages.annotate.formats import read as formats
 from stages.annotate.packet import group_list, plan
 from stages.annotate.packet import write as packet
 from stages.annotate.page.roster import roster_of
 from stages.annotate.ratings import imported_items, ledger
-from stages.annotate.ratings.delivery import Delivery
+from stages.annotate.ratings.delivery import Delivery, ImportedItem
 from stages.annotate.ratings.groups import incomplete_warnings, raters_of
 from stages.annotate.ratings.ledger import Addition, Batch
-from stages.annotate.ratings.rating_task import RatingTask, generated_task
+from stages.annotate.ratings.rating_task import generated_task
 from stages.annotate.ratings.validate import Checked, validate
 from stages.context import Context
 from stages.engine import steps
@@ -46,13 +44,6 @@ class IngestResult:
     warnings: list[str]
 
 
-class KnownItems(NamedTuple):
-    """Ids of the imported items in the ledger."""
-
-    candidates: set[str]
-    sources: set[str]
-
-
 def export(context: Context, limit: int | None = None, groups: str | Path | None = None) -> Path:
     """Write the packet ``annotate/export/`` and the plan ``annotate/plan.json``; returns the packet's folder.
 
@@ -62,7 +53,7 @@ def export(context: Context, limit: int | None = None, groups: str | Path | None
     """
     if limit is not None and limit < 1:
         raise ValueError(f"--limit {limit}: give the number of groups to export, at least 1")
-    folder, rating_task, config = context.run.step(steps.ANNOTATE), _generated(context), context.flow.annotate.plan
+    folder, rating_task, config = context.run.step(steps.ANNOTATE), generated_task(context), context.flow.annotate.plan
     gold = plan.read_gold(context.flow.annotate, rating_task)
     order = list(rating_task.sampled) if groups is None else group_list.read(groups, rating_task)
     wanted = set(order[:limit])
@@ -79,7 +70,7 @@ def simulate(context: Context) -> list[Path]:
     if config is None:
         raise ValueError("annotate.simulate is not configured: add it to let simulated raters rate, or ingest the files of people")
     target = context.run.step(steps.ANNOTATE).path / "simulated"
-    return simulated.write(target, context.run.step(steps.GENERATE), _generated(context), config=config, seed=context.flow.seed)
+    return simulated.write(target, context.run.step(steps.GENERATE), generated_task(context), config=config, seed=context.flow.seed)
 
 
 def ingest(
@@ -100,7 +91,7 @@ def ingest(
     dataset = imported_items.dataset_of(deliveries)
     items = [item for delivery in deliveries for item in delivery.items]
     rubric = context.flow.annotate.rubric_version
-    rating_task = imported_items.imported_task(dataset, items, rubric) if dataset else _generated(context)
+    rating_task = imported_items.imported_task(dataset, items, rubric) if dataset else generated_task(context)
     simulate = context.flow.annotate.simulate
     settings = rating_task.settings | {"simulate": simulate.model_dump(mode="json") if simulate else None, "seed": context.flow.seed}
     index = ledger.open_ledger(folder, inputs=rating_task.inputs, settings=settings, force=context.force)
@@ -109,10 +100,10 @@ def ingest(
         rating_task = imported_items.imported_task(dataset, [*old_items, *items], rubric)
         kinds = {item.source_id: item.task for item in [*old_items, *items]}
     else:
-        kinds = _kinds(context)
+        kinds = context.run.step(steps.GENERATE).column("sources", "source_id", "task")
     existing, history = ledger.existing_ratings(folder, index), ledger.history(folder, index)
     batches = {batch.key: batch for batch in ledger.batches(index)}
-    known_items = KnownItems({item.candidate_id for item in old_items}, {item.source_id for item in old_items})
+    known_items = {item.candidate_id: item for item in old_items}
     known: list[Batch] = []
     additions: list[Addition] = []
     warnings: list[str] = []
@@ -131,17 +122,6 @@ def ingest(
         index = ledger.append(folder, index, rating_task, additions, settings=settings, tasks=kinds)
     warnings += incomplete_warnings(existing, rating_task)
     return IngestResult(index, [addition.batch for addition in additions], known, warnings)
-
-
-def _generated(context: Context) -> RatingTask:
-    config: AnnotateConfig = context.flow.annotate
-    return generated_task(context.run.step(steps.GENERATE), config, seed=context.flow.seed)
-
-
-def _kinds(context: Context) -> dict[str, str]:
-    """Kind of edit (column ``task``) by source id."""
-    columns = context.run.step(steps.GENERATE).read("sources", ["source_id", "task"]).columns
-    return dict(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
 def _roster_warnings(delivery: Delivery, context: Context) -> list[str]:
@@ -178,14 +158,13 @@ def _batch(key: str, delivery: Delivery, checked: Checked, superseded: int) -> B
     )
 
 
-def _item_tables(delivery: Delivery, known: KnownItems) -> dict[str, pa.Table]:
-    """Tables of the imported items that the ledger does not have; adds them to ``known``."""
-    new = [item for item in delivery.items if item.candidate_id not in known.candidates]
+def _item_tables(delivery: Delivery, known: dict[str, ImportedItem]) -> dict[str, pa.Table]:
+    """Tables of the imported items that the ledger does not have; adds them to ``known``, the items by candidate."""
+    new = [item for item in delivery.items if item.candidate_id not in known]
     if delivery.dataset is None or not new:
         return {}
-    tables = imported_items.tables(delivery.dataset, new, known.sources)
-    known.candidates.update(item.candidate_id for item in new)
-    known.sources.update(item.source_id for item in new)
+    tables = imported_items.tables(delivery.dataset, new, {item.source_id for item in known.values()})
+    known.update((item.candidate_id, item) for item in new)
     return tables
 
 

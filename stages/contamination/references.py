@@ -114,7 +114,7 @@ def _pieces(reference: Reference, key: str) -> Iterator[tuple[Payload, str, int]
     """Parts of a reference, with what names their content and how many items they have."""
     match reference.input:
         case ImageFolder() as given:
-            folder, names = files.find(given.path, suffixes=PICTURES, what=key, in_folder=PICTURES)
+            folder, names = files.find(given.path, suffixes=PICTURES, what=key)
             filesystem, top = storage.locate(folder)
             sizes = {name: filesystem.size(f"{top}/{name}") for name in names}
             for part in _parts(names):

@@ -20,7 +20,7 @@ from stages.datasets.config import EditRewardDataEdits
 from stages.datasets.io import cells, parquet_files
 from stages.datasets.io.blocks import read_addressed
 from stages.datasets.io.cells import Fault
-from stages.datasets.io.files import OneOpen
+from stages.datasets.io.files import OneOpen, find
 from stages.datasets.slices import Edit, Request, Slice, cut, position
 from stages.engine.contracts import Quarantined
 
@@ -34,7 +34,7 @@ LICENCE = "CC-BY-NC-4.0, as the card of TIGER-Lab/EditReward-Data says"
 def plan(config: EditRewardDataEdits, request: Request) -> list[Slice]:
     """Slices of candidates. Raises ``ValueError`` when files or columns are missing."""
     columns = sorted({column for side in SIDES for column in _columns(side)} | set(NAMES))
-    folder, names = parquet_files.find(config.path, what=request.key)
+    folder, names = find(config.path, suffixes=(parquet_files.SUFFIX,), what=request.key)
     seen: set[tuple[str, str]] = set()
     entries: list[tuple[str, int, int, str, str]] = []
     for name in names:

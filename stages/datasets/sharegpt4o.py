@@ -27,7 +27,7 @@ from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.cells import Fault
 from stages.datasets.io.files import OneOpen, opened
 from stages.datasets.io.tar_index import TarIndex, packed, unpacked
-from stages.datasets.io.text_tables import Bad, Record, records
+from stages.datasets.io.text_tables import Bad, Record, records, spans
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
 from stages.engine import storage
 from stages.engine.contracts import Quarantined
@@ -37,9 +37,6 @@ DATASET = "sharegpt4o"
 RECORDS = "text_and_image_to_image.json"
 TARS = "text_and_image_to_image_part_*.tar"
 LICENCE = "unverified, see the card of FreedomIntelligence/ShareGPT-4o-Image; made with GPT-4o, whose terms apply to some uses"
-
-BLOCK_RECORDS = 256
-"""Records between two offsets of the list at which reading can begin."""
 
 
 class Mark(NamedTuple):
@@ -138,18 +135,14 @@ def _read(path: str, offset: int, size: int) -> bytes:
 def _blocks(folder: str, tars: list[str], request: Request) -> Iterator[Block]:
     """Blocks that end where units end."""
     members = TarIndex(folder, tars, what=request.key)
-    begin, names, content = 0, list[str](), hashlib.sha256()
     with opened(f"{folder}/{RECORDS}") as file:
-        for number, (start, record) in enumerate(records(file, f"{folder}/{RECORDS}")):
-            if names and (len(names) == 2 * BLOCK_RECORDS or number % request.unit_rows == 0):
-                yield Block(RECORDS, begin, len(names) // 2, _mark(content.hexdigest(), members.of(names), tars))
-                names, content = [], hashlib.sha256()
-            begin = begin if names else start
-            named = _named(record)
-            names += named[:2] if isinstance(named, Named) else ["", ""]
-            content.update(json.dumps(record).encode())
-    if names:
-        yield Block(RECORDS, begin, len(names) // 2, _mark(content.hexdigest(), members.of(names), tars))
+        for begin, _, block in spans(records(file, f"{folder}/{RECORDS}"), request.unit_rows):
+            names, content = list[str](), hashlib.sha256()
+            for _, record in block:
+                named = _named(record)
+                names += named[:2] if isinstance(named, Named) else ["", ""]
+                content.update(json.dumps(record).encode())
+            yield Block(RECORDS, begin, len(block), _mark(content.hexdigest(), members.of(names), tars))
 
 
 def _mark(content: str, locations: np.ndarray, tars: list[str]) -> Mark:

@@ -26,7 +26,7 @@ from stages.datasets.config import SourceTable, Table, TableEdits, TableSources,
 from stages.datasets.io import cells, files, parquet_files, text_tables
 from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.cells import Fault
-from stages.datasets.io.text_tables import Bad, Record
+from stages.datasets.io.text_tables import Bad
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import ID_DIGITS
@@ -34,8 +34,6 @@ from stages.engine.ids import ID_DIGITS
 TABLE, TRIPLETS = "table", "triplets"
 SUFFIXES = (parquet_files.SUFFIX, *text_tables.SUFFIXES)
 READ_AHEAD = 1 << 20
-BLOCK_RECORDS = 256
-"""Records of a text file between two offsets at which reading can begin."""
 
 Row = Mapping[str, Any] | Bad
 
@@ -179,14 +177,6 @@ def _blocks(folder: str, name: str, needed: list[str], key: str) -> Iterator[Blo
             yield Block(name, begin, len(records), hashlib.sha256(data).hexdigest()[:ID_DIGITS])
 
 
-def _text_spans(folder: str, name: str, unit_rows: int | None = None) -> Iterator[triplets.TextSpan]:
-    """Blocks of a text file. With ``unit_rows`` they end where units end."""
-    block: list[tuple[int, Record]] = []
+def _text_spans(folder: str, name: str, unit_rows: int | None = None) -> Iterator[text_tables.TextSpan]:
     with files.opened(f"{folder}/{name}") as file:
-        for number, (start, record) in enumerate(text_tables.records(file, f"{folder}/{name}")):
-            if block and (len(block) == BLOCK_RECORDS or (unit_rows and number % unit_rows == 0)):
-                yield block[0][0], start, block
-                block = []
-            block.append((start, record))
-    if block:
-        yield block[0][0], None, block
+        yield from text_tables.spans(text_tables.records(file, f"{folder}/{name}"), unit_rows)

@@ -17,12 +17,10 @@ import numpy as np
 from stages.datasets.io import files, locations
 from stages.datasets.io.blocks import Block
 from stages.datasets.io.cells import Fault
-from stages.datasets.io.text_tables import Bad, Record
+from stages.datasets.io.text_tables import Bad, Record, TextSpan
 from stages.datasets.slices import is_text
 from stages.engine.ids import ID_DIGITS
 
-TextSpan = tuple[int, int | None, list[tuple[int, Record]]]
-"""First byte of a block of a text file, its end (None: that of the file), and its records, each with its first byte."""
 LABELS = ("task", "language", "licence")
 DUPLICATE = "duplicate-id"
 

@@ -37,7 +37,7 @@ Members = list[tuple[str, tar.Member]]
 
 def plan(config: WebdatasetEdits, request: Request) -> list[Slice]:
     """Slices of samples. Raises ``ValueError`` for a tar that was cut short, a key that occurs twice, and fields that are not there."""
-    folder, names = files.find(config.path, suffixes=(".tar",), what=request.key, in_folder=(".tar",))
+    folder, names = files.find(config.path, suffixes=(".tar",), what=request.key)
     keys: dict[str, array[int]] = {}
     blocks = [block for name in names for block in _blocks(folder, name, keys.setdefault(name, array("Q")), request)]
     if not blocks:

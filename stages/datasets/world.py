@@ -19,7 +19,7 @@ from stages.world import editors, flaws, items
 from stages.world.scenes import render
 
 if TYPE_CHECKING:
-    from finetune import EditSamples
+    from finetune.data import EditSamples
 
 SOURCES, EDITS = "world", "world-edits"
 GOOD_LEVEL = 3
@@ -76,7 +76,7 @@ def good(metadata: Sequence[str]) -> np.ndarray:
 
 def samples(config: WorldEdits, *, seed: int, world: WorldConfig | None, image_size: int) -> EditSamples:
     """All edits of a set as arrays in memory, to train an editor on. Images of another size than ``image_size`` are resized (bicubic)."""
-    from finetune import EditSamples
+    from finetune.data import EditSamples
 
     source, edited, instructions, sample_ids = [], [], [], []
     for piece in plan(config, Request(config.count, "finetune.base.edits", seed=seed, world=world)):

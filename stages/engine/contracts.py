@@ -45,8 +45,14 @@ _DIMENSION_PREFERENCE = pa.struct(
 )
 
 
+SCHEMAS: dict[str, pa.Schema] = {}
+"""By artifact."""
+
+
 def _schema(name: str, version: int, *columns: tuple[str, pa.DataType]) -> pa.Schema:
-    return pa.schema([pa.field(column, kind) for column, kind in columns], metadata={"contract": f"{name}/{version}"})
+    """The schema of an artifact, also entered in :data:`SCHEMAS`."""
+    SCHEMAS[name] = pa.schema(columns, metadata={"contract": f"{name}/{version}"})
+    return SCHEMAS[name]
 
 
 SOURCES = _schema(
@@ -250,28 +256,7 @@ CONSENSUS = _schema(
     ("label_source", pa.string()),  # mean, unanimous, majority, adjudicated, mean-opinion (0..100) or mean-rank (1 is best)
 )  # fmt: skip
 
-SCHEMAS = {
-    "sources": SOURCES,
-    "candidates": CANDIDATES,
-    "edits": EDITS,
-    "examples": EDITS,
-    "inspected": INSPECTED,
-    "gated": GATED,
-    "references": REFERENCES,
-    "unreadable_references": QUARANTINE,
-    "contamination": CONTAMINATION,
-    "ratings": RATINGS,
-    "pairs": PAIRS,
-    "scores": SCORES,
-    "selection": SELECTION,
-    "verdicts": VERDICTS,
-    "subscores": SUBSCORES,
-    "samples": SAMPLES,
-    "quarantine": QUARANTINE,
-    "revisions": REVISIONS,
-    "exclusions": EXCLUSIONS,
-    "consensus": CONSENSUS,
-}
+SCHEMAS |= {"examples": EDITS, "unreadable_references": QUARANTINE}
 
 
 @dataclass(frozen=True)

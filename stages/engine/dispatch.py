@@ -52,7 +52,9 @@ class Dispatch:
         try:
             while self.queue or self.suspects or any(actor.units for actor in self.alive):
                 while len(self.alive) < min(self.actors, len(self.queue) + len(self.suspects) + sum(bool(a.units) for a in self.alive)):
-                    self._launch()
+                    actor = _Actor(self.start())
+                    self.alive.append(actor)
+                    self.starting[actor.handle.node.remote()] = actor
                 calls = {reference: actor for actor in self.alive for reference in actor.units} | self.starting
                 (reference, *_), _ = ray.wait(list(calls), num_returns=1)
                 actor = calls[reference]
@@ -73,11 +75,6 @@ class Dispatch:
         finally:
             for actor in self.alive:
                 ray.kill(actor.handle)
-
-    def _launch(self) -> None:
-        actor = _Actor(self.start())
-        self.alive.append(actor)
-        self.starting[actor.handle.node.remote()] = actor
 
     def _submit(self, actor: _Actor) -> None:
         """Fill an actor with units. While suspects wait, it gets one of them once it is empty; beside a suspect it gets nothing."""

@@ -116,11 +116,4 @@ def _sound_records(folder: StepFolder, log: Path, wanted: set[str]) -> dict[str,
         if value["key"] in wanted:
             value["parts"] = {name: Part(**part) for name, part in value["parts"].items()}
             records[value["key"]] = UnitRecord(**value)
-    return {
-        key: record
-        for key, record in records.items()
-        if all(
-            (folder.path / part.path).exists() and storage.sha256_of(folder.path / part.path) == part.sha256
-            for part in record.parts.values()
-        )
-    }
+    return {key: record for key, record in records.items() if all(folder.has(part.path, part.sha256) for part in record.parts.values())}

@@ -8,7 +8,6 @@ and versions go to ``manifest.json`` and to the unit logs.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -68,7 +67,7 @@ class Index:
     def fingerprint(self) -> str:
         """Hash of the content that later steps read. Settings are not part of it."""
         content = {name: [part.sha256 for part in parts] for name, parts in self.artifacts.items()}
-        return hashlib.sha256(json.dumps([content, self.files], sort_keys=True).encode()).hexdigest()[:24]
+        return settings_hash(content, self.files)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for ``index.json``."""
@@ -139,15 +138,20 @@ class StepFolder:
     def damage(self, index: Index) -> str | None:
         """The first file of the index that is missing or changed, or None."""
         expected = {part.path: part.sha256 for parts in index.artifacts.values() for part in parts} | index.files
-        for name, sha256 in expected.items():
-            path = self.path / name
-            if not path.exists() or storage.sha256_of(path) != sha256:
-                return name
-        return None
+        return next((name for name, sha256 in expected.items() if not self.has(name, sha256)), None)
+
+    def has(self, name: str, sha256: str) -> bool:
+        """Whether the folder has a file of that name and content."""
+        path = self.path / name
+        return path.exists() and storage.sha256_of(path) == sha256
 
     def read(self, artifact: str, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
         """All rows of an artifact in the order of its parts. Raises ``ValueError`` before the step is done."""
         return self.read_table(artifact, self.require().artifacts.get(artifact, []), columns, schema)
+
+    def column(self, artifact: str, key: str, name: str) -> dict[str, Any]:
+        """A column of an artifact by another: ``column("sources", "source_id", "task")`` is the task of every source."""
+        return dict(zip(*(column.to_pylist() for column in self.read(artifact, [key, name]).columns), strict=True))
 
     def read_table(
         self, artifact: str, parts: Sequence[Part], columns: Sequence[str] | None = None, schema: pa.Schema | None = None

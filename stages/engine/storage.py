@@ -35,9 +35,8 @@ def locate(path: str | Path) -> tuple[Any, str]:
     reader is not installed."""
     text = str(path)
     if text.startswith("/") and "::" not in text:
-        return LocalFileSystem(), text.rstrip(
-            "/"
-        ) or "/"  # what fsspec would find, at a tenth of the time: a resumed step asks for every file of every unit
+        # What fsspec would find, at a tenth of the time: a resumed step asks for every file of every unit
+        return LocalFileSystem(), text.rstrip("/") or "/"
     try:
         return fsspec.url_to_fs(text)
     except ImportError as error:
@@ -64,21 +63,8 @@ def read_bytes(path: str | Path) -> bytes:
 def publish_bytes(path: str | Path, data: bytes) -> str:
     """Write ``data`` under ``path`` atomically and return its sha256."""
     filesystem, name = locate(path)
-    if not isinstance(filesystem, LocalFileSystem):
-        with filesystem.open(name, "wb") as file:
-            file.write(data)
-        return hashlib.sha256(data).hexdigest()
-    target = Path(name)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"{TEMPORARY}{target.name}-{uuid.uuid4().hex}")
-    try:
-        with open(partial, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with _renamed(Path(name)) if isinstance(filesystem, LocalFileSystem) else filesystem.open(name, "wb") as file:
+        file.write(data)
     return hashlib.sha256(data).hexdigest()
 
 
@@ -94,17 +80,22 @@ def publishing(path: str | Path) -> Generator[IO[bytes]]:
             yield file.file
             file.flush()
             filesystem.put_file(file.name, name)
-        return
-    target = Path(name)
+    else:
+        with _renamed(Path(name)) as file, _flushing(file.fileno()):
+            yield file
+
+
+@contextmanager
+def _renamed(target: Path) -> Generator[IO[bytes]]:
+    """A local file that is flushed to the disk and gets its name when the block ends without an exception."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f"{TEMPORARY}{target.name}-{uuid.uuid4().hex}")
     try:
         with open(partial, "wb") as file:
-            with _flushing(file.fileno()):
-                yield file
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        partial.replace(target)
+        os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
 

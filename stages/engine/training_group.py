@@ -173,46 +173,41 @@ def is_rank_zero() -> bool:
     return ray.train.get_context().get_world_rank() == 0
 
 
-class ProgressWatch:
-    """Progress bars of trainings that write metrics files, drawn while the ``with`` block waits for them."""
+@contextmanager
+def progress(bars: dict[str, tuple[Path, int]]) -> Generator[None]:
+    """Progress bars of trainings that write metrics files, drawn while the ``with`` block waits for them.
 
-    def __init__(self, bars: dict[str, tuple[Path, int]]) -> None:
-        """``bars``: label -> (metrics file, steps in total)."""
-        self.bars = bars
-        self._stop = threading.Event()
+    ``bars``: label -> (metrics file, steps in total).
+    """
+    ended = threading.Event()
+    thread = threading.Thread(target=_draw, args=(bars, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
-    def __enter__(self) -> ProgressWatch:
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        drawn = {
-            label: tqdm(total=steps, desc=label, unit=" steps", position=row) for row, (label, (_, steps)) in enumerate(self.bars.items())
-        }
-        finished = False
-        while not finished:
-            finished = self._stop.is_set()
-            for label, (path, _) in self.bars.items():
-                reports = read_metrics(path)
-                if reports:
-                    last = reports[-1]
-                    drawn[label].n = total_steps(reports)
-                    drawn[label].set_postfix_str(f"loss {last['loss']:.3f}" if "loss" in last else "")
-            time.sleep(0 if finished else 0.5)
-        for bar in drawn.values():
-            bar.close()
+def _draw(bars: dict[str, tuple[Path, int]], ended: threading.Event) -> None:
+    """Draw twice per second, and once more after the end."""
+    drawn = {label: tqdm(total=steps, desc=label, unit=" steps", position=row) for row, (label, (_, steps)) in enumerate(bars.items())}
+    last_time = False
+    while not last_time:
+        last_time = ended.wait(0.5)
+        for label, (path, _) in bars.items():
+            reports = read_metrics(path)
+            if reports:
+                last = reports[-1]
+                drawn[label].n = total_steps(reports)
+                drawn[label].set_postfix_str(f"loss {last['loss']:.3f}" if "loss" in last else "")
+    for bar in drawn.values():
+        bar.close()
 
 
 def total_steps(reports: list[dict[str, Any]]) -> int:
     """Steps done over all phases of a training."""
-    newest: dict[str, int] = {}
-    for report in reports:
-        newest[report.get("phase", "training")] = report["step"]
+    newest = {report.get("phase", "training"): report["step"] for report in reports}
     return sum(newest.values())
 
 

@@ -141,7 +141,7 @@ def _edit(arm: str, batch: Sequence[Item], editors: Path, opened: dict[str, Any]
     if arm not in opened:
         import torch
 
-        from finetune import Editor
+        from finetune.editor import Editor
 
         torch.set_num_threads(1)
         opened[arm] = Editor.from_directory(editors / arm).to("cuda" if torch.cuda.is_available() else "cpu")

@@ -25,7 +25,7 @@ from stages.datasets import readers as edits
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
-from stages.engine.units import Done, Unit
+from stages.engine.units import Unit, UnitRecord
 from stages.filter.config import FilterConfig
 from stages.filter.inspection import Inspection, publish, rows_of
 
@@ -50,7 +50,9 @@ def check(
     settings = config.contamination
     units = [unit for there in planned.values() for unit in there]
     done = run_units(step, units, references.make_work, cluster=context.cluster, workers=config.inspect_workers, rows_are="reference items")
-    _require_readable(step, planned, done)
+    logged = iter(done.records)
+    records = {name: [next(logged) for _ in there] for name, there in planned.items()}
+    _require_readable(step, records)
     training = references.of_training(model) if settings.training else None
     items = step.read_table("references", [record.parts["references"] for record in done.records])
     items = pa.concat_tables([training, items]) if training is not None else items
@@ -63,7 +65,7 @@ def check(
         "distance": settings.distance,
         "counts": settings.counts,
         "training": "off" if not settings.training else "not named by the model" if training is None else "named by the model",
-        "references": _by_reference(hits, items, _unreadable(planned, done)),
+        "references": _by_reference(hits, items, records),
         "samples": len(ids),
         "dropped": dropped.num_rows,
     }
@@ -93,8 +95,9 @@ def _left(step: StepFolder, inspected: Inspection) -> pa.Table:
     return table.filter(pa.array(np.isin(edits.numbers_of(table["position"]), inspected.numbers)))
 
 
-def _by_reference(hits: pa.Table, items: pa.Table, unreadable: Mapping[str, int]) -> dict[str, dict[str, int]]:
+def _by_reference(hits: pa.Table, items: pa.Table, records: Mapping[str, Sequence[UnitRecord]]) -> dict[str, dict[str, int]]:
     """Per reference: its items, those that could not be read, edits by kind of match, edits that count."""
+    unreadable = {name: sum(sum(record.quarantined.values()) for record in there) for name, there in records.items()}
     counts = Counter(items["reference"].to_pylist())
     matched = Counter(zip(hits["reference"].to_pylist(), hits["match"].to_pylist(), strict=True))
     samples = hits.filter(hits["counted"]).group_by("reference").aggregate([("sample_id", "count_distinct")]).to_pylist()
@@ -107,16 +110,9 @@ def _by_reference(hits: pa.Table, items: pa.Table, unreadable: Mapping[str, int]
     }
 
 
-def _unreadable(planned: Mapping[str, Sequence[Unit]], done: Done) -> dict[str, int]:
-    records = iter(done.records)
-    return {name: sum(sum(next(records).quarantined.values()) for _ in units) for name, units in planned.items()}
-
-
-def _require_readable(step: StepFolder, planned: Mapping[str, Sequence[Unit]], done: Done) -> None:
+def _require_readable(step: StepFolder, records: Mapping[str, Sequence[UnitRecord]]) -> None:
     """Raises ``ValueError`` for a reference of which nothing can be read: a comparison with it would wrongly report no match."""
-    records = iter(done.records)
-    for name, units in planned.items():
-        there = [next(records) for _ in units]
+    for name, there in records.items():
         if there and not any(record.rows_out for record in there):
             said = step.read_table("quarantine", [there[0].parts["quarantine"]])["message"]
             first = f" (the first: {said[0]})" if len(said) else ""

@@ -33,6 +33,7 @@ from stages.filter import decide as gates
 from stages.filter.config import FilterConfig
 from stages.filter.decide import INSPECTED
 from stages.filter.pair import Pair
+from stages.filter.selection.order import rank_within
 
 REVISION = 1
 """Raised when a fixed column of ``inspected`` changes, so that edits are inspected again; gates have revisions of their own."""
@@ -152,11 +153,7 @@ def duplicates(inspected: pa.Table) -> tuple[list[Quarantined], np.ndarray]:
 
 def later_ones(ids: pa.ChunkedArray) -> np.ndarray:
     """Which values occurred before, bool [n]."""
-    encoded = ids.combine_chunks().dictionary_encode()
-    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)  # numbered in the order of first occurrence
-    # A value is new exactly where its code is higher than all codes before
-    highest_before = np.concatenate([np.array([-1]), np.maximum.accumulate(codes)])[: len(codes)]
-    return codes <= highest_before
+    return rank_within(ids.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)) > 0
 
 
 def balance(inspection: Inspection, scored: Done) -> tuple[dict[str, int], dict[str, int]]:

@@ -80,15 +80,10 @@ class Pair:
 
 def shrunk(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
     """uint8 [h, w, 3] -> float32 [height, width, 3], by averaging."""
-    image = Image.fromarray(pixels)
-    if image.size != (width, height):
-        image = image.resize((width, height), Image.Resampling.BOX)
-    return np.asarray(image, dtype=np.float32)
+    return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.BOX), dtype=np.float32)
 
 
 def cells(pixels: np.ndarray, side: int) -> np.ndarray:
     """Means over squares: [height, width, channels] -> [rows, columns, channels]. A rest narrower than a cell is left out."""
-    height, width, channels = pixels.shape
-    rows, columns = max(1, height // side), max(1, width // side)
-    down, across = min(side, height), min(side, width)
-    return pixels[: rows * down, : columns * across].reshape(rows, down, columns, across, channels).mean(axis=(1, 3))
+    rows, columns = (length // side for length in pixels.shape[:2])
+    return pixels[: rows * side, : columns * side].reshape(rows, side, columns, side, -1).mean(axis=(1, 3))

@@ -31,7 +31,6 @@ from stages.shards.read import folder_of
 
 LOCATION = ["position", "image_bytes"]
 """Columns of ``edits`` that planning shards needs beside the scores."""
-_UNIT_SHARD = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64()), ("sha256", pa.string())])
 
 
 @dataclass(frozen=True)
@@ -60,16 +59,19 @@ def assign(
     step: StepFolder,
     config: ShardsConfig,
     chosen: Mapping[str, pa.Table],
-    scored: pa.Table,
+    scores: pa.Table,
+    delivered: pa.Table,
     slices: Sequence[edits.Slice],
-    about: Mapping[str, Mapping[str, Any]] | None = None,
+    about: Mapping[str, Mapping[str, Any]],
 ) -> list[ShardSet]:
-    """Sets of shards for selection tables by name. ``scored``: all samples as :func:`located` returns them; ``about``: what their indexes
-    say besides, by name."""
+    """Sets of shards for selection tables by name. ``scores``, ``delivered``: of all samples in one order, rows of the ``scores`` contract
+    and the columns :data:`LOCATION` of ``edits``; ``about``: what the indexes of the sets say besides, by name."""
+    for name in LOCATION:
+        scores = scores.append_column(name, delivered[name])
     sets = []
     for name, table in chosen.items():
         folder = folder_of(step, config, name)
-        samples = _joined(_ordered(table, config.shuffle_seed), scored)
+        samples = _joined(_ordered(table, config.shuffle_seed), scores)
         units, contents = [], []
         for number, (first, last) in enumerate(cuts(samples["image_bytes"].to_numpy(), config)):
             part = samples.take(np.arange(first, last))  # a slice would travel to the worker with the whole table
@@ -78,16 +80,8 @@ def assign(
             content = settings_hash("shard", shards.FORMAT, name, number, part.to_pylist())
             contents.append(content)
             units.append(Unit(settings_hash(content, config.target), task, part.num_rows))  # a unit is done where it was written
-        said = dict((about or {}).get(name, {}))
-        sets.append(ShardSet(name, settings_hash("shards", contents, said), folder, units, said))
+        sets.append(ShardSet(name, settings_hash("shards", contents, dict(about[name])), folder, units, about[name]))
     return sets
-
-
-def located(scores: pa.Table, delivered: pa.Table) -> pa.Table:
-    """Rows of the ``scores`` contract with the columns of ``edits``, in the same order, that say where a sample is and how large."""
-    for name in LOCATION:
-        scores = scores.append_column(name, delivered[name])
-    return scores
 
 
 def cuts(image_bytes: np.ndarray, config: ShardsConfig) -> Iterator[tuple[int, int]]:
@@ -136,8 +130,7 @@ def make_work() -> Work:
 
     def work(task: Task) -> UnitOutput:
         shard, sample_index = shards.write_shard(task.folder, task.name, _samples(task))
-        described = pa.Table.from_pylist([vars(shard)], schema=_UNIT_SHARD)
-        return UnitOutput({"shard": described, "twin": sample_index}, rows_in=shard.rows, rows_out=shard.rows)
+        return UnitOutput({"shard": pa.Table.from_pylist([vars(shard)]), "twin": sample_index}, rows_in=shard.rows, rows_out=shard.rows)
 
     return work
 

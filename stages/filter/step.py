@@ -32,7 +32,7 @@ from stages.filter.selection import rule as selection
 from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.side_columns import SideColumns
-from stages.filter.selection.values import columns_of
+from stages.filter.selection.values import columns_of, means
 from stages.scoring.rows import DECIMALS, scorer_revision
 from stages.shards import format as shards
 from stages.shards.read import folder_of
@@ -83,7 +83,7 @@ def run(context: Context) -> Index:
     artifacts["examples"] = _examples(step, scores, delivered, slices, config.selections, tables)
     hits = read("contamination")
     about = {name: decontamination.about(compared, hits, table) for name, table in tables.items()}
-    sets = shard_sets.assign(step, config.shards, tables, shard_sets.located(scores, delivered), slices, about)
+    sets = shard_sets.assign(step, config.shards, tables, scores, delivered, slices, about)
     for name, content in shard_sets.write(context, step, sets, workers=config.workers).items():
         files |= _shard_files(step, config, name, content)
     return step.publish(
@@ -110,16 +110,15 @@ def select(context: Context, config: SelectionConfig) -> pa.Table:
     if config.name in configured and configured[config.name] != config.model_dump(mode="json"):
         raise ValueError(f"selection {config.name} is one of the configuration's, with another rule or size; choose another name")
     before = stored.describe(step, config.name)
-    same_scores = before is not None and before["scores"] == stored.scores_hash(parts)
-    others = {config.like: stored.load(step, config.like, parts).table} if config.like is not None else {}
+    others = {config.like: stored.load(step, config.like, parts)} if config.like is not None else {}
     recipe = stored.recipe(config, parts, others.get(config.like or ""))
     if before is not None and not context.force and before["selection"] != recipe["selection"]:
         description = step.path / stored.description_name(config.name)
         raise ValueError(f"selection {config.name} exists with another rule or size; choose another name or delete {description}")
     side_columns = SideColumns(step.read, frozenset(index.artifacts))
     made = selection.select(step.read("scores", columns_of(config)), config, side_columns, others)
-    if before is not None and same_scores and all(before.get(key) == value for key, value in recipe.items()):
-        stored.check_replay(step, config, made)
+    if before is not None and all(before.get(key) == value for key, value in recipe.items()):
+        stored.check_replay(step, config, made, before)
     if config.name not in configured:
         stored.publish(step, config, made, parts, others.get(config.like or ""))
     return made.table
@@ -130,11 +129,11 @@ def write_shards(context: Context, config: SelectionConfig) -> str:
     flow: FilterConfig = context.need("filter")
     step = context.run.step(STEP)
     index = step.require()
-    table = stored.load(step, config.name, index.artifacts["scores"]).table
+    table = stored.load(step, config.name, index.artifacts["scores"])
     slices = _scored_slices(context, index)
-    scored = shard_sets.located(step.read("scores"), step.read("edits", shard_sets.LOCATION))
+    scores, delivered = step.read("scores"), step.read("edits", shard_sets.LOCATION)
     about = decontamination.about(index.results[decontamination.NAME], step.read("contamination"), table)
-    sets = shard_sets.assign(step, flow.shards, {config.name: table}, scored, slices, {config.name: about})
+    sets = shard_sets.assign(step, flow.shards, {config.name: table}, scores, delivered, slices, {config.name: about})
     shard_sets.write(context, step, sets, workers=flow.workers)
     return sets[0].folder
 
@@ -236,10 +235,6 @@ def _results(config: FilterConfig, revision: str, scores: pa.Table, delivered: p
 
 def _summary(scores: pa.Table) -> dict[str, dict[str, float]]:
     """Mean, standard deviation and quantiles of the score, overall and per dimension."""
-    entries = pc.list_flatten(scores["dimensions"])
-    names, means = pc.struct_field(entries, "dimension"), pc.struct_field(entries, "mean")
-    values = {"overall": scores["overall_mean"].to_numpy()}
-    values |= {name: means.filter(pc.equal(names, name)).to_numpy() for name in pc.unique(names).to_pylist()}
     return {
         name: {
             "mean": round(float(column.mean()), DECIMALS),
@@ -248,5 +243,5 @@ def _summary(scores: pa.Table) -> dict[str, dict[str, float]]:
             **{f"quantile_{level:g}": round(float(np.quantile(column, level)), DECIMALS) for level in QUANTILES},
             "maximum": float(column.max()),
         }
-        for name, column in values.items()
+        for name, column in ({"overall": scores["overall_mean"].to_numpy()} | means(scores)).items()
     }

@@ -23,11 +23,11 @@ from stages.engine.ids import settings_hash
 from stages.engine.rundir import Index
 from stages.engine.training_group import (
     MetricsFile,
-    ProgressWatch,
     checkpoint_lock,
     fit,
     is_rank_zero,
     is_trained,
+    progress,
     publish_trained,
     remote_fit,
     root_cause,
@@ -37,7 +37,7 @@ from stages.finetune.config import FinetuneConfig
 from stages.shards import read as shards
 
 if TYPE_CHECKING:
-    from finetune import EditSamples
+    from finetune.data import EditSamples
 
 STEP = steps.FINETUNE
 BASE = "base"
@@ -67,7 +67,7 @@ def run(context: Context) -> Index:
     base_payload = _payload(folder.path, BASE, base_key, flow)
     if not is_trained(folder.path / "editors" / BASE, base_key):
         context.cluster.connect()
-        with ProgressWatch({f"{STEP} {BASE}": (folder.path / "metrics" / f"{BASE}.jsonl", config.base.training.steps)}):
+        with progress({f"{STEP} {BASE}": (folder.path / "metrics" / f"{BASE}.jsonl", config.base.training.steps)}):
             fit(_train_base, base_payload, scratch=folder.path, workers=config.workers, gpus=context.cluster.gpus)
     _train_arms(context, config, folder.path, base_key)
     _clear(folder.path, {BASE, *config.arms})
@@ -91,7 +91,7 @@ def _train_arms(context: Context, config: FinetuneConfig, folder: Path, base_key
     bars = {f"{STEP} {payload['name']}": (folder / "metrics" / f"{payload['name']}.jsonl", config.training.steps) for payload in missing}
     for metrics, _ in bars.values():
         metrics.unlink(missing_ok=True)
-    with ProgressWatch(bars):
+    with progress(bars):
         running = [
             remote_fit(context.cluster, _train_arms_sequentially, {"arms": arms}, scratch=folder, workers=config.workers) for arms in groups
         ]
@@ -115,7 +115,8 @@ def _payload(folder: Path, name: str, key: str, flow: FlowConfig) -> dict[str, A
 
 def _train_base(payload: dict[str, Any]) -> None:
     """Train the base editor; run in every worker of its group."""
-    from finetune import Editor, codec
+    from finetune import codec
+    from finetune.editor import Editor
 
     flow = FlowConfig.model_validate(payload["flow"])
     config = flow.finetune
@@ -128,7 +129,7 @@ def _train_base(payload: dict[str, Any]) -> None:
 
 def _train_arms_sequentially(payload: dict[str, Any]) -> None:
     """Train some arms, one after another; run in every worker of their group."""
-    from finetune import Editor
+    from finetune.editor import Editor
 
     for arm in payload["arms"]:
         flow = FlowConfig.model_validate(arm["flow"])
@@ -140,7 +141,7 @@ def _train_arms_sequentially(payload: dict[str, Any]) -> None:
 
 def samples_of(folder: str, image_size: int) -> EditSamples:
     """All samples of a folder of shards, in its order, squared. Raises ``ValueError`` naming what is damaged."""
-    from finetune import EditSamples, squared
+    from finetune.data import EditSamples, squared
 
     source, edited, instructions, sample_ids = [], [], [], []
     for sample in shards.samples(folder):
@@ -157,7 +158,7 @@ def samples_of(folder: str, image_size: int) -> EditSamples:
 def _train(payload: dict[str, Any], editor: Any, samples: Any, training: Any) -> None:
     from ray.train.torch import get_device
 
-    from finetune import train
+    from finetune.training import train
 
     folder, name = Path(payload["folder"]), payload["name"]
     first = is_rank_zero()

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from reward.inputs.groups import TIE_TOLERANCE
-from stages.annotate.agreement.alpha import OVERALL, panels
+from stages.annotate.agreement.alpha import OVERALL, overall, panels
 from stages.annotate.agreement.bootstrap import DIGITS, estimate, resampled_sums, share
 from stages.annotate.ratings.groups import CompleteGroup
 
@@ -73,7 +73,7 @@ def severity(ratings: pa.Table) -> dict[str, dict[str, Any]]:
     """Per rater and dimension: mean score, and mean difference from the others on the same candidates (positive: lenient)."""
     names = sorted(set(ratings["annotator"].to_pylist()))
     result: dict[str, dict[str, Any]] = {name: {} for name in names}
-    for dimension, panel in panels(ratings).items():
+    for dimension, panel in (panels(ratings) | {OVERALL: overall(ratings)}).items():
         sums, counts = np.bincount(panel.item, panel.value), np.bincount(panel.item)
         others = counts[panel.item] - 1
         difference = panel.value - (sums[panel.item] - panel.value) / np.maximum(others, 1)

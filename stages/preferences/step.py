@@ -64,7 +64,7 @@ def run(context: Context) -> Index:
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
         return done
-    task = generated_task(generate, context.flow.annotate, seed=context.flow.seed)
+    task = generated_task(context)
     sources = {row["source_id"]: row for row in generate.read("sources", ["source_id", "split", "group", "task"]).to_pylist()}
     _reject_leaks(sources)
     groups, quarantine = complete_groups(ratings, task)
@@ -137,8 +137,7 @@ def _statistics(
     seed: int,
 ) -> dict[str, Any]:
     levels = task.scale.levels
-    columns = generate.read("candidates", ["candidate_id", "editor"]).columns
-    editor_of = dict(zip(*(column.to_pylist() for column in columns), strict=True))
+    editor_of = generate.column("candidates", "candidate_id", "editor")
     task_of = {name: source["task"] for name, source in sources.items()}
     return {
         "dimensions": list(task.dimensions),

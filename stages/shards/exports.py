@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stages.engine import storage
+from stages.engine import images, storage
 from stages.shards import read as shard_reading
 
 
@@ -121,12 +121,9 @@ def export(folder: str, target: str, layout: str) -> tuple[int, list[str]]:
 
 def _extract(sample: shard_reading.Stored, folder: Path) -> Extracted:
     paths = []
-    for role, data, extension in (
-        ("source", sample.source, sample.source_extension),
-        ("edited", sample.edited, sample.edited_extension),
-    ):
+    for role, data in (("source", sample.source), ("edited", sample.edited)):
         (folder / role).mkdir(exist_ok=True)
-        path = f"{role}/{sample.sample_id}.{extension}"
+        path = f"{role}/{sample.sample_id}.{images.extension(data)}"
         (folder / path).write_bytes(data)
         paths.append(path)
     return Extracted(sample.sample_id, sample.facts["instruction"], *paths, sample.facts["licence"], sample.facts["selection"]["rank"])

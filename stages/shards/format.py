@@ -116,17 +116,13 @@ def _members(samples: Iterable[Sample], shard: str, rows: list[dict[str, Any]]) 
 
 def publish(folder: str, shards: list[Shard], sample_index: pa.Table, about: Mapping[str, Any]) -> dict[str, Any]:
     """Write ``samples.parquet`` and then ``index.json``, which makes the folder whole; returns the index."""
-    samples = {
-        "name": SAMPLES,
-        "rows": sample_index.num_rows,
-        "sha256": storage.publish_bytes(f"{folder}/{SAMPLES}", storage.table_bytes(sample_index)),
-    }
+    sha256 = storage.publish_bytes(f"{folder}/{SAMPLES}", storage.table_bytes(sample_index))
     index = {
         "format": FORMAT,
         "rows": sample_index.num_rows,
         "bytes": sum(shard.bytes for shard in shards),
         "shards": [asdict(shard) for shard in shards],
-        "samples": samples,
+        "samples": {"name": SAMPLES, "rows": sample_index.num_rows, "sha256": sha256},
         **about,
     }
     storage.publish_json(f"{folder}/{INDEX}", index)
@@ -156,16 +152,10 @@ def verify(folder: str) -> list[str]:
     absent = [f"{name} is missing" for name in listed if name not in present]
     with ThreadPoolExecutor(min(VERIFIERS, os.cpu_count() or 1)) as threads:  # reading and hashing run outside the interpreter's lock
         found = threads.map(
-            lambda shard: _verified(folder, shard, expected_members(sample_index, shard.name)),
+            lambda shard: _verify_shard(folder, shard, expected_members(sample_index, shard.name)),
             [shard for name, shard in listed.items() if name in present],
         )
     return problems + absent + [problem for entry in found for problem in entry]
-
-
-def _verified(folder: str, shard: Shard, expected: dict[Part, str] | None) -> list[str]:
-    filesystem, path = storage.locate(f"{folder}/{shard.name}")
-    with filesystem.open(path, "rb") as file:
-        return list(_verify_shard(_Hashing(file), shard, expected))
 
 
 class _Hashing(io.RawIOBase):
@@ -181,34 +171,32 @@ class _Hashing(io.RawIOBase):
         return data
 
 
-def _verify_shard(file: Any, shard: Shard, expected: dict[Part, str] | None) -> Iterator[str]:
+def _verify_shard(folder: str, shard: Shard, expected: dict[Part, str] | None) -> list[str]:
     """Problems of one tar; ``expected``: sha256 by member, None when samples.parquet cannot be read."""
     found: set[Part] = set()
-    problems = 0
-    whole = False
-    try:
-        for member, blocks in tar.read(file):
-            digest = hashlib.sha256()
-            for block in blocks:
-                digest.update(block)
-            sample_id, _, suffix = member.name.partition(".")
-            part = (sample_id, suffix.partition(".")[0])
-            fault = _member_fault(part, digest.hexdigest(), found, expected)
-            found.add(part)
-            if fault:
-                problems += 1
-                yield f"{shard.name}: {member.name} at byte {member.offset} {fault}"
-        whole = True
-    except tar.Damaged as error:
-        problems += 1
-        yield f"{shard.name} {error} (after {len(found)} of {shard.rows * len(PARTS)} whole members)"
-    for sample_id, part in sorted((expected or {}).keys() - found) if whole else ():
-        problems += 1
-        yield f"{shard.name} lacks {sample_id}.{part}"
-    while file.read(1 << 20):
-        pass
+    problems: list[str] = []
+    filesystem, path = storage.locate(f"{folder}/{shard.name}")
+    with filesystem.open(path, "rb") as opened:
+        file: Any = _Hashing(opened)
+        try:
+            for member, blocks in tar.read(file):
+                digest = hashlib.sha256()
+                for block in blocks:
+                    digest.update(block)
+                sample_id, _, suffix = member.name.partition(".")
+                part = (sample_id, suffix.partition(".")[0])
+                fault = _member_fault(part, digest.hexdigest(), found, expected)
+                found.add(part)
+                if fault:
+                    problems.append(f"{shard.name}: {member.name} at byte {member.offset} {fault}")
+            problems += [f"{shard.name} lacks {sample_id}.{part}" for sample_id, part in sorted((expected or {}).keys() - found)]
+        except tar.Damaged as error:
+            problems.append(f"{shard.name} {error} (after {len(found)} of {shard.rows * len(PARTS)} whole members)")
+        while file.read(1 << 20):
+            pass
     if file.digest.hexdigest() != shard.sha256 and not problems:
-        yield f"{shard.name}: its sha256 differs from {INDEX}, though every image is sound: a header or a json member was changed"
+        return [f"{shard.name}: its sha256 differs from {INDEX}, though every image is sound: a header or a json member was changed"]
+    return problems
 
 
 def _member_fault(part: Part, sha256: str, found: set[Part], expected: dict[Part, str] | None) -> str | None:
@@ -235,19 +223,15 @@ def expected_members(sample_index: pa.Table | None, shard: str) -> dict[Part, st
     """sha256 by member of one shard; None where ``samples.parquet`` cannot be read."""
     if sample_index is None:
         return None
-    rows = (
-        sample_index.filter(pc.equal(sample_index["shard"], shard)).select(["sample_id", *(f"{part}_sha256" for part in PARTS)]).to_pylist()
-    )
+    columns = ["sample_id", *(f"{part}_sha256" for part in PARTS)]
+    rows = sample_index.filter(pc.equal(sample_index["shard"], shard)).select(columns).to_pylist()
     return {(row["sample_id"], part): row[f"{part}_sha256"] for row in rows for part in PARTS}
 
 
 def _json(sample: Sample) -> bytes:
     """The json member; sorted keys, so that equal facts are equal bytes."""
-    content = dict(sample.facts)
-    content |= {
-        "sample_id": sample.sample_id,
-        "sha256": {"source": sample.source_sha256, "edited": sample.edited_sha256},
-    }
+    sha256 = {"source": sample.source_sha256, "edited": sample.edited_sha256}
+    content = {**sample.facts, "sample_id": sample.sample_id, "sha256": sha256}
     return (json.dumps(content, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 

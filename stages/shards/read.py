@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from stages.context import Context
@@ -18,13 +17,11 @@ from stages.shards.config import ShardsConfig
 
 @dataclass(frozen=True)
 class Stored:
-    """A sample of a shard: encoded images with the extension of their names, and the content of the json member."""
+    """A sample of a shard: encoded images, and the content of the json member."""
 
     sample_id: str
     source: bytes
-    source_extension: str
     edited: bytes
-    edited_extension: str
     facts: dict[str, Any]
 
 
@@ -32,8 +29,7 @@ def folder_of(step: StepFolder, config: ShardsConfig, name: str) -> str:
     """Folder or URL of a selection's shards."""
     if config.target is None:
         return str(step.path / "shards" / name)
-    target = config.target if "://" in config.target else str(Path(config.target).absolute())
-    return f"{target.rstrip('/')}/{name}"
+    return f"{storage.absolute(config.target).rstrip('/')}/{name}"
 
 
 def folder_in(context: Context, name: str) -> str:
@@ -72,19 +68,18 @@ def samples(folder: str) -> Iterator[Stored]:
 
 def _of_shard(folder: str, name: str, expected: dict[shards.Part, str]) -> Iterator[Stored]:
     filesystem, path = storage.locate(f"{folder}/{name}")
-    found: dict[str, tuple[str, bytes]] = {}
+    found: dict[str, bytes] = {}
     left = dict(expected)
     with filesystem.open(path, "rb") as file:
         for member, blocks in tar.read(file):
             data = b"".join(blocks)
             sample_id, _, suffix = member.name.partition(".")
-            part, _, extension = suffix.partition(".")
+            part = suffix.partition(".")[0]
             if left.pop((sample_id, part), None) != hashlib.sha256(data).hexdigest():
                 raise tar.Damaged(f"contains another {member.name} at byte {member.offset} than its {shards.SAMPLES} lists")
-            found[part] = (extension, data)
+            found[part] = data
             if len(found) == len(shards.PARTS):
-                (source_extension, source), (edited_extension, edited) = found["source"], found["edited"]
-                yield Stored(sample_id, source, source_extension, edited, edited_extension, json.loads(found["json"][1]))
+                yield Stored(sample_id, found["source"], found["edited"], json.loads(found["json"]))
                 found = {}
     if left or found:
         missing = sorted(f"{sample_id}.{part}" for sample_id, part in left) or sorted(found)

@@ -20,11 +20,11 @@ from stages.engine.rundir import Index, RunDir
 from stages.engine.training_group import (
     Gauges,
     MetricsFile,
-    ProgressWatch,
     checkpoint_lock,
     fit,
     is_rank_zero,
     is_trained,
+    progress,
     publish_trained,
     seeded,
 )
@@ -63,7 +63,7 @@ def run(context: Context) -> Index:
         context.cluster.connect()
         payload = {"run": str(context.run.path), "key": training_key, "flow": flow.model_dump(mode="json")}
         metrics = folder.path / METRICS
-        with ProgressWatch({STEP: (metrics, config.pretraining.steps + (config.training.steps or 0))}):
+        with progress({STEP: (metrics, config.pretraining.steps + (config.training.steps or 0))}):
             fit(_loop, payload, scratch=folder.path, workers=config.workers, gpus=context.cluster.gpus)
     shutil.rmtree(folder.path / CHECKPOINTS, ignore_errors=True)
     files = {f"model/{name}": sha256 for name, sha256 in storage.tree_hashes(model).items()}

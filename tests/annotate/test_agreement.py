@@ -14,7 +14,18 @@ from panels import KRIPPENDORFF_2011, NONE, panel_of, rows_of
 from rated_run import make_run
 
 from stages.annotate import step as annotate
-from stages.annotate.agreement.alpha import Panel, agreement, alpha, by_task, directions, panels, rater_tables, summary, weighted_kappa
+from stages.annotate.agreement.alpha import (
+    Panel,
+    agreement,
+    alpha,
+    by_task,
+    directions,
+    overall,
+    panels,
+    rater_tables,
+    summary,
+    weighted_kappa,
+)
 from stages.annotate.agreement.bootstrap import estimate, resampled_sums, share
 
 BOYD_1982 = np.array([[21, 12, 0, 0], [4, 17, 1, 0], [3, 9, 15, 2], [0, 0, 0, 1]])  # 85 mammograms, two radiologists
@@ -129,8 +140,8 @@ def test_pairs_are_formed_within_a_group_and_a_round() -> None:
 
 def test_overall_is_the_sum_of_all_dimensions() -> None:
     ratings = rows_of({"g": {"ann": {"x": [4, 1], "y": [1, 2]}, "bob": {"x": [3, 1], "y": [1, 1]}, "cat": {"x": [1, 4]}}})
-    overall = panels(ratings)["overall"]
-    assert sorted(overall.value) == [2, 3, 4, 5], "cat gave one dimension only"
+    whole = overall(ratings)
+    assert sorted(whole.value) == [2, 3, 4, 5], "cat gave one dimension only"
     found = summary(ratings, [1, 2, 3, 4], seed=0)
     assert found["overall"]["direction"]["value"] == 1.0
     assert found["x"]["direction"]["value"] == pytest.approx(1 / 3) and "exact" not in found["overall"]

@@ -47,7 +47,7 @@ def of_another_group(rows: Rows, work: RatingTask) -> str:
 
 
 def not_sampled(rows: Rows, work: RatingTask) -> str:
-    return next(c for c, group in work.group_of.items() if group == rows[3]["group_id"] and c not in work.candidates)
+    return next(c for c, group in work.group_of.items() if group == rows[3]["group_id"] and c not in work.sampled[group])
 
 
 def mistyped(rows: Rows, work: RatingTask) -> str:

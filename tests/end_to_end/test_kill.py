@@ -22,25 +22,28 @@ generate:
     - {name: world/bobbin, seeds: [0, 1]}
   annotate: 4
   unit_sources: 6
+  workers: 1
 annotate: {simulate: {overlap: 0.3}}
 reward:
   pretraining: {steps: 6, batch_size: 8, checkpoint_every: 2}
   caption_items: 16
   training: {steps: 20, groups_per_batch: 4, checkpoint_every: 3}
-evaluate_reward: {bootstrap: 100, unit_sources: 4}
+evaluate_reward: {bootstrap: 100, unit_sources: 4, workers: 1}
 filter:
   input: {dataset: world-edits, count: 60}
   selections:
     - {name: full, rule: all}
     - {name: selected, rule: top, fraction: 0.5}
   unit_rows: 15
+  inspect_workers: 1
+  workers: 1
   shards: {samples_per_shard: 10}
 finetune:
   editor: {codec: {channels: 16}, denoiser: {conditioning: channel, heads: 2, double_blocks: 1, single_blocks: 1}}
   base: {edits: {dataset: world-edits, split: base, count: 40}, training: {steps: 10, batch_size: 8, warmup_steps: 2, checkpoint_every: 3}}
   training: {steps: 8, batch_size: 8, warmup_steps: 2, checkpoint_every: 3}
   arms: [full, selected]
-evaluate_editor: {items: 8, bootstrap: 100}
+evaluate_editor: {items: 8, bootstrap: 100, workers: 1}
 """
 
 

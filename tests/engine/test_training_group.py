@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from finetune import BASE_TRAINING, EditorConfig, EditSamples
-from finetune.config import CodecConfig, DenoiserConfig
+from finetune.config import BASE_TRAINING, CodecConfig, DenoiserConfig, EditorConfig
+from finetune.data import EditSamples
 from stages.engine.cluster import Cluster
 from stages.engine.training_group import (
     MetricsFile,
@@ -29,7 +29,9 @@ pytestmark = pytest.mark.slow
 
 def loop(payload: dict[str, Any]) -> None:
     """Train a tiny editor; with ``dies`` the process is gone at the first report after a checkpoint, once."""
-    from finetune import Editor, codec, train
+    from finetune import codec
+    from finetune.editor import Editor
+    from finetune.training import train
 
     folder = Path(payload["folder"])
     rng = np.random.default_rng(0)

@@ -103,17 +103,17 @@ def test_all_keeps_everything_best_first(rows: list[tuple[str, float, float]]) -
 def test_a_fraction_is_rounded_half_up(available: int, fraction: float) -> None:
     expected = math.floor(Fraction(repr(fraction)) * available + Fraction(1, 2))
     if expected:
-        assert selection.size(available, config("top", fraction=fraction)) == expected
+        assert selection.size(available, config("top", fraction=fraction), None) == expected
     else:
         with pytest.raises(ValueError, match="keeps none"):
-            selection.size(available, config("top", fraction=fraction))
+            selection.size(available, config("top", fraction=fraction), None)
 
 
 @pytest.mark.parametrize(
     ("available", "fraction", "expected"), [(6000, 0.43, 2580), (5, 0.5, 3), (25, 0.1, 3), (35, 0.1, 4), (100, 0.145, 15)]
 )
 def test_halves_round_up_in_decimal_not_in_binary(available: int, fraction: float, expected: int) -> None:
-    assert selection.size(available, config("top", fraction=fraction)) == expected
+    assert selection.size(available, config("top", fraction=fraction), None) == expected
 
 
 def test_random_depends_on_seed_and_ids_only() -> None:

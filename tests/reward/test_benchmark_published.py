@@ -36,14 +36,14 @@ def test_published_correlations_of_a_judge(shared_data: Path, published: dict[st
             judged = [*worst.T, np.sqrt(worst.prod(axis=1)) / 10]
             for part, (predicted, rated) in enumerate(zip(judged, human.T, strict=True)):
                 found[part].append(spearman(predicted, rated))
-        assert [averages(rhos).tanh_of_mean for rhos in found] == pytest.approx(figures, abs=1.5e-3), task
+        assert [averages(rhos)["tanh_of_mean"] for rhos in found] == pytest.approx(figures, abs=1.5e-3), task
 
 
 def test_published_correlations_between_people(shared_data: Path, published: dict[str, Any]) -> None:
     panel = imagenhub.read_ratings(shared_data / "imagenhub" / "ImagenHub_Mask-Guided_IE")
     for editor, figures in published["viescore_notebook_human_to_human_Mask-Guided_IE_SC_PQ_O"].items():
         rated = np.stack([subscores(raters) for raters in panel[editor].values()])  # [item, part, rater]
-        found = [averages(rater_correlations(rated[:, part])).tanh_of_mean for part in range(3)]
+        found = [averages(rater_correlations(rated[:, part]))["tanh_of_mean"] for part in range(3)]
         assert found == pytest.approx(figures, abs=2e-3), editor
 
 

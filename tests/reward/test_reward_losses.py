@@ -180,8 +180,8 @@ def test_the_whole_loss_from_the_heads_is_the_recorded_mean_of_the_batch(shared_
     heads = torch.cat(  # [row, column, dimension], rows A0 A1 B0 B1
         [torch.stack([tensor(arrays[f"head.{mode}.{side}.dim{d}"]).double() for d in (1, 2)], dim=-1) for side in "AB"]
     )
-    pairs = PairTargets(tensor([0, 1]), tensor([2, 3]), torch.ones(2), torch.full((2, 2), NAN))
-    ties = PairTargets(tensor([0, 1]), tensor([2, 3]), torch.full((2,), 0.5), torch.full((2, 2), NAN))
+    pairs = PairTargets(tensor([0, 1]), tensor([2, 3]), tensor([[1.0, NAN, NAN]] * 2))
+    ties = PairTargets(tensor([0, 1]), tensor([2, 3]), tensor([[0.5, NAN, NAN]] * 2))
     ratings = RatingTargets(tensor([[pair[f"scores_{side}"][f"dim{d}"] for d in (1, 2)] for side in "AB" for pair in inputs]).double())
     names: dict[str, Aggregation] = {"mean": "reference_mean", "min": "reference_min", "sum": "reference_sum"}
     expected = {"uncertainty": "paper_exact", "uncertainty_released": "uncertainty_exact", "bradley_terry": "bt", "regression": "reg"}
@@ -304,7 +304,8 @@ def test_three_outcomes_sum_to_one(m: float, k: float) -> None:
 
 def targets(overall: list[float], dimensions: list[list[float]]) -> PairTargets:
     count = len(overall)
-    return PairTargets(torch.zeros(count, dtype=torch.int64), torch.ones(count, dtype=torch.int64), tensor(overall), tensor(dimensions))
+    labels = torch.cat([tensor(overall)[:, None], tensor(dimensions)], dim=1)
+    return PairTargets(torch.zeros(count, dtype=torch.int64), torch.ones(count, dtype=torch.int64), labels)
 
 
 def test_terms_are_averaged_over_the_pairs_that_have_the_label() -> None:
@@ -453,7 +454,7 @@ def test_pairs_of_later_groups_point_to_later_rows() -> None:
     pairs = loss_targets([group("x", (4, 4), (1, 1), (4, 4)), group("y", (1, 1), (2, 1))], DIMENSIONS, LossConfig())
     assert isinstance(pairs, PairTargets)
     assert pairs.a.tolist() == [0, 0, 1, 3] and pairs.b.tolist() == [1, 2, 2, 4]
-    assert pairs.overall.nan_to_num(-1).tolist() == [1, -1, 0, 0]
+    assert pairs.labels[:, 0].nan_to_num(-1).tolist() == [1, -1, 0, 0]
     assert pairs.counts().tolist() == [3, 3, 2]
 
 
@@ -482,7 +483,7 @@ def test_ties_are_outcomes_for_bradley_terry_with_ties_only() -> None:
     config = LossConfig(kind="bradley_terry_ties")
     pairs = loss_targets(tied, DIMENSIONS, config)
     assert isinstance(pairs, PairTargets)
-    assert pairs.overall.tolist() == [0.5, 0.0, 0.0] and pairs.dimensions.tolist() == [[0.5, 0.5], [0.0, 0.5], [0.0, 0.5]]
+    assert pairs.labels.tolist() == [[0.5, 0.5, 0.5], [0.0, 0.0, 0.5], [0.0, 0.0, 0.5]]
     assert pairs.counts().tolist() == [3, 3, 3]
     assert loss_targets(tied, DIMENSIONS, LossConfig(kind="bradley_terry")).counts().tolist() == [2, 2, 0]
     mean = tensor([[2.0, 0.0], [0.0, 0.0], [0.0, 0.0]], requires_grad=True)

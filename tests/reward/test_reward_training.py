@@ -26,7 +26,7 @@ from reward.config import HeadConfig, PresentationConfig, RewardModelConfig
 from reward.trainer.config import AdapterConfig
 from reward.trainer.curves import draw_curves
 from reward.trainer.loop import LossTerms, Metrics, accumulate
-from reward.trainer.lora import adapt, merge
+from reward.trainer.lora import adapt
 from reward.training.config import LoraConfig, LossConfig, TrainingConfig
 from stages.engine.cluster import Cluster
 from stages.engine.training_group import Gauges, fit
@@ -243,7 +243,8 @@ def test_adapters_change_nothing_until_they_learn_and_merge_into_a_plain_model()
                 parameter.normal_(std=0.1)
     changed = outputs(model)
     assert (changed - before).abs().max() > 1e-2
-    merge(adapters)
+    for adapter in adapters:
+        adapter.merge_and_unload()
     assert (outputs(model) - changed).abs().max() < 1e-5
     assert list(model.state_dict()) == names
 

@@ -226,11 +226,11 @@ def test_a_shard_that_got_lost_between_two_attempts_is_written_again(
 
 
 def shards_of(
-    scored: pa.Table, table: pa.Table, slices: Sequence[edits.Slice], folder: Path, config: ShardsConfig | None = None
+    step: StepFolder, table: pa.Table, slices: Sequence[edits.Slice], folder: Path, config: ShardsConfig | None = None
 ) -> dict[str, bytes]:
     """Write the shards of a selection by their units of work alone."""
-    step = StepFolder(folder / "filter", "filter")
-    sets = shard_sets.assign(step, config or ShardsConfig(samples_per_shard=6), {"s": table}, scored, slices)
+    target, config = StepFolder(folder / "filter", "filter"), config or ShardsConfig(samples_per_shard=6)
+    sets = shard_sets.assign(target, config, {"s": table}, step.read("scores"), step.read("edits"), slices, {"s": {}})
     work = shard_sets.make_work()
     for unit in sets[0].units:
         work(unit.payload)
@@ -240,10 +240,9 @@ def shards_of(
 @needs_shared
 def test_how_the_data_set_was_cut_does_not_change_a_shard(filtered: tuple[Context, Index], tmp_path: Path) -> None:
     step = filtered[0].run.step("filter")
-    scored = shard_sets.located(step.read("scores"), step.read("edits"))
-    table = selection.select(scored, SelectionConfig(name="s", rule="random", count=30, seed=4)).table
+    table = selection.select(step.read("scores"), SelectionConfig(name="s", rule="random", count=30, seed=4)).table
     plans = {n: edits.plan(ShareGPT4oEdits(dataset="sharegpt4o", path=str(MINI)), seed=0, world=None, unit_rows=n) for n in (1, 7, 64)}
-    written = [shards_of(scored, table, plan, tmp_path / str(n)) for n, plan in plans.items()]
+    written = [shards_of(step, table, plan, tmp_path / str(n)) for n, plan in plans.items()]
     assert len(written[0]) == 5
     assert written[0] == written[1] == written[2]
 
@@ -251,11 +250,10 @@ def test_how_the_data_set_was_cut_does_not_change_a_shard(filtered: tuple[Contex
 @needs_shared
 def test_a_shard_holds_no_more_bytes_of_images_than_it_may(filtered: tuple[Context, Index], tmp_path: Path) -> None:
     step = filtered[0].run.step("filter")
-    scored = shard_sets.located(step.read("scores"), step.read("edits"))
-    table = selection.select(scored, SelectionConfig(name="s", rule="all")).table
+    table = selection.select(step.read("scores"), SelectionConfig(name="s", rule="all")).table
     slices = edits.plan(filtered[0].flow.filter.input, seed=0, world=None, unit_rows=16)
-    limit = int(np.quantile(scored["image_bytes"], 0.95))
-    written = shards_of(scored, table, slices, tmp_path, ShardsConfig(bytes_per_shard=limit))
+    limit = int(np.quantile(step.read("edits")["image_bytes"], 0.95))
+    written = shards_of(step, table, slices, tmp_path, ShardsConfig(bytes_per_shard=limit))
     sizes = []
     for name in sorted(written):
         with tarfile.open(tmp_path / "filter" / "shards" / "s" / name) as archive:

@@ -83,7 +83,7 @@ def make_run(path: Path, groups: int = 6, sources: Sequence[dict[str, Any]] | No
 
 
 def rating_task_of(context: Context) -> RatingTask:
-    return generated_task(context.run.step("generate"), context.flow.annotate, seed=context.flow.seed)
+    return generated_task(context)
 
 
 def ratings_of(

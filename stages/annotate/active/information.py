@@ -94,15 +94,13 @@ def choose(pool: Sequence[ScoredGroup], rated: Sequence[ScoredGroup], done: Mapp
     taken = Counter({task: done.get(task, 0) for task in total})
     chosen: list[ChosenGroup] = []
     while len(chosen) < count and any(queues.values()):
-        best: ChosenGroup | None = None
-        for task in sorted(name for name, queue in queues.items() if queue):
+        choices = []
+        for task in (name for name, queue in queues.items() if queue):
             expected = total[task] / total.total() * taken.total()
             coverage = round((expected + 1) / (taken[task] + 1), DIGITS)
-            group = queues[task][0]  # within a kind only the information differs
-            choice = ChosenGroup(group.group_id, task, amount[group.group_id], factor.get(task, 1.0), coverage)
-            if best is None or (choice.worth, best.group_id) > (best.worth, choice.group_id):
-                best = choice
-        assert best is not None
+            first = queues[task][0].group_id  # within a kind only the information differs
+            choices.append(ChosenGroup(first, task, amount[first], factor.get(task, 1.0), coverage))
+        best = min(choices, key=lambda choice: (-choice.worth, choice.group_id))
         queues[best.task].pop(0)
         taken[best.task] += 1
         chosen.append(best)

@@ -48,15 +48,13 @@ def run(context: Context, *, count: int, strategy: Strategy, model: str | Path |
         raise ValueError(f"--model {model}: --strategy random uses no model; leave it out")
     source_folder, rated = context.run.step(steps.GENERATE), context.run.step(steps.ANNOTATE)
     inputs = {steps.GENERATE: source_folder.require().fingerprint}
-    rating_task = generated_task(source_folder, context.flow.annotate, seed=context.flow.seed)
+    rating_task = generated_task(context)
     complete: dict[str, CompleteGroup] = {}
     if rated.index() is not None:
         accepted, decision = accepted_ratings(context.run)
         complete = {group.source_id: group for group in complete_groups(ledger.scores_only(accepted), rating_task)[0]}
         inputs |= {steps.ANNOTATE: rated.require().fingerprint} | decision
-    columns = source_folder.read("sources", ["source_id", "split", "task"]).columns
-    ids, splits, tasks = (column.to_pylist() for column in columns)
-    split, task = dict(zip(ids, splits, strict=True)), dict(zip(ids, tasks, strict=True))
+    split, task = (source_folder.column("sources", "source_id", name) for name in ("split", "task"))
     pool = [group for group in rating_task.sampled if split[group] == "train" and group not in complete]
     if not pool:
         raise ValueError("every group of the training split is rated; generate more sources to have more to rate")

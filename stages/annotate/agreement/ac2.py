@@ -59,8 +59,7 @@ def group_tables(panel: Panel, levels: Sequence[float], weights: np.ndarray) -> 
     together = (counts * (counts @ weights - 1.0)).sum(axis=1)
     agreed = ratio(together, raters * (raters - 1.0))
     parts = np.concatenate([twice[:, None], np.where(twice, agreed, 0.0)[:, None], counts / np.maximum(raters, 1)[:, None]], axis=1)
-    groups, group = np.unique(group_of, return_inverse=True)
-    return add_up(parts, group, len(groups)), int(twice.sum())
+    return add_up(parts, group_of), int(twice.sum())
 
 
 def ac(tables: np.ndarray, weights: np.ndarray) -> np.ndarray:

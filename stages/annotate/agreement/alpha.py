@@ -13,7 +13,7 @@ Sources: K. Krippendorff, Computing Krippendorff's alpha-reliability, 2011; J. C
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
@@ -44,16 +44,17 @@ class Panel:
 
 
 def panels(ratings: pa.Table) -> dict[str, Panel]:
-    """One panel per dimension of a ``ratings`` table, by name, and the sum of the dimensions under ``overall``."""
-    group = _codes(ratings["source_id"])
-    round = _codes(ratings["round"])
-    item = _joint(_codes(ratings["candidate_id"]), round)
-    rater = _codes(ratings["annotator"])
-    value = ratings["score"].to_numpy()
-    names = ratings["dimension"].to_numpy(zero_copy_only=False)
-    dimensions = sorted(set(names))
-    whole = Panel(group, round, item, rater, value)
-    return {name: _rows(whole, names == name) for name in dimensions} | {OVERALL: _overall(whole, len(dimensions))}
+    """One panel per dimension of a ``ratings`` table, by name."""
+    whole, names = _whole(ratings), ratings["dimension"].to_numpy(zero_copy_only=False)
+    return {name: _rows(whole, names == name) for name in sorted(set(names))}
+
+
+def overall(ratings: pa.Table) -> Panel:
+    """Sums over the dimensions of a ``ratings`` table, for items that a rater scored in all of them."""
+    whole = _whole(ratings)
+    _, first, inverse, counts = np.unique(_joint(whole.item, whole.rater), return_index=True, return_inverse=True, return_counts=True)
+    kept = counts == len(ratings["dimension"].unique())
+    return replace(_rows(whole, first[kept]), value=np.bincount(inverse, whole.value)[kept])
 
 
 def agreement(panel: Panel, levels: Sequence[float], *, seed: int) -> dict[str, Any]:
@@ -112,9 +113,8 @@ def by_task(ratings: pa.Table, tasks: Mapping[str, str], levels: Sequence[float]
 
 def summary(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[str, Any]:
     """:func:`agreement` of each dimension, and :func:`directions` of their sum under ``overall``."""
-    parts = panels(ratings)
-    overall = parts.pop(OVERALL)
-    return {name: agreement(panel, levels, seed=seed) for name, panel in parts.items()} | {OVERALL: directions(overall, seed=seed)}
+    found = {name: agreement(panel, levels, seed=seed) for name, panel in panels(ratings).items()}
+    return found | {OVERALL: directions(overall(ratings), seed=seed)}
 
 
 def alpha(coincidences: np.ndarray, values: np.ndarray, metric: Metric) -> np.ndarray:
@@ -154,18 +154,16 @@ def rater_tables(panel: Panel, levels: Sequence[float]) -> tuple[np.ndarray, np.
     counts, raters = counts[kept], raters[kept]
     # Ordered pairs of different raters of an item: all pairs of its ratings minus each rating with itself, [items, levels, levels].
     pairs = counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(len(levels))
-    groups, group = np.unique(group_of[kept], return_inverse=True)
-    return add_up(pairs / (raters - 1)[:, None, None], group, len(groups)), add_up(pairs, group, len(groups)), int(kept.sum())
+    group = group_of[kept]
+    return add_up(pairs / (raters - 1)[:, None, None], group), add_up(pairs, group), int(kept.sum())
 
 
 def item_counts(panel: Panel, levels: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """Number of raters per item and level [items, levels], and the group of every item [items]."""
-    items, item = np.unique(panel.item, return_inverse=True)
+    items, first, item = np.unique(panel.item, return_index=True, return_inverse=True)
     counts = np.zeros((len(items), len(levels)))
     np.add.at(counts, (item, np.searchsorted(np.asarray(levels), panel.value)), 1)
-    group_of = np.zeros(len(items), dtype=np.int64)
-    group_of[item] = panel.group
-    return counts, group_of
+    return counts, panel.group[first]
 
 
 def direction_tables(panel: Panel) -> np.ndarray:
@@ -178,11 +176,10 @@ def direction_tables(panel: Panel) -> np.ndarray:
         raters, rater = np.unique(panel.rater[rows], return_inverse=True)
         if len(raters) < 2:
             continue
-        items, item = np.unique(panel.item[rows], return_inverse=True)
+        items, first_row, item = np.unique(panel.item[rows], return_index=True, return_inverse=True)
         scores = np.full((len(raters), len(items)), np.nan)
         scores[rater, item] = panel.value[rows]
-        round_of = np.zeros(len(items), dtype=np.int64)
-        round_of[item] = panel.round[rows]
+        round_of = panel.round[rows][first_row]
         first, second = np.nonzero(np.triu(round_of[:, None] == round_of[None, :], 1))
         signs = np.sign(np.round(scores[:, first] - scores[:, second], 9))  # [raters, pairs], NaN where not rated
         tables.append(sum((_compare(signs[a], signs[b]) for a, b in combinations(range(len(raters)), 2)), np.zeros((3, 2))))
@@ -199,14 +196,10 @@ def _compare(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.array([[alike, strict.sum()], [2 * alike + 0.5 * undecided, labels], [2 * alike, labels]], dtype=np.float64)
 
 
-def _overall(panel: Panel, dimensions: int) -> Panel:
-    """Sums over the dimensions, for items that a rater scored in all of them."""
-    _, first, inverse, counts = np.unique(_joint(panel.item, panel.rater), return_index=True, return_inverse=True, return_counts=True)
-    sums = np.zeros(len(first))
-    np.add.at(sums, inverse, panel.value)
-    kept = counts == dimensions
-    rows = first[kept]
-    return Panel(panel.group[rows], panel.round[rows], panel.item[rows], panel.rater[rows], sums[kept])
+def _whole(ratings: pa.Table) -> Panel:
+    """All ratings, whatever their dimension."""
+    group, round, candidate, rater = (_codes(ratings[name]) for name in ("source_id", "round", "candidate_id", "annotator"))
+    return Panel(group, round, _joint(candidate, round), rater, ratings["score"].to_numpy())
 
 
 def _rows(panel: Panel, rows: np.ndarray) -> Panel:

@@ -51,10 +51,11 @@ def estimate(tables: np.ndarray, sums: np.ndarray, statistic: Statistic, *, n: i
     return replace(found, n=n).rounded(DIGITS)
 
 
-def add_up(tables: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-    """Tables of items [items, ...] added up within each of ``groups`` groups (``group``: codes [items]): [groups, ...]."""
-    sums = np.zeros((groups, *tables.shape[1:]))
-    np.add.at(sums, group, tables)
+def add_up(tables: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Tables of items [items, ...] added up within each group (``group``: of each item, [items]): [groups, ...], sorted by group."""
+    groups, row = np.unique(group, return_inverse=True)
+    sums = np.zeros((len(groups), *tables.shape[1:]))
+    np.add.at(sums, row, tables)
     return sums
 
 

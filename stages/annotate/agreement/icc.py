@@ -42,15 +42,12 @@ def correlations(panel: Panel, *, seed: int) -> dict[str, Any]:
 def one_way_tables(panel: Panel) -> tuple[np.ndarray, int]:
     """Per group, over items rated at least twice: items, ratings m, m squared, sum x, sum x squared, (item sum)^2 / m: [groups, 6]."""
     value = _centred(panel.value)
-    items, item = np.unique(panel.item, return_inverse=True)
+    items, first, item = np.unique(panel.item, return_index=True, return_inverse=True)
     count = np.bincount(item, minlength=len(items)).astype(np.float64)
     total, squares = np.bincount(item, value, len(items)), np.bincount(item, value**2, len(items))
-    group_of = np.zeros(len(items), dtype=np.int64)
-    group_of[item] = panel.group
     parts = np.stack([np.ones_like(count), count, count**2, total, squares, total**2 / count], axis=1)
     kept = count >= 2
-    groups, group = np.unique(group_of[kept], return_inverse=True)
-    return add_up(parts[kept], group, len(groups)), int(kept.sum())
+    return add_up(parts[kept], panel.group[first][kept]), int(kept.sum())
 
 
 def one_way(tables: np.ndarray) -> np.ndarray:
@@ -66,20 +63,17 @@ def one_way(tables: np.ndarray) -> np.ndarray:
 def two_way_tables(panel: Panel) -> tuple[np.ndarray, int]:
     """Per group, over items that all k raters rated: items, sum x squared, (item sum) squared / k, sum x of each rater: [groups, 3 + k]."""
     value = _centred(panel.value)
-    items, item = np.unique(panel.item, return_inverse=True)
+    items, first, item = np.unique(panel.item, return_index=True, return_inverse=True)
     raters, rater = np.unique(panel.rater, return_inverse=True)
     k = len(raters)
     scores = np.full((len(items), k), np.nan)
     scores[item, rater] = value
-    group_of = np.zeros(len(items), dtype=np.int64)
-    group_of[item] = panel.group
     kept = ~np.isnan(scores).any(axis=1) if k > 1 else np.zeros(len(items), dtype=bool)
     scores = scores[kept]
     parts = np.concatenate(
         [np.ones((len(scores), 1)), (scores**2).sum(1, keepdims=True), scores.sum(1, keepdims=True) ** 2 / max(k, 1), scores], axis=1
     )
-    groups, group = np.unique(group_of[kept], return_inverse=True)
-    return add_up(parts, group, len(groups)), int(kept.sum())
+    return add_up(parts, panel.group[first][kept]), int(kept.sum())
 
 
 def two_way(tables: np.ndarray) -> np.ndarray:

@@ -30,11 +30,6 @@ class ExpertGroup:
     experts: np.ndarray
     consensus: np.ndarray
 
-    @property
-    def mean_overall(self) -> np.ndarray:
-        """The experts' mean of the summed dimensions: [candidate]."""
-        return self.experts.sum(axis=2).mean(axis=0)
-
     def relation(self, a: int, b: int) -> int | None:
         """1 if a is better, -1 if b is, 0 for a tie, None if most experts do not order the pair as the consensus does."""
         gap = self.consensus[a].sum() - self.consensus[b].sum()
@@ -85,7 +80,7 @@ def hardest(group: ExpertGroup, size: int, *, tie: bool, seed: int) -> Tuple | N
     """The hardest tuple of a group whose pairs are all strict, or all ties; None if there is none."""
     relations = {pair: group.relation(*pair) for pair in combinations(range(len(group.candidates)), 2)}
     fit = {pair for pair, relation in relations.items() if relation is not None and (relation == 0) == tie}
-    overall = group.mean_overall
+    overall = group.experts.sum(axis=2).mean(axis=0)  # the experts' mean of the summed dimensions: [candidate]
     best: tuple[float, float, tuple[int, ...]] | None = None
     for indices in combinations(range(len(group.candidates)), size):
         pairs = list(combinations(indices, 2))

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.annotate.agreement.alpha import OVERALL, panels
+from stages.annotate.agreement.alpha import panels
 from stages.annotate.consensus.consensus import Consensus, Label
 from stages.annotate.ratings.groups import MEAN_DIGITS
 from stages.annotate.ratings.rating_task import ADJUDICATION
@@ -33,8 +33,6 @@ def mean_opinion(ratings: pa.Table) -> tuple[Consensus, list[str]]:
     left_out: list[Quarantined] = []
     few = set()
     for name, panel in panels(ratings).items():
-        if name == OVERALL:
-            continue
         rows = ratings.filter(pa.array(dimension == name))
         z = np.full(len(panel.value), np.nan)
         for code in np.unique(panel.rater):

@@ -9,7 +9,6 @@ Rank Correlation Methods, 1948, chapter 6.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -48,7 +47,7 @@ class RankPair:
 
 def kendalls_w(ranks: np.ndarray) -> float | None:
     """Concordance of rankings [raters, candidates], ties by average rank: 0 none, 1 complete; None where it is not defined."""
-    average = np.stack([rankdata(row) for row in ranks])
+    average = rankdata(ranks, axis=1)
     m, n = average.shape
     # Tied ranks reduce the largest possible variance of the rank sums: t^3 - t per rater for each set of t ties (Kendall 1948, chapter 6).
     ties = sum(float((counts**3 - counts).sum()) for counts in (np.unique(row, return_counts=True)[1] for row in average))
@@ -67,7 +66,7 @@ def group_rankings(ratings: pa.Table, task: RatingTask) -> list[GroupRanking]:
         names = tuple(sorted(by_name))
         stacked = np.stack([by_name[name] for name in names])  # [raters, candidates, dimensions]
         for column, dimension in enumerate(task.dimensions):
-            ranks = np.stack([rankdata(row) for row in stacked[:, :, column]])
+            ranks = rankdata(stacked[:, :, column], axis=1)
             means = np.round(ranks.mean(axis=0), MEAN_DIGITS)
             found.append(GroupRanking(group, dimension, tuple(sorted(task.sampled[group])), means, kendalls_w(ranks), names))
     return found
@@ -97,11 +96,3 @@ def without_contradictions(found: list[RankPair], score: Mapping[tuple[str, str]
         if better is None or worse is None or better >= worse:
             kept.append(pair)
     return kept, len(found) - len(kept)
-
-
-def by_group(rankings: list[GroupRanking]) -> dict[str, list[GroupRanking]]:
-    """Rankings of each group."""
-    found: defaultdict[str, list[GroupRanking]] = defaultdict(list)
-    for ranking in rankings:
-        found[ranking.group_id].append(ranking)
-    return dict(found)

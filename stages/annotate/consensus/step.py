@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -94,9 +95,9 @@ def _ranked(
     ratings: pa.Table, scores: pa.Table, task: RatingTask, config: AnnotateConfig
 ) -> tuple[Consensus, dict[str, bytes], dict[str, Any]]:
     rules = config.quality.reannotate
-    everything = rankings.group_rankings(ratings, task)
     again, settled = [], []
-    for group, parts in rankings.by_group(everything).items():
+    for group, of_group in groupby(rankings.group_rankings(ratings, task), key=lambda ranking: ranking.group_id):
+        parts = list(of_group)
         raters = parts[0].raters
         lowest = min((part.concordance if part.concordance is not None else 0.0) for part in parts)
         if len(raters) < rules.rankings or (lowest < rules.kendall_w and len(raters) < 2 * rules.rankings):

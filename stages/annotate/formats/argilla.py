@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stages.annotate.formats.files import RatingFile, plain
-from stages.annotate.formats.questions import asked
-from stages.annotate.ratings.delivery import Delivery, InvalidRow, RawRating, separated
+from stages.annotate.formats.questions import asked, delivery
+from stages.annotate.ratings.delivery import Delivery, InvalidRow, RawRating
 
 FORMAT = "argilla"
 
@@ -37,11 +37,7 @@ def parse(file: RatingFile) -> Delivery:
         if not _has_responses(record):
             raise ValueError(f"{name} {records.counts_in} {number} has no responses; write it with Argilla's records.to_list(flatten=True)")
         found += _nested(number, record) if isinstance(record.get("responses"), dict) else _flat(number, record)
-    rows, invalid = separated(found)
-    invalid = [*records.invalid, *invalid]
-    if not rows and not invalid:
-        raise ValueError(f"{name} has no ratings: none of its {len(records.records)} records has a response")
-    return Delivery(name, file.sha256, FORMAT, records.counts_in, rows, invalid)
+    return delivery(file, FORMAT, records.counts_in, found, empty=f"none of its {len(records.records)} records has a response")
 
 
 def _flat(number: int, record: Mapping[str, Any]) -> Iterator[RawRating | InvalidRow]:

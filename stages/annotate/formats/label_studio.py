@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stages.annotate.formats.files import RatingFile, plain
-from stages.annotate.formats.questions import asked
-from stages.annotate.ratings.delivery import Delivery, InvalidRow, RawRating, separated
+from stages.annotate.formats.questions import asked, delivery
+from stages.annotate.ratings.delivery import Delivery, InvalidRow, RawRating
 
 FORMAT = "label-studio"
 
@@ -43,11 +43,7 @@ def parse(file: RatingFile) -> Delivery:
             )
         for annotation in task["annotations"]:
             found += _ratings(number, task["data"], annotation)
-    rows, invalid = separated(found)
-    invalid = [*records.invalid, *invalid]
-    if not rows and not invalid:
-        raise ValueError(f"{name} has no ratings: none of its {len(records.records)} tasks has an annotation")
-    return Delivery(name, file.sha256, FORMAT, "task", rows, invalid)
+    return delivery(file, FORMAT, "task", found, empty=f"none of its {len(records.records)} tasks has an annotation")
 
 
 def _ratings(number: int, data: Mapping[str, Any], annotation: Any) -> Iterator[RawRating | InvalidRow]:

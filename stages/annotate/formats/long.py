@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 
 from stages.annotate.formats.files import RatingFile, Table
-from stages.annotate.ratings.delivery import COLUMNS, DIMENSION_ALIASES, OPTIONAL, REQUIRED, SCORES_GIVEN, Delivery, RawRating
+from stages.annotate.ratings.delivery import COLUMNS, OPTIONAL, REQUIRED, SCORES_GIVEN, Delivery, RawRating, spelled
 from stages.engine.contracts import DIMENSIONS
 
 
@@ -23,17 +23,12 @@ def parse(file: RatingFile) -> Delivery:
     return Delivery(file.name, file.sha256, "long", table.counts_in, rows, table.invalid, warnings)
 
 
-def our_columns(header: Sequence[str]) -> list[str]:
-    """Column names as we spell them."""
-    return [DIMENSION_ALIASES.get(column, column) for column in (text.strip().lower() for text in header)]
-
-
 def our_table(file: RatingFile, required: Sequence[str], scores: Sequence[str]) -> tuple[Table, list[str], list[str]]:
     """The table, its column names and warnings about columns that are not read. scores: columns read beside the usual ones."""
     name, table = file.name, file.table(needed=COLUMNS + DIMENSIONS)
     if not table.rows and not table.invalid:
         raise ValueError(f"{name} has no ratings: it contains only column names; fill it in or leave it out")
-    columns = our_columns(table.header)
+    columns = [spelled(column.strip()) for column in table.header]
     duplicate = sorted({column for column in columns if columns.count(column) > 1 and column in COLUMNS + DIMENSIONS})
     if duplicate:
         raise ValueError(f"{name} has the column {duplicate[0]} twice; keep one")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stages.annotate.formats.files import RatingFile
-from stages.annotate.formats.long import our_columns, our_table
-from stages.annotate.ratings.delivery import COLUMNS, REQUIRED, Delivery, RawRating
+from stages.annotate.formats.long import our_table
+from stages.annotate.ratings.delivery import COLUMNS, REQUIRED, Delivery, RawRating, spelled
 from stages.engine.contracts import DIMENSIONS
 
 SHARED = tuple(column for column in COLUMNS if column not in ("dimension", "score"))
@@ -13,7 +13,7 @@ SHARED = tuple(column for column in COLUMNS if column not in ("dimension", "scor
 
 def recognises(file: RatingFile) -> bool:
     """Whether there are columns of dimensions and no column of scores."""
-    columns = our_columns(file.header)
+    columns = [spelled(column.strip()) for column in file.header]
     return "score" not in columns and not set(DIMENSIONS).isdisjoint(columns)
 
 

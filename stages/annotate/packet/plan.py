@@ -15,9 +15,10 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from pydantic import ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass as validated
 
 from stages.annotate.config import AnnotateConfig, PlanConfig
 from stages.annotate.formats import read as formats
@@ -47,7 +48,7 @@ GoldCells = Mapping[str, Mapping[str, GoldCell]]
 """Gold cells of a group by candidate and dimension."""
 
 
-@dataclass(frozen=True)
+@validated(frozen=True, config=ConfigDict(extra="forbid"))
 class RatingPlan:
     """wanted: number of raters per production group, in the order of assignment. rated: previous raters of groups that are re-annotated;
     their ``wanted`` counts further people. calibration, training, exams, hidden: groups in these roles."""
@@ -158,17 +159,9 @@ def read(path: Path) -> RatingPlan:
     """Inverse of :func:`write`. Raises ``ValueError`` for a plan of another version."""
     value = storage.read_json(path)
     try:
-        gold = {
-            group: {candidate: {d: _read_cell(cell) for d, cell in cells.items()} for candidate, cells in candidates.items()}
-            for group, candidates in value["gold"].items()
-        }
-        return RatingPlan(**value | {"wanted": dict(value["wanted"]), "gold": gold})
-    except (KeyError, TypeError):
+        return RatingPlan(**value | {"wanted": dict(value["wanted"])})
+    except (KeyError, TypeError, ValidationError):
         raise ValueError(f"{path} was written by another version; run `pipeline annotate export` again") from None
-
-
-def _read_cell(value: Mapping[str, Any]) -> GoldCell:
-    return GoldCell(tuple(value["scores"]), tuple(value["reasons"]))
 
 
 def _require_variation(number: int, form: Sequence[str], gold: Mapping[str, GoldCells], task: RatingTask, config: PlanConfig) -> None:

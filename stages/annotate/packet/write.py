@@ -61,14 +61,15 @@ def write(target: Path, generate: StepFolder, task: RatingTask, chosen: Sequence
     (partial / "images").mkdir()
     sources = _copy_images(generate, "sources", "source_id", set(chosen), partial)
     candidates = _copy_images(generate, "candidates", "candidate_id", {c for group in chosen for c in task.sampled[group]}, partial)
+    instruction = generate.column("sources", "source_id", "instruction")
     groups = [
         {
             "group_id": group,
-            "instruction": instruction,
+            "instruction": instruction[group],
             "source_image": sources[group][0],
             "candidates": [{"candidate_id": c, "image": candidates[c][0]} for c in task.sampled[group]],
         }
-        for group, instruction in zip(chosen, _instructions(generate, chosen), strict=True)
+        for group in chosen
     ]
     (partial / "groups.jsonl").write_text("".join(json.dumps(group, ensure_ascii=False) + "\n" for group in groups), encoding="utf-8")
     (partial / "ratings-template.csv").write_bytes(csv_table(_blank_rows(chosen, task), TEMPLATE))
@@ -106,12 +107,6 @@ def _rubric(task: RatingTask) -> str:
     if task.scale != _RUBRIC_SCALE:
         raise ValueError(f"annotate.scale_min, scale_max: rubric {path.stem} describes the levels {_RUBRIC_SCALE}, not {task.scale}")
     return path.read_text(encoding="utf-8")
-
-
-def _instructions(generate: StepFolder, groups: Sequence[str]) -> list[str]:
-    columns = generate.read("sources", ["source_id", "instruction"]).columns
-    instruction = dict(zip(*(column.to_pylist() for column in columns), strict=True))
-    return [instruction[group] for group in groups]
 
 
 def _copy_images(generate: StepFolder, artifact: str, key: str, wanted: Collection[str], folder: Path) -> dict[str, tuple[str, str]]:

@@ -12,19 +12,20 @@ import time
 from collections.abc import Awaitable, Callable
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from starlette.datastructures import MutableHeaders
 
 from stages.annotate.config import AnnotateConfig
 from stages.annotate.packet.label_studio import WORDS
 from stages.annotate.page import assignment, exam, rubric, submissions
 from stages.annotate.page.database import COUNTED, FLAGS, Database
 from stages.annotate.page.packet import Packet
-from stages.annotate.page.roster import Person, Roster
-from stages.annotate.page.session import Page, RateLimit, annotator, holder, page_of, refuse_guessing
+from stages.annotate.page.roster import Roster
+from stages.annotate.page.session import Annotator, Holder, Page, RateLimit, ThisPage, refuse_guessing
 from stages.annotate.page.submissions import Draft, Refused, Submission
 
 SCRIPTS = ("page.js", "view.js", "keys.js", "messages.js", "keeping.js", "zoom.js", "clock.js", "dom.js", "lead.js")
@@ -91,12 +92,11 @@ routes = APIRouter()
 
 
 @routes.get("/a/{token}")
-def open_link(token: str, request: Request) -> Response:
+def open_link(token: str, request: Request, page: ThisPage) -> Response:
     """A personal link. The answer is a page that loads the next one: a redirect from another site would not send a Strict cookie."""
-    page = page_of(request)
     person = page.roster.of_token(token)
     if person is None:
-        refuse_guessing(request, counted=True)
+        refuse_guessing(request, page, counted=True)
         raise Refused(401, "this link is not valid, or no longer valid; ask for a new one")
     target = "/lead" if person.role == "lead" else "/"
     response = HTMLResponse(f'<!doctype html><meta http-equiv="refresh" content="0; url={target}"><title>Opening</title>')
@@ -106,32 +106,32 @@ def open_link(token: str, request: Request) -> Response:
 
 
 @routes.get("/")
-def rating_page(request: Request) -> Response:
+def rating_page(page: ThisPage) -> Response:
     """The page without any groups."""
-    return HTMLResponse(page_of(request).files["page.html"])
+    return HTMLResponse(page.files["page.html"])
 
 
 @routes.get("/static/{name}")
-def static(name: str, request: Request) -> Response:
+def static(name: str, page: ThisPage) -> Response:
     """Scripts and styles."""
     if name not in STATIC:
         raise Refused(404, "there is no such file")
-    return Response(page_of(request).files[name], media_type=STATIC[name])
+    return Response(page.files[name], media_type=STATIC[name])
 
 
 @routes.get("/image/{name:path}")
-def image(name: str, request: Request, person: Annotated[Person, Depends(holder)]) -> Response:
+def image(name: str, page: ThisPage, person: Holder) -> Response:
     """An image of the packet by its exact name; 404 for any other name."""
-    path = page_of(request).packet.images.get(name)
+    path = page.packet.images.get(name)
     if path is None or not Path(path).is_file():
         raise Refused(404, "there is no such image")
     return FileResponse(path, headers={"cache-control": "private, max-age=86400, immutable"})
 
 
 @routes.get("/api/session")
-def session(request: Request, person: Annotated[Person, Depends(holder)]) -> dict[str, Any]:
+def session(page: ThisPage, person: Holder) -> dict[str, Any]:
     """Data that the page loads once."""
-    packet = page_of(request).packet
+    packet = page.packet
     return {
         "annotator": person.pseudonym,
         "role": person.role,
@@ -144,9 +144,8 @@ def session(request: Request, person: Annotated[Person, Depends(holder)]) -> dic
 
 
 @routes.get("/api/work")
-def next_groups(request: Request, person: Annotated[Person, Depends(annotator)]) -> dict[str, Any]:
+def next_groups(page: ThisPage, person: Annotator) -> dict[str, Any]:
     """The group to rate now, the next group, and the person's progress."""
-    page = page_of(request)
     assigned = assignment.assign(page.database, page.packet, page.config, person.pseudonym, count=AHEAD)
     with page.database.read() as connection:
         filled, places = assignment.progress(connection)
@@ -161,9 +160,8 @@ def next_groups(request: Request, person: Annotated[Person, Depends(annotator)])
 
 
 @routes.get("/api/previous")
-def previous(request: Request, person: Annotated[Person, Depends(annotator)], before: str = "") -> dict[str, Any]:
+def previous(page: ThisPage, person: Annotator, before: str = "") -> dict[str, Any]:
     """The group that this person rated before the group ``before``, else the latest one."""
-    page = page_of(request)
     with page.database.read() as connection:
         mine = [group for group in assignment.own_groups(connection, person.pseudonym) if group in page.packet.groups]
     place = mine.index(before) + 1 if before in mine else 0
@@ -173,26 +171,23 @@ def previous(request: Request, person: Annotated[Person, Depends(annotator)], be
 
 
 @routes.get("/api/group/{group_id}")
-def one_group(group_id: str, request: Request, person: Annotated[Person, Depends(annotator)]) -> dict[str, Any]:
+def one_group(group_id: str, page: ThisPage, person: Annotator) -> dict[str, Any]:
     """The current state of a group of this person."""
-    page = page_of(request)
     if group_id not in page.packet.groups:
         raise Refused(403, submissions.NOT_ASSIGNED)
     return shown_group(page, person.pseudonym, group_id)
 
 
 @routes.put("/api/draft/{group_id}")
-def save_draft(group_id: str, sent: Draft, request: Request, person: Annotated[Person, Depends(annotator)]) -> dict[str, Any]:
+def save_draft(group_id: str, sent: Draft, page: ThisPage, person: Annotator) -> dict[str, Any]:
     """Store a draft."""
-    page = page_of(request)
     ends = time.time() + 60 * page.config.serve.lease_minutes
     return {"version": submissions.save_draft(page.database, person.pseudonym, group_id, sent, lease_ends=ends)}
 
 
 @routes.post("/api/submit")
-def submit(sent: Submission, request: Request, person: Annotated[Person, Depends(annotator)]) -> dict[str, Any]:
+def submit(sent: Submission, page: ThisPage, person: Annotator) -> dict[str, Any]:
     """Store a group. The answer has feedback after a training group, and the result after the last group of an exam."""
-    page = page_of(request)
     packet, who = page.packet, person.pseudonym
     revision = submissions.store(page.database, packet, page.config, who, sent)
     answer: dict[str, Any] = {"revision": revision}
@@ -248,9 +243,9 @@ class _Guard:
 
         async def with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
-                there = {name for name, _ in message["headers"]}
-                more = dict(HEADERS) | ({} if b"cache-control" in there else {"cache-control": "no-store"})
-                message["headers"] = [*message["headers"], *((name.encode(), value.encode()) for name, value in more.items())]
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("cache-control", "no-store")
             await send(message)
 
         await self._app(scope, counted, with_headers)

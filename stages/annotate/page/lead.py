@@ -30,12 +30,15 @@ MOST_QUEUED = 200
 def summary(connection: sqlite3.Connection, packet: Packet, roster: Sequence[Person], config: AnnotateConfig) -> dict[str, Any]:
     """All data of the page except the agreement."""
     groups = rated.read(connection, packet)
-    shared: defaultdict[str, list[Rated]] = defaultdict(list)
+    by_group: defaultdict[str, list[Rated]] = defaultdict(list)
     for entry in groups:
-        shared[entry.group].append(entry)
-    shared = defaultdict(list, {group: entries for group, entries in shared.items() if len(entries) > 1})
+        by_group[entry.group].append(entry)
+    shared = {group: entries for group, entries in by_group.items() if len(entries) > 1}
+    connected = quality.connected([entry.annotator for entry in entries] for entries in by_group.values())
     return {
-        "progress": _progress(connection, packet, groups, shared),
+        "progress": _progress(connection, packet, groups)
+        # Severities can be compared only if shared groups connect all people.
+        | {"shared_groups": len(shared), "connected": len(connected) <= 1},
         "people": people.statistics(connection, packet, roster, config, groups),
         "confusion": _confusion(packet, shared),
         "disagreements": _disagreements(shared, config.quality.reannotate.difference),
@@ -88,7 +91,7 @@ def all_submissions(connection: sqlite3.Connection, packet: Packet, group_id: st
     }
 
 
-def _progress(connection: sqlite3.Connection, packet: Packet, groups: Sequence[Rated], shared: Mapping[str, list[Rated]]) -> dict[str, Any]:
+def _progress(connection: sqlite3.Connection, packet: Packet, groups: Sequence[Rated]) -> dict[str, Any]:
     filled, places = assignment.progress(connection)
     week = datetime.now(UTC) - timedelta(days=7)
     recent = [entry for entry in groups if datetime.fromisoformat(entry.at) >= week]
@@ -102,30 +105,19 @@ def _progress(connection: sqlite3.Connection, packet: Packet, groups: Sequence[R
         "ratings": sum(entry.scores.size for entry in groups),
         "groups_per_day": round(rate, 1),
         "days_left": round(left / rate, 1) if rate else None,
-        "shared_groups": len(shared),
-        "connected": _connected(groups),
         "expired": connection.execute("SELECT count(*) FROM assignments WHERE done = 0 AND lease_ends < unixepoch()").fetchone()[0],
     }
-
-
-def _connected(groups: Sequence[Rated]) -> bool:
-    """Whether shared groups connect all people; only then can their severities be compared."""
-    raters: defaultdict[str, set[str]] = defaultdict(set)
-    for entry in groups:
-        raters[entry.group].add(entry.annotator)
-    return len(quality.connected(raters.values())) <= 1
 
 
 def _confusion(packet: Packet, shared: Mapping[str, list[Rated]]) -> dict[str, list[list[int]]]:
     """Per dimension, counts of one person's score (row) against another's (column); each pair counts both ways: [levels, levels]."""
     count = len(packet.levels)
-    tables = np.zeros((len(packet.dimensions), count * count), dtype=np.int64)  # one code per pair of levels: own * count + other
+    tables = np.zeros((len(packet.dimensions), count, count), dtype=np.int64)
     for entries in shared.values():
         for a, b in permutations(entries, 2):
-            for d in range(len(packet.dimensions)):
-                cells = (a.scores[:, d].astype(int) - packet.levels[0]) * count + b.scores[:, d] - packet.levels[0]
-                tables[d] += np.bincount(cells, minlength=count * count)
-    return {dimension: tables[d].reshape(count, count).tolist() for d, dimension in enumerate(packet.dimensions)}
+            own, other = a.scores - packet.levels[0], b.scores - packet.levels[0]  # [candidates, dimensions]
+            np.add.at(tables, (np.arange(len(packet.dimensions)), own, other), 1)
+    return dict(zip(packet.dimensions, tables.tolist(), strict=True))
 
 
 def _disagreements(shared: Mapping[str, list[Rated]], difference: float) -> list[dict[str, Any]]:

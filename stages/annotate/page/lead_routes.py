@@ -7,18 +7,16 @@ Decisions are append-only rows: ``pause`` or ``resume`` an annotator, ``certify`
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
 from stages.annotate.packet.write import csv_table
 from stages.annotate.page import lead, rated
 from stages.annotate.page.database import now
-from stages.annotate.page.roster import Person
-from stages.annotate.page.session import holder, page_of
-from stages.annotate.page.session import lead as lead_of
+from stages.annotate.page.session import Holder, Lead, ThisPage
 from stages.annotate.page.submissions import PageRequest, Refused
 from stages.annotate.ratings.delivery import COLUMNS
 
@@ -40,32 +38,29 @@ class Decision(PageRequest):
 
 
 @routes.get("/lead")
-def lead_page(request: Request) -> Response:
+def lead_page(page: ThisPage) -> Response:
     """The page without any data."""
-    return HTMLResponse(page_of(request).files["lead.html"])
+    return HTMLResponse(page.files["lead.html"])
 
 
 @routes.get("/api/lead/summary")
-def summary(request: Request, person: Annotated[Person, Depends(lead_of)]) -> dict[str, Any]:
+def summary(page: ThisPage, person: Lead) -> dict[str, Any]:
     """Progress, people, queues."""
-    page = page_of(request)
     with page.database.separate() as connection:
         return lead.summary(connection, page.packet, page.roster.people, page.config)
 
 
 @routes.get("/api/lead/agreement")
-def agreement(request: Request, person: Annotated[Person, Depends(lead_of)]) -> dict[str, Any]:
+def agreement(page: ThisPage, person: Lead) -> dict[str, Any]:
     """Agreement with intervals. It has a route of its own because the bootstrap takes longer than the rest."""
-    page = page_of(request)
     with page.database.separate() as connection:
         groups = rated.read(connection, page.packet)
     return lead.agreement_of(groups, page.packet)
 
 
 @routes.get("/api/lead/group/{group_id}")
-def group(group_id: str, request: Request, person: Annotated[Person, Depends(lead_of)]) -> dict[str, Any]:
+def group(group_id: str, page: ThisPage, person: Lead) -> dict[str, Any]:
     """A group with everybody's scores."""
-    page = page_of(request)
     if group_id not in page.packet.groups:
         raise Refused(404, "there is no such group")
     with page.database.separate() as connection:
@@ -73,9 +68,8 @@ def group(group_id: str, request: Request, person: Annotated[Person, Depends(lea
 
 
 @routes.post("/api/lead/decision")
-def decide(sent: Decision, request: Request, person: Annotated[Person, Depends(lead_of)]) -> dict[str, Any]:
+def decide(sent: Decision, page: ThisPage, person: Lead) -> dict[str, Any]:
     """Store a decision and apply it."""
-    page = page_of(request)
     known = page.packet.plan.wanted if sent.action == "one-more" else {p.pseudonym for p in page.roster.people}
     if sent.subject not in known:
         raise Refused(422, f"{sent.subject} is not a person or group of this project")
@@ -94,12 +88,11 @@ def decide(sent: Decision, request: Request, person: Annotated[Person, Depends(l
 
 
 @routes.get("/api/lead/ratings.{layout}")
-def ratings(layout: Literal["csv", "jsonl"], request: Request, person: Annotated[Person, Depends(holder)]) -> Response:
+def ratings(layout: Literal["csv", "jsonl"], page: ThisPage, person: Holder) -> Response:
     """All current ratings in the canonical long format, by pseudonym. In CSV, an apostrophe in front of a comment that a spreadsheet would
     run as a formula."""
     if person.role != "lead":
         raise Refused(403, "this is for the lead")
-    page = page_of(request)
     with page.database.separate() as connection:
         rows = [dict(row) for row in connection.execute(_EXPORT)]
     if layout == "csv":

@@ -61,45 +61,51 @@ class Page:
         return f"annotate-{self.packet.project[:8]}"
 
 
-def page_of(request: Request) -> Page:
-    """The page of the application."""
+async def page_of(request: Request) -> Page:
+    """The page of the application. A coroutine, because FastAPI would call a plain function in another thread."""
     return request.app.state.page
 
 
-def holder(request: Request) -> Person:
+ThisPage = Annotated[Page, Depends(page_of)]
+"""Parameter of a route or dependency: the page of the application."""
+
+
+def holder(request: Request, page: ThisPage) -> Person:
     """The person whose link the browser has; 401 for no, an unknown or a revoked link, 429 for too many requests."""
-    page = page_of(request)
     token = request.cookies.get(page.cookie, "")
     person = page.roster.of_token(token) if token else None
     if person is None:
-        refuse_guessing(request, counted=bool(token))
+        refuse_guessing(request, page, counted=bool(token))
         raise Refused(401, "this browser has no valid link; open the personal link that you received")
     _slow_down(page.limit.wait(person.pseudonym))
     return person
 
 
-def annotator(person: Annotated[Person, Depends(holder)], x_annotator: Annotated[str, Header()] = "") -> Person:
-    """The annotator who sends a request."""
-    return _in_role(person, x_annotator, "annotator")
+Holder = Annotated[Person, Depends(holder)]
 
 
-def lead(person: Annotated[Person, Depends(holder)], x_annotator: Annotated[str, Header()] = "") -> Person:
-    """The lead who sends a request."""
-    return _in_role(person, x_annotator, "lead")
+def _in_role(role: Role) -> Callable[..., Person]:
+    """A dependency: the person who sends a request, who must have this role."""
+
+    def checked(person: Holder, x_annotator: Annotated[str, Header()] = "") -> Person:
+        if x_annotator != person.pseudonym:
+            raise Refused(409, "another link was opened in this browser; open your own link again", other=True)
+        if person.role != role:
+            raise Refused(403, f"this is for the {role}")
+        return person
+
+    return checked
 
 
-def _in_role(person: Person, named: str, role: Role) -> Person:
-    if named != person.pseudonym:
-        raise Refused(409, "another link was opened in this browser; open your own link again", other=True)
-    if person.role != role:
-        raise Refused(403, f"this is for the {role}")
-    return person
+Annotator = Annotated[Person, Depends(_in_role("annotator"))]
+Lead = Annotated[Person, Depends(_in_role("lead"))]
+"""Parameters of routes: the person who sends a request, in that role."""
 
 
-def refuse_guessing(request: Request, *, counted: bool) -> None:
+def refuse_guessing(request: Request, page: Page, *, counted: bool) -> None:
     """Limit the attempts with invalid links per address; ``counted``: whether this request is one."""
     if counted:
-        _slow_down(page_of(request).failures.wait(request.client.host if request.client else ""))
+        _slow_down(page.failures.wait(request.client.host if request.client else ""))
 
 
 def _slow_down(seconds: float) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from stages.annotate.agreement import ac2 as gwet
-from stages.annotate.agreement import icc as intraclass
-from stages.annotate.agreement.alpha import OVERALL, agreement, directions, panels, rater_tables
+from stages.annotate.agreement import ac2, icc
+from stages.annotate.agreement.alpha import panels, rater_tables, summary
 from stages.annotate.config import Target
 from stages.annotate.ratings.rating_task import ADJUDICATION, ROUNDS
 
@@ -27,18 +28,12 @@ def by_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[s
 
 def of_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[str, Any]:
     """Statistics of one round by dimension; ``overall``, the sum of the dimensions, has only those on pair directions."""
-    parts = panels(ratings)
-    overall = parts.pop(OVERALL)
-    result: dict[str, Any] = {}
-    for name, panel in parts.items():
+    result = summary(ratings, levels, seed=seed)
+    for name, panel in panels(ratings).items():
         _, pairs, _ = rater_tables(panel, levels)
-        result[name] = (
-            agreement(panel, levels, seed=seed)
-            | gwet.coefficients(panel, levels, seed=seed)
-            | intraclass.correlations(panel, seed=seed)
-            | {"confusion": pairs.sum(0).astype(int).tolist()}
-        )
-    return result | {OVERALL: directions(overall, seed=seed)}
+        result[name] |= ac2.coefficients(panel, levels, seed=seed) | icc.correlations(panel, seed=seed)
+        result[name]["confusion"] = pairs.sum(0).astype(int).tolist()
+    return result
 
 
 def overlap(raters_of: Mapping[str, Collection[str]]) -> dict[str, Any]:
@@ -52,23 +47,15 @@ def overlap(raters_of: Mapping[str, Collection[str]]) -> dict[str, Any]:
 
 def connected(raters: Iterable[Collection[str]]) -> list[list[str]]:
     """Connected components of the raters, sorted; two raters are connected by a shared group. raters: those of each group."""
-    neighbours: defaultdict[str, set[str]] = defaultdict(set)
-    for names in raters:
-        for name in names:
-            neighbours[name] |= set(names)
-    sets: list[list[str]] = []
-    seen: set[str] = set()
-    for name in sorted(neighbours):
-        if name in seen:
-            continue
-        reached, todo = {name}, [name]
-        while todo:
-            new = neighbours[todo.pop()] - reached
-            reached |= new
-            todo += sorted(new)
-        seen |= reached
-        sets.append(sorted(reached))
-    return sets
+    groups = [sorted(names) for names in raters if names]
+    names, last = np.unique([name for group in groups for name in group], return_inverse=True)
+    if not len(names):
+        return []
+    # An edge goes from each rater of a group to the group's first rater.
+    first = np.repeat(np.searchsorted(names, [group[0] for group in groups]), [len(group) for group in groups])
+    graph = coo_array((np.ones(len(last)), (first, last)), shape=(len(names), len(names)))
+    count, component = connected_components(graph, directed=False)
+    return [names[component == number].tolist() for number in range(count)]
 
 
 def checked_targets(rounds: Mapping[str, Mapping[str, Any]], targets: Sequence[Target]) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reward.evaluation.estimate import Estimate
-from stages.annotate.agreement.alpha import OVERALL, Panel, panels, weighted_kappa
+from stages.annotate.agreement.alpha import Panel, panels, weighted_kappa
 from stages.annotate.agreement.bootstrap import DIGITS, estimate, ratio, resampled_sums
 from stages.annotate.ratings.rating_task import level_width
 
@@ -66,8 +66,6 @@ def profiles(ratings: pa.Table, levels: list[float], *, window: int, least: int,
     time, seconds = _times(ratings), ratings["seconds"].to_numpy()
     found = []
     for name, panel in panels(ratings).items():
-        if name == OVERALL:
-            continue
         rows = dimension == name
         own, other = pairs_within_items(panel)
         level = np.searchsorted(levels, panel.value)

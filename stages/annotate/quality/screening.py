@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.annotate.agreement.alpha import OVERALL, panels
+from stages.annotate.agreement.alpha import panels
 from stages.annotate.config import QualityConfig
 from stages.annotate.quality.outliers import outlying_raters
 from stages.annotate.quality.profiles import Profile, profiles
@@ -78,7 +79,8 @@ def screen(ratings: pa.Table, levels: Sequence[float], config: QualityConfig, *,
     found: dict[str, list[Profile]] = {}
     remaining = evidence
     while True:
-        current = _by_name(profiles(remaining, list(levels), window=config.window, least=config.least_groups, seed=seed))
+        sorted_by_name = profiles(remaining, list(levels), window=config.window, least=config.least_groups, seed=seed)
+        current = {name: list(of_name) for name, of_name in groupby(sorted_by_name, key=lambda profile: profile.annotator)}
         reasons = {name: (*outside.get(name, ()), *disagreement(current.get(name, []), config)) for name in names if name not in statuses}
         bad = [name for name, why in reasons.items() if why and name not in config.experts]
         if not bad:
@@ -156,19 +158,10 @@ def _outliers(evidence: pa.Table, config: QualityConfig) -> dict[str, tuple[str,
     names = sorted(set(evidence["annotator"].to_pylist()))
     reasons: dict[str, tuple[str, ...]] = {}
     for dimension, panel in panels(evidence).items():
-        if dimension == OVERALL:
-            continue
         for code, share in outlying_raters(panel, rule, config.remove.outlier_share).items():
             why = f"{dimension}: {share:.1%} of the scores are outliers by rule {rule}, at most {config.remove.outlier_share:.0%} wanted"
             reasons[names[code]] = (*reasons.get(names[code], ()), why)
     return reasons
-
-
-def _by_name(found: Sequence[Profile]) -> dict[str, list[Profile]]:
-    by_name: dict[str, list[Profile]] = {}
-    for profile in found:
-        by_name.setdefault(profile.annotator, []).append(profile)
-    return by_name
 
 
 def _lowest_kappa(of_name: Sequence[Profile]) -> float:

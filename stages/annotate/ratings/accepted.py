@@ -35,10 +35,10 @@ def accepted_ratings(run: RunDir) -> tuple[pa.Table, dict[str, str]]:
 
 def rating_task_of(context: Context) -> RatingTask:
     """The rating task of the ledger."""
-    annotate, config = context.run.step(steps.ANNOTATE), context.flow.annotate
+    annotate = context.run.step(steps.ANNOTATE)
     index = annotate.require()
     if steps.GENERATE in index.inputs:
-        return generated_task(context.run.step(steps.GENERATE), config, seed=context.flow.seed)
+        return generated_task(context)
     (name,), levels = index.inputs, index.settings["scale"]
     dataset = ImportedDataset(name, tuple(index.settings["dimensions"]), Scale(levels[0], levels[-1], levels[1] - levels[0]), split="")
-    return imported_task(dataset, ledger.items(annotate, index), config.rubric_version)
+    return imported_task(dataset, ledger.items(annotate, index), context.flow.annotate.rubric_version)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +17,11 @@ SCORES_GIVEN = "scores_given"
 """Column of the adjudication queue that shows the adjudicator the disputed scores. Ingest ignores it."""
 
 DIMENSION_ALIASES = {"if": "instruction_following", "vq": "visual_quality"}
+
+
+def spelled(name: str) -> str:
+    """A dimension, or another column, as we spell it."""
+    return DIMENSION_ALIASES.get(name.lower(), name.lower())
 
 
 class RawRating(NamedTuple):
@@ -54,18 +59,6 @@ class Revision(NamedTuple):
     group_id: str
     annotator_id: str
     revision: int
-
-
-def separated(found: Iterable[RawRating | InvalidRow]) -> tuple[list[RawRating], list[InvalidRow]]:
-    """Ratings and invalid rows, each in their order."""
-    rows: list[RawRating] = []
-    invalid: list[InvalidRow] = []
-    for one in found:
-        if isinstance(one, RawRating):
-            rows.append(one)
-        else:
-            invalid.append(one)
-    return rows, invalid
 
 
 class ImportedItem(NamedTuple):

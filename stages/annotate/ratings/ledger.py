@@ -8,7 +8,7 @@ published last, so a crash leaves the ledger unchanged. Ingesting the same conte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -141,12 +141,12 @@ def append(
         parts = publish_unit(folder.path, addition.batch.key, tables)
         for name, part in parts.items():
             artifacts.setdefault(name, []).append(part)
-    quarantined = _total(batch.quarantined for batch in all_batches)
+    quarantined = sum((Counter(batch.quarantined) for batch in all_batches), Counter[str]())
     counts = {
         "in": sum(batch.ratings for batch in all_batches),
         "out": sum(batch.accepted for batch in all_batches),
         "duplicates": sum(batch.duplicates for batch in all_batches),
-        "quarantined": sum(quarantined.values()),
+        "quarantined": quarantined.total(),
     }
     assert counts["in"] == counts["out"] + counts["duplicates"] + counts["quarantined"], f"the ledger does not balance: {counts}"
     superseded = sum(batch.superseded for batch in all_batches)
@@ -160,16 +160,9 @@ def append(
         "agreement": agreement.summary(ledger, levels, seed=seed),
         "agreement_by_task": agreement.by_task(ledger, tasks, levels, seed=seed),
     }
-    return folder.publish(draft, artifacts=artifacts, counts=counts, quarantined=quarantined, results=results)
+    return folder.publish(draft, artifacts=artifacts, counts=counts, quarantined=dict(sorted(quarantined.items())), results=results)
 
 
 def scores_only(ratings: pa.Table) -> pa.Table:
     """Ratings without rankings, whose scores are ranks (:mod:`stages.annotate.consensus.rankings`)."""
     return ratings.filter(pc.not_equal(ratings["round"], RANKING))
-
-
-def _total(counts: Iterable[dict[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for reasons in counts:
-        total.update(reasons)
-    return dict(sorted(total.items()))

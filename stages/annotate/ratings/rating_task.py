@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from stages.annotate.config import AnnotateConfig
+from stages.context import Context
 from stages.engine import steps
 from stages.engine.contracts import DIMENSIONS
 from stages.engine.ids import settings_hash, uniform
-from stages.engine.rundir import StepFolder
 
 ROUNDS = ("pilot", "exam", "calibration", "production", "reannotation", "adjudication", "benchmark", "ranking")
 """Phases of a rating project (docs/annotation-quality.md). Every rating belongs to one."""
@@ -61,19 +60,18 @@ class RatingTask:
         """Id of the task. Ratings that name another project are refused."""
         return settings_hash(sorted(self.sampled.items()), list(self.dimensions), self.scale.levels)
 
-    @cached_property
-    def candidates(self) -> frozenset[str]:
-        """All candidates to rate."""
-        return frozenset(candidate for candidates in self.sampled.values() for candidate in candidates)
-
     @property
     def settings(self) -> dict[str, object]:
         """Settings that all ratings of one ledger share."""
         return {"dimensions": list(self.dimensions), "scale": self.scale.levels}
 
 
-def generated_task(generate: StepFolder, config: AnnotateConfig, *, seed: int) -> RatingTask:
-    """Task of a finished generate step. The seeded order of groups and candidates reveals nothing about editors to a rater."""
+def generated_task(context: Context) -> RatingTask:
+    """Task of the run's generate step. The seeded order of groups and candidates reveals nothing about editors to a rater.
+
+    Raises ``ValueError`` when the step is not done.
+    """
+    generate, config, seed = context.run.step(steps.GENERATE), context.flow.annotate, context.flow.seed
     sampled: defaultdict[str, list[str]] = defaultdict(list)
     group_of = {}
     table = generate.read("candidates", ["candidate_id", "source_id", "annotate"])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from stages.annotate.ratings.rating_task import RatingTask
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 
 
 def did_you_mean(text: str, known: Sequence[str]) -> str:
@@ -19,25 +17,19 @@ def did_you_mean(text: str, known: Sequence[str]) -> str:
 class Closest:
     """The most similar id among those with the same first or last six characters, so that hundreds of thousands of ids take no time."""
 
-    def __init__(self, task: RatingTask) -> None:
-        self.task = task
-        self.tables: dict[str, dict[str, list[str]]] = {}
+    def __init__(self, known: Iterable[str]) -> None:
+        self._known = known
 
-    def group(self, text: str) -> str:
-        """Suggestion for a group id."""
-        return self._suggest("group", self.task.sampled, text)
+    @cached_property
+    def _by_end(self) -> Mapping[str, list[str]]:
+        table: defaultdict[str, list[str]] = defaultdict(list)
+        for name in self._known:
+            for end in (name[:6], name[-6:]):
+                table[end].append(name)
+        return table
 
-    def candidate(self, text: str) -> str:
-        """Suggestion for a candidate id."""
-        return self._suggest("candidate", self.task.group_of, text)
-
-    def _suggest(self, kind: str, known: Mapping[str, Any], text: str) -> str:
-        if kind not in self.tables:
-            table: defaultdict[str, list[str]] = defaultdict(list)
-            for name in known:
-                for end in (name[:6], name[-6:]):
-                    table[end].append(name)
-            self.tables[kind] = table
+    def to(self, text: str) -> str:
+        """Suggestion for an id that is not known."""
         text = text.lower()
-        alike = {name for end in (text[:6], text[-6:]) for name in self.tables[kind].get(end, ())}
+        alike = {name for end in (text[:6], text[-6:]) for name in self._by_end.get(end, ())}
         return did_you_mean(text, sorted(alike)[:50])

@@ -25,7 +25,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from stages.annotate.ratings.delivery import DIMENSION_ALIASES, Cell, Delivery, ExistingRating, RawRating
+from stages.annotate.ratings.delivery import Cell, Delivery, ExistingRating, RawRating, spelled
 from stages.annotate.ratings.rating_task import PRODUCTION, RANKING, ROUNDS, RatingTask, Scale
 from stages.annotate.ratings.revisions import Revisions
 from stages.annotate.ratings.suggest import Closest, did_you_mean
@@ -68,7 +68,7 @@ def validate(
     """
     _refuse_other_project(delivery, task)
     other_scale = _on_another_scale(delivery, task.scale)
-    closest = Closest(task)
+    groups, candidates = Closest(task.sampled), Closest(task.group_of)
     accepted: list[dict[str, Any]] = []
     quarantine = [
         Quarantined(_row_id(delivery, "broken", place), delivery.at(number), *problem)
@@ -76,7 +76,7 @@ def validate(
     ]
     duplicates = 0
     for place, row in enumerate(delivery.rows):
-        problem = _problem(row, task, other_scale, closest, now)
+        problem = _problem(row, task, other_scale, groups, candidates, now)
         if problem is None:
             rating = _rating(row, task, batch)
             cell = (rating["candidate_id"], rating["dimension"], rating["annotator"], rating["round"])
@@ -102,7 +102,9 @@ def _row_id(delivery: Delivery, kind: str, place: int) -> str:
     return content_id("delivered", delivery.sha256, delivery.file, kind, place)
 
 
-def _problem(row: RawRating, task: RatingTask, other_scale: Mapping[str, str], closest: Closest, now: datetime) -> Problem | None:
+def _problem(
+    row: RawRating, task: RatingTask, other_scale: Mapping[str, str], groups: Closest, candidates: Closest, now: datetime
+) -> Problem | None:
     """The first problem of a row, or None."""
     if not row.annotator_id:
         return "annotator-empty", "annotator_id is empty; give the rater's pseudonym"
@@ -110,7 +112,7 @@ def _problem(row: RawRating, task: RatingTask, other_scale: Mapping[str, str], c
         return "annotator-on-another-scale", other_scale[row.annotator_id]
     return (
         _dimension_problem(row.dimension, task.dimensions)
-        or _item_problem(row, task, closest)
+        or _item_problem(row, task, groups, candidates)
         or score_problem(row.score, _scale(row, task))
         or _time_problem(row.rated_at, now)
         or _rest_problem(row, task)
@@ -124,33 +126,28 @@ def _scale(row: RawRating, task: RatingTask) -> Scale:
 
 @lru_cache
 def _dimension_problem(text: str, dimensions: tuple[str, ...]) -> Problem | None:
-    if _dimension(text) in dimensions:
+    if spelled(text) in dimensions:
         return None
     return "dimension-unknown", f"there is no dimension {text!r}{did_you_mean(text, dimensions)}; dimensions are {', '.join(dimensions)}"
 
 
-@lru_cache
-def _dimension(text: str) -> str:
-    return DIMENSION_ALIASES.get(text.lower(), text.lower())
-
-
-def _item_problem(row: RawRating, task: RatingTask, closest: Closest) -> Problem | None:
+def _item_problem(row: RawRating, task: RatingTask, groups: Closest, candidates: Closest) -> Problem | None:
     group = task.group_of.get(row.candidate_id)
     if row.group_id not in task.sampled:
-        return "group-unknown", f"there is no group {row.group_id!r} in this project{closest.group(row.group_id)}"
+        return "group-unknown", f"there is no group {row.group_id!r} in this project{groups.to(row.group_id)}"
     if group is None:
-        return "candidate-unknown", f"there is no candidate {row.candidate_id!r} in this project{closest.candidate(row.candidate_id)}"
+        return "candidate-unknown", f"there is no candidate {row.candidate_id!r} in this project{candidates.to(row.candidate_id)}"
     if group != row.group_id:
         return "candidate-of-another-group", f"candidate {row.candidate_id} belongs to group {group}, not to {row.group_id}"
-    if row.candidate_id not in task.candidates:
+    if row.candidate_id not in task.sampled[group]:
         return "candidate-not-sampled", f"candidate {row.candidate_id} of group {group} was not sampled for annotation"
     return None
 
 
 @lru_cache(maxsize=4096)
-def number(text: str) -> float | None:
-    """A number with a decimal point or comma, or None for other texts."""
-    return float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else None
+def number(text: str) -> float:
+    """A number with a decimal point or comma, or NaN for other texts."""
+    return float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else math.nan
 
 
 @lru_cache(maxsize=4096)
@@ -159,7 +156,7 @@ def score_problem(text: str, scale: Scale) -> Problem | None:
     if not text or text.lower() in ("nan", "null", "none", "na", "n/a"):
         return "score-empty", f"the score is empty; give one of {scale}"
     score = number(text)
-    if score is None:
+    if math.isnan(score):
         return "score-not-a-number", f"score {text!r} is not a number; give one of {scale}"
     if not scale.minimum <= score <= scale.maximum:
         return "score-out-of-scale", f"score {text} is outside the scale {scale}"
@@ -185,18 +182,13 @@ def _time_problem(text: str, now: datetime) -> Problem | None:
 def _rest_problem(row: RawRating, task: RatingTask) -> Problem | None:
     if row.round and row.round.lower() not in ROUNDS:
         return "round-unknown", f"there is no round {row.round!r}{did_you_mean(row.round, ROUNDS)}; rounds are {', '.join(ROUNDS)}"
-    if row.seconds and not 0 <= (_float(row.seconds)) <= DAY:
+    if row.seconds and not 0 <= number(row.seconds) <= DAY:
         return "seconds-invalid", f"seconds {row.seconds!r} is not a number from 0 to {DAY}"
     if row.rubric_version and row.rubric_version != task.rubric_version:
         return "rubric-unknown", f"rubric version {row.rubric_version!r} is not the project's, which is {task.rubric_version!r}"
     if len(row.comment) > LONGEST_COMMENT or _CONTROL.search(row.comment):
         return "comment-invalid", f"the comment has control characters or more than {LONGEST_COMMENT} characters"
     return None
-
-
-def _float(text: str) -> float:
-    value = number(text)
-    return math.nan if value is None else value
 
 
 def _conflict(cell: Cell, before: ExistingRating, new: ExistingRating) -> Problem:
@@ -210,8 +202,8 @@ def _conflict(cell: Cell, before: ExistingRating, new: ExistingRating) -> Proble
 
 def _rating(row: RawRating, task: RatingTask, batch: str) -> dict[str, Any]:
     """A valid row of the contract. Its id is a hash of candidate, dimension, annotator, round, score, time and rubric."""
-    score, round = _float(row.score), row.round.lower() or PRODUCTION
-    dimension, rubric = _dimension(row.dimension), row.rubric_version or task.rubric_version
+    score, round = number(row.score), row.round.lower() or PRODUCTION
+    dimension, rubric = spelled(row.dimension), row.rubric_version or task.rubric_version
     scale = _scale(row, task)
     content = json.dumps([row.candidate_id, dimension, row.annotator_id, round, score, row.rated_at, rubric])
     return {
@@ -226,7 +218,7 @@ def _rating(row: RawRating, task: RatingTask, batch: str) -> dict[str, Any]:
         "round": round,
         "submission": row.submission or batch,
         "rated_at": row.rated_at,
-        "seconds": _float(row.seconds) if row.seconds else None,
+        "seconds": number(row.seconds) if row.seconds else None,
         "comment": row.comment,
         "rubric_version": rubric,
     }
@@ -252,7 +244,7 @@ def _on_another_scale(delivery: Delivery, scale: Scale) -> dict[str, str]:
     scores: defaultdict[str, Counter[float]] = defaultdict(Counter)
     for row in delivery.rows:
         score = number(row.score)
-        if score is not None and row.round.lower() != RANKING:
+        if not math.isnan(score) and row.round.lower() != RANKING:
             scores[row.annotator_id][score] += 1
     messages = {}
     for annotator, counts in scores.items():

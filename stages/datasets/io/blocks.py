@@ -58,10 +58,8 @@ class Spans(Sequence[Numbered]):
     def __getitem__(self, index: slice) -> Sequence[Numbered]: ...
     def __getitem__(self, index: int | slice) -> Numbered | Sequence[Numbered]:
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        index %= len(self)
+            return [self[place] for place in range(len(self))[index]]
+        index = range(len(self))[index]  # of the end where it is negative; IndexError beyond the rows
         place = bisect_right(self._ends, index)
         span = self.spans[place]
         offset = index - (self._ends[place] - span.count)

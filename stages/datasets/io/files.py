@@ -11,11 +11,11 @@ _WILD = "*?["
 SHOWN = 5
 
 
-def find(path: str, *, suffixes: tuple[str, ...], what: str, in_folder: tuple[str, ...]) -> tuple[str, list[str]]:
+def find(path: str, *, suffixes: tuple[str, ...], what: str, in_folder: tuple[str, ...] = ()) -> tuple[str, list[str]]:
     """The folder (path or URL) of the files, and their names relative to it, sorted.
 
-    ``in_folder`` are the endings of the files that count when ``path`` is a folder. Raises ``ValueError`` when there are none, or when one
-    is of another kind.
+    ``in_folder`` are the endings that count when ``path`` is a folder, default: all ``suffixes``. Raises ``ValueError`` when there are no
+    files, or when one is of another kind.
     """
     path = path.rstrip("/")
     if any(sign in path for sign in _WILD):
@@ -28,7 +28,7 @@ def find(path: str, *, suffixes: tuple[str, ...], what: str, in_folder: tuple[st
     elif path.lower().endswith(suffixes):
         folder, names = one(path, what=what)
     else:
-        folder = path
+        folder, in_folder = path, in_folder or suffixes
         names = [name for name in _all(folder, what) if name.lower().endswith(in_folder)]
         if not names:
             kinds = " or ".join(f"*{ending}" for ending in in_folder)

@@ -16,11 +16,6 @@ BATCH_ROWS = 8
 """Rows in memory at the same time, images included."""
 
 
-def find(path: str, *, what: str) -> tuple[str, list[str]]:
-    """Folder and names of the files that a path names: one file, all below a folder, or those that match a pattern."""
-    return files.find(path, suffixes=(SUFFIX,), what=what, in_folder=(SUFFIX,))
-
-
 @contextmanager
 def opened(folder: str, name: str, *, needed: Sequence[str], what: str) -> Generator[pq.ParquetFile]:
     """A file's footer. Raises ``ValueError`` for a file that is not whole, or lacks a column."""

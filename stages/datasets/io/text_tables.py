@@ -10,12 +10,14 @@ import csv
 import json
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv")
 KEY = "#key"
 """Column that contains the key of a record where a JSON file is an object of records by key."""
+BLOCK_RECORDS = 256
+"""Records of a block, which ends where reading can begin."""
 _CHUNK = 1 << 18
 _BOM = codecs.BOM_UTF8
 
@@ -27,6 +29,8 @@ class Bad(NamedTuple):
 
 
 Record = dict[str, Any] | Bad
+TextSpan = tuple[int, int | None, list[tuple[int, Record]]]
+"""First byte of a block of a text file, its end (None: that of the file), and its records, each with its first byte."""
 
 
 def records(file: BinaryIO, name: str, start: int = 0) -> Iterator[tuple[int, Record]]:
@@ -44,6 +48,18 @@ def records(file: BinaryIO, name: str, start: int = 0) -> Iterator[tuple[int, Re
             return _separated(file, start, ",")
         case _:
             return _lines(file, start)
+
+
+def spans(found: Iterable[tuple[int, Record]], unit_rows: int | None = None) -> Iterator[TextSpan]:
+    """Blocks of the records of a file. With ``unit_rows`` they end where units end."""
+    block: list[tuple[int, Record]] = []
+    for number, (start, record) in enumerate(found):
+        if block and (len(block) == BLOCK_RECORDS or (unit_rows and number % unit_rows == 0)):
+            yield block[0][0], start, block
+            block = []
+        block.append((start, record))
+    if block:
+        yield block[0][0], None, block
 
 
 def _lines(file: BinaryIO, start: int) -> Iterator[tuple[int, Record]]:

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from stages.filter.gates.gate import Finding, Gate, GateConfig, above
+from stages.filter.gates.gate import Gate, GateConfig, above
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from stages.filter.pair import Pair
 
 
@@ -31,16 +29,11 @@ def measure(pair: Pair) -> dict[str, float | int | None]:
     return {"background_change": None if pair.whole_picture else float(np.quantile(pair.change.max(axis=2), 0.25))}
 
 
-def decide(inspected: pa.Table, config: DriftGate) -> Finding:
-    """The background changed."""
-    return above(inspected["background_change"].to_numpy(), config.change)
-
-
 GATE = Gate(
     config=DriftGate,
     description="Colours that changed outside the edit",
     caption="colours changed outside the edit, 0–255",
     columns={"background_change": "float64"},
     measure=measure,
-    decide=decide,
+    decide=lambda inspected, config: above(inspected["background_change"].to_numpy(), config.change),
 )

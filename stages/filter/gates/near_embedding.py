@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+KEY = "filter.gates.near_embedding.embeddings"
 BLOCK = 2048
 """Edits compared at a time: bounds memory at BLOCK x n values."""
 
@@ -56,12 +57,11 @@ def files(config: NearEmbeddingGate) -> dict[str, str]:
     """sha256 of the file of vectors. Raises ``ValueError`` when it cannot be read."""
     from stages.engine import storage
 
-    if config.embeddings is None:
-        return {}
+    assert config.embeddings is not None, "the configuration checks that there is a file"
     try:
         return {"embeddings": storage.sha256_of(config.embeddings)}
     except OSError as error:
-        raise ValueError(f"filter.gates.near_embedding.embeddings: {config.embeddings} cannot be read ({type(error).__name__})") from None
+        raise ValueError(f"{KEY}: {config.embeddings} cannot be read ({type(error).__name__})") from None
 
 
 def _vectors(path: str, ids: list[str]) -> np.ndarray:
@@ -76,24 +76,22 @@ def _vectors(path: str, ids: list[str]) -> np.ndarray:
     try:
         table = pq.read_table(pa.BufferReader(storage.read_bytes(path)), columns=["sample_id", "embedding"])
     except (OSError, ValueError, KeyError) as error:
-        raise ValueError(
-            f"filter.gates.near_embedding.embeddings: {path} cannot be read as Parquet with the columns sample_id and embedding ({error})"
-        ) from None
+        raise ValueError(f"{KEY}: {path} cannot be read as Parquet with the columns sample_id and embedding ({error})") from None
     rows = {name: number for number, name in enumerate(table["sample_id"].to_pylist())}
     absent = [name for name in ids if name not in rows]
     if absent:
         raise ValueError(
-            f"filter.gates.near_embedding.embeddings: {path} has no vector for {len(absent):,} of {len(ids):,} edits, "
+            f"{KEY}: {path} has no vector for {len(absent):,} of {len(ids):,} edits, "
             f"the first is {absent[0]}; the artifact inspected lists the sample ids"
         )
     lists = table["embedding"].combine_chunks().take(pa.array([rows[name] for name in ids]))
     widths = set(pc.list_value_length(lists).to_pylist())
     if len(widths) != 1 or widths & {None, 0}:
-        raise ValueError(f"filter.gates.near_embedding.embeddings: the vectors in {path} have several lengths: {sorted(map(str, widths))}")
+        raise ValueError(f"{KEY}: the vectors in {path} have several lengths: {sorted(map(str, widths))}")
     vectors = pc.list_flatten(lists).to_numpy(zero_copy_only=False).astype(np.float32).reshape(len(ids), -1)
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(length).all() or (length == 0).any():
-        raise ValueError(f"filter.gates.near_embedding.embeddings: {path} has a vector that is zero or not finite")
+        raise ValueError(f"{KEY}: {path} has a vector that is zero or not finite")
     return vectors / length
 
 

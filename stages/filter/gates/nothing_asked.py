@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from stages.filter.gates.gate import Finding, Gate, GateConfig, below
+from stages.filter.gates.gate import Gate, GateConfig, below
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from stages.filter.pair import Pair
 
 _THE_PICTURE = (
@@ -51,16 +49,11 @@ def measure(pair: Pair) -> dict[str, float | int | None]:
     return {"asked_words": asked_words(pair.words)}
 
 
-def decide(inspected: pa.Table, config: NothingAskedGate) -> Finding:
-    """Too few words."""
-    return below(inspected["asked_words"].to_numpy().astype("float64"), config.words)
-
-
 GATE = Gate(
     config=NothingAskedGate,
     description="Instructions that ask for nothing",
     caption="instructions that ask for nothing",
     columns={"asked_words": "int32"},
     measure=measure,
-    decide=decide,
+    decide=lambda inspected, config: below(inspected["asked_words"].to_numpy().astype("float64"), config.words),
 )

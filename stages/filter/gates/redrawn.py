@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from stages.filter.gates.gate import Finding, Gate, GateConfig, below
+from stages.filter.gates.gate import Gate, GateConfig, below
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
 
     from stages.filter.pair import Pair
 
@@ -52,16 +51,11 @@ def _gradients(small: np.ndarray, where: np.ndarray) -> np.ndarray:
     return np.concatenate([right[where], down[where]])
 
 
-def decide(inspected: pa.Table, config: RedrawnGate) -> Finding:
-    """The background was drawn anew."""
-    return below(inspected["background_match"].to_numpy(), config.match)
-
-
 GATE = Gate(
     config=RedrawnGate,
     description="Pictures drawn anew as a whole",
     caption="contours changed outside the edit, match −1–1",
     columns={"background_match": "float64"},
     measure=measure,
-    decide=decide,
+    decide=lambda inspected, config: below(inspected["background_match"].to_numpy(), config.match),
 )

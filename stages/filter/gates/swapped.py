@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from stages.filter.gates.gate import Finding, Gate, GateConfig, above
+from stages.filter.gates.gate import Gate, GateConfig, above
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
 
     from stages.filter.pair import Pair
 
@@ -123,16 +122,11 @@ def _gradients(small: np.ndarray) -> np.ndarray:
     return np.abs(np.diff(grey, axis=1, append=grey[:, -1:])) + np.abs(np.diff(grey, axis=0, append=grey[-1:]))
 
 
-def decide(inspected: pa.Table, config: SwappedGate) -> Finding:
-    """The reverse order fits the instruction better."""
-    return above(inspected["swap_evidence"].to_numpy(), config.evidence)
-
-
 GATE = Gate(
     config=SwappedGate,
     description="Source and edit exchanged",
     caption="source and edit exchanged, evidence −1–1",
     columns={"swap_evidence": "float64"},
     measure=measure,
-    decide=decide,
+    decide=lambda inspected, config: above(inspected["swap_evidence"].to_numpy(), config.evidence),
 )

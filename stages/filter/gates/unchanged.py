@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from stages.filter.gates.gate import Finding, Gate, GateConfig, below
+from stages.filter.gates.gate import Gate, GateConfig, below
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from stages.filter.pair import Pair
 
 MOST_CHANGED_CELLS = 4
@@ -34,16 +32,11 @@ def measure(pair: Pair) -> dict[str, float | int | None]:
     return {"largest_change": float(most.mean())}
 
 
-def decide(inspected: pa.Table, config: UnchangedGate) -> Finding:
-    """Nothing changed."""
-    return below(inspected["largest_change"].to_numpy(), config.change)
-
-
 GATE = Gate(
     config=UnchangedGate,
     description="Copies of the source",
     caption="copies of the source, change 0–255",
     columns={"largest_change": "float64"},
     measure=measure,
-    decide=decide,
+    decide=lambda inspected, config: below(inspected["largest_change"].to_numpy(), config.change),
 )

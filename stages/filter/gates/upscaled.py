@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from stages.filter.gates.gate import Finding, Gate, GateConfig, below
+from stages.filter.gates.gate import Gate, GateConfig, below
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
 
     from stages.filter.pair import Pair
 
@@ -62,16 +61,11 @@ def detail(pixels: np.ndarray) -> float | None:
     return math.log10((fine + FLOOR) / coarse) if coarse > FLOOR else None
 
 
-def decide(inspected: pa.Table, config: UpscaledGate) -> Finding:
-    """The images have more pixels than detail."""
-    return below(inspected["fine_detail"].to_numpy(), config.detail)
-
-
 GATE = Gate(
     config=UpscaledGate,
     description="Enlarged thumbnails",
     caption="enlarged thumbnails, log power",
     columns={"fine_detail": "float64"},
     measure=measure,
-    decide=decide,
+    decide=lambda inspected, config: below(inspected["fine_detail"].to_numpy(), config.detail),
 )

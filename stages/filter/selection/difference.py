@@ -62,7 +62,7 @@ def compare(context: Context, first: str, second: str, *, by: str) -> Difference
     """
     step = context.run.step("filter")
     index = step.require()
-    a, b = (stored.load(step, name, index.artifacts["scores"]).table for name in (first, second))
+    a, b = (stored.load(step, name, index.artifacts["scores"]) for name in (first, second))
     scores = step.read("scores", ["sample_id", "overall_mean"])
     column = SideColumns(step.read, frozenset(index.artifacts)).column(by, "--by", scores["sample_id"])
     codes, names = column.by_name()

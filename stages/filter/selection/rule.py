@@ -48,7 +48,7 @@ def select(
     """
     ids = order.fixed_width(scores["sample_id"])
     other = _other(config, others or {})
-    count = _asked(scores.num_rows, config, other)
+    count = size(scores.num_rows, config, other)
     value, ascending = value_of(scores, ids, config)
     assert np.isfinite(value).all(), "scores are finite"
     key = value if ascending else -value
@@ -106,20 +106,6 @@ def around_cut(scores: pa.Table, config: SelectionConfig, table: pa.Table, most:
     return just_in, [name.decode() for name in ids[chosen].tolist()]
 
 
-def size(available: int, config: SelectionConfig) -> int:
-    """How many samples a count or a fraction keeps; a fraction is of the scored edits, rounded half up."""
-    if not available:
-        raise ValueError(f"selection {config.name}: there are no scored edits to select from")
-    if config.count is not None:
-        if config.count > available:
-            raise ValueError(f"selection {config.name}: count {config.count:,} is more than the {available:,} scored edits; lower it")
-        return config.count
-    count = math.floor(Decimal(repr(config.fraction or 1.0)) * available + Decimal("0.5"))
-    if not count:
-        raise ValueError(f"selection {config.name}: fraction {config.fraction} of {available:,} scored edits keeps none; raise it")
-    return count
-
-
 def label(config: SelectionConfig) -> str:
     """The rule in a word or three, e.g. ``top``, ``top lower-bound`` or ``bottom product``."""
     return config.rule if config.value == "overall" else f"{config.rule} {config.value}"
@@ -133,15 +119,22 @@ def _other(config: SelectionConfig, others: Mapping[str, pa.Table]) -> pa.Table 
     return others[config.like]
 
 
-def _asked(available: int, config: SelectionConfig, other: pa.Table | None) -> int | None:
-    """How many samples to keep; None where a bound or ``all`` decides it."""
+def size(available: int, config: SelectionConfig, other: pa.Table | None) -> int | None:
+    """How many samples to keep; None where a bound or ``all`` decides it. A fraction is of the scored edits, rounded half up."""
     if other is not None:
         return other.num_rows
     if config.quotas is not None and config.quotas.numbers is not None:
         return sum(config.quotas.numbers.values())
-    if config.count is None and config.fraction is None and available:
-        return None
-    return size(available, config)
+    if not available:
+        raise ValueError(f"selection {config.name}: there are no scored edits to select from")
+    if config.count is not None and config.count > available:
+        raise ValueError(f"selection {config.name}: count {config.count:,} is more than the {available:,} scored edits; lower it")
+    if config.fraction is None:
+        return config.count
+    count = math.floor(Decimal(repr(config.fraction)) * available + Decimal("0.5"))
+    if not count:
+        raise ValueError(f"selection {config.name}: fraction {config.fraction} of {available:,} scored edits keeps none; raise it")
+    return count
 
 
 def _eligible(key: np.ndarray, ascending: bool, config: SelectionConfig) -> np.ndarray | None:

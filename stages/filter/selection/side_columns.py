@@ -65,18 +65,15 @@ class SideColumns:
 
     def _values(self, name: str, wanted_by: str) -> pa.Table:
         """``sample_id`` and the column as ``value``."""
-        if name in SCORED:
-            return self.read("scores", ["sample_id", name]).rename_columns(["sample_id", "value"])
-        if name in DELIVERED:
-            return self.read("edits", ["sample_id", name]).rename_columns(["sample_id", "value"])
         if name.startswith(METADATA) and len(name) > len(METADATA):
             table = self.read("edits", ["sample_id", "metadata"])
             return pa.table({"sample_id": table["sample_id"], "value": _of_metadata(table["metadata"], name.removeprefix(METADATA))})
-        inspected = self._inspected()
+        inspected = [column for column in SCHEMAS[INSPECTED].names if column.endswith(HASHES)] if INSPECTED in self.artifacts else []
         if name == "source" and SOURCE_HASH in inspected:
             name = SOURCE_HASH
-        if name in inspected:
-            return self.read(INSPECTED, ["sample_id", name]).rename_columns(["sample_id", "value"])
+        for artifact, names in (("scores", SCORED), ("edits", DELIVERED), (INSPECTED, inspected)):
+            if name in names:
+                return self.read(artifact, ["sample_id", name]).rename_columns(["sample_id", "value"])
         if name == "source":
             table = self.read("edits", ["sample_id", "source"])
             paths = pc.struct_field(table["source"], "path")
@@ -85,12 +82,6 @@ class SideColumns:
             return pa.table({"sample_id": table["sample_id"], "value": paths})
         known = ", ".join([*SCORED, *DELIVERED, "source", "metadata.KEY", *inspected])
         raise ValueError(f"{wanted_by}: there is no column {name}; it can be {known}")
-
-    def _inspected(self) -> list[str]:
-        """Hashes in ``inspected``."""
-        if INSPECTED not in self.artifacts or INSPECTED not in SCHEMAS:
-            return []
-        return [name for name in SCHEMAS[INSPECTED].names if name.endswith(HASHES)]
 
 
 def _of_metadata(metadata: pa.ChunkedArray, key: str) -> pa.Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -20,14 +20,6 @@ from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.rule import Selection
 
 FOLDER = "selections"
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A selection that was read: its table, and its description as JSON values."""
-
-    table: pa.Table
-    description: dict[str, Any]
 
 
 def table_name(name: str) -> str:
@@ -71,8 +63,8 @@ def describe(step: StepFolder, name: str) -> dict[str, Any] | None:
     return storage.read_json(path) if path.exists() else None
 
 
-def load(step: StepFolder, name: str, scores: Sequence[Part]) -> Stored:
-    """A selection of these scores. Raises ``ValueError`` when there is none, it is of other scores, or its file is damaged."""
+def load(step: StepFolder, name: str, scores: Sequence[Part]) -> pa.Table:
+    """The table of a selection of these scores. Raises ``ValueError`` when there is none, it is of other scores, or its file is damaged."""
     description = describe(step, name)
     path = step.path / table_name(name)
     if description is None or not path.exists():
@@ -82,13 +74,11 @@ def load(step: StepFolder, name: str, scores: Sequence[Part]) -> Stored:
         raise ValueError(f"selection {name} in {step.path} was made from other scores; make it again with `pipeline select`")
     if storage.sha256_of(path) != description.get("sha256"):
         raise ValueError(f"{path} is damaged: its sha256 is not the one in {description_name(name)}; make it again with `pipeline select`")
-    return Stored(storage.read_table(path), description)
+    return storage.read_table(path)
 
 
-def check_replay(step: StepFolder, config: SelectionConfig, made: Selection) -> None:
+def check_replay(step: StepFolder, config: SelectionConfig, made: Selection, description: dict[str, Any]) -> None:
     """Raises ``ValueError`` when a selection made again from the same recipe is not, byte for byte, the one that is described."""
-    description = describe(step, config.name)
-    assert description is not None
     if description["sha256"] != _sha256(made.table):
         raise ValueError(
             f"selection {config.name} does not replay: made again from the same scores it has other bytes, so it was made with another "

@@ -15,6 +15,7 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.stats import rankdata
 
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.order import hashed
@@ -59,12 +60,7 @@ def means(scores: pa.Table, field: str = "mean") -> dict[str, np.ndarray]:
 
 def percentile(values: np.ndarray) -> np.ndarray:
     """Share of the values that are not larger, in (0, 1]: float64 [n]; equal values share it."""
-    order = np.argsort(values)
-    ordered = values[order]
-    ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True)) + 1  # how many values there are up to the end of each run
-    shares = np.empty(len(values))
-    shares[order] = np.repeat(ends, np.diff(ends, prepend=0)) / len(values)
-    return shares
+    return rankdata(values, method="max") / len(values)
 
 
 def _likert(scores: pa.Table, config: SelectionConfig) -> list[np.ndarray]:

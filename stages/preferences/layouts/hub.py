@@ -32,11 +32,16 @@ def write(folder: Path, content: Content, licence: str) -> tuple[dict[str, int],
     """Write the folder; returns the pairs by split, and an empty mapping because nothing is left out."""
     splits = sorted(set(content.split_of.values()))
     columns = columns_of(content.dimensions)
-    rows = {"pairs": _pairs, "candidates": _candidates, "sources": _sources}
-    counts = {name: dict.fromkeys(splits, 0) for name in rows}
-    for name, make in rows.items():
+    kinds = {
+        "pairs": (_pairs, content.pairs),
+        "candidates": (_candidates, content.candidates.values()),
+        "sources": (_sources, content.sources.values()),
+    }
+    counts = {name: dict.fromkeys(splits, 0) for name in kinds}
+    for name, (make, rows) in kinds.items():
         for split in splits:
-            counts[name][split] = _write(folder / name, split, columns[name], make(content, split), _count(content, name, split))
+            wanted = [row for row in rows if content.split_of[row["source_id"]] == split]
+            counts[name][split] = _write(folder / name, split, columns[name], make(content, wanted), len(wanted))
     (folder / "README.md").write_text(hub_card.card(content, counts, columns, licence), encoding="utf-8")
     return counts["pairs"], {}
 
@@ -70,17 +75,8 @@ def columns_of(dimensions: Sequence[str]) -> dict[str, list[Column]]:
     }
 
 
-def _count(content: Content, name: str, split: str) -> int:
-    if name == "pairs":
-        return sum(row["split"] == split for row in content.pairs)
-    rows = content.candidates if name == "candidates" else content.sources
-    return sum(content.split_of[row["source_id"]] == split for row in rows.values())
-
-
-def _pairs(content: Content, split: str) -> Iterator[dict[str, Any]]:
-    for row in content.pairs:
-        if row["split"] != split:
-            continue
+def _pairs(content: Content, rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for row in rows:
         source = content.sources[row["source_id"]]
         made = {name: row[name] for name in ("pair_id", "source_id", "candidate_a", "candidate_b", "label", "gap", "origin", "raters")}
         made |= {"instruction": source["instruction"], "task": source["task"]}
@@ -91,15 +87,14 @@ def _pairs(content: Content, split: str) -> Iterator[dict[str, Any]]:
         yield made
 
 
-def _candidates(content: Content, split: str) -> Iterator[dict[str, Any]]:
-    wanted = {name: row for name, row in content.candidates.items() if content.split_of[row["source_id"]] == split}
+def _candidates(content: Content, rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    wanted = {row["candidate_id"]: row for row in rows}
     for name, data in content.images("candidates", "candidate_id", wanted):
-        row = wanted[name]
-        yield {key: row[key] for key in ("candidate_id", "source_id", "editor")} | {"image": {"bytes": data, "path": None}} | row["scores"]
+        yield wanted[name] | {"image": {"bytes": data, "path": None}} | wanted[name]["scores"]
 
 
-def _sources(content: Content, split: str) -> Iterator[dict[str, Any]]:
-    wanted = {name: row for name, row in content.sources.items() if content.split_of[name] == split}
+def _sources(content: Content, rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    wanted = {row["source_id"]: row for row in rows}
     for name, data in content.images("sources", "source_id", wanted):
         yield wanted[name] | {"image": {"bytes": data, "path": None}}
 

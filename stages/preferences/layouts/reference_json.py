@@ -19,12 +19,12 @@ from stages.engine.contracts import DIMENSIONS
 from stages.engine.ids import ID_DIGITS
 from stages.preferences.layouts.content import Content
 
-Counts = tuple[dict[str, int], dict[str, int]]
-"""Pairs written by split, rows left out by reason."""
 
+def write(folder: Path, content: Content, path_prefix: str) -> tuple[dict[str, int], dict[str, int]]:
+    """Write the folder; returns the pairs by split, and the rows left out by reason.
 
-def write(folder: Path, content: Content, path_prefix: str) -> Counts:
-    """Write the folder. Raises ``ValueError`` for ratings of other dimensions than the layout's two."""
+    Raises ``ValueError`` for ratings of other dimensions than the layout's two.
+    """
     if tuple(content.dimensions) != DIMENSIONS:
         raise ValueError(
             f"reference-json supports {' and '.join(DIMENSIONS)}, the pairs of this run have {' and '.join(content.dimensions)}; use hub"

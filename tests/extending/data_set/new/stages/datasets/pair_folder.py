@@ -15,7 +15,7 @@ DATASET = "pair-folder"
 
 def plan(config: PairFolder, request: Request) -> list[Slice]:
     """Slices of names. Raises ``ValueError`` when the folder has no texts."""
-    folder, names = files.find(config.path, suffixes=(".txt",), what=request.key, in_folder=(".txt",))
+    folder, names = files.find(config.path, suffixes=(".txt",), what=request.key)
     return cut(DATASET, folder, {}, [name.removesuffix(".txt") for name in names], request.unit_rows)
 
 

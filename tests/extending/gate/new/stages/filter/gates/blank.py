@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from stages.filter.gates.gate import Finding, Gate, GateConfig, below
+from stages.filter.gates.gate import Gate, GateConfig, below
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from stages.filter.pair import Pair
 
 
@@ -25,16 +23,11 @@ def measure(pair: Pair) -> dict[str, float | int | None]:
     return {"edited_contrast": float(pair.small_edited.std())}
 
 
-def decide(inspected: pa.Table, config: BlankGate) -> Finding:
-    """Hardly any contrast."""
-    return below(inspected["edited_contrast"].to_numpy(), config.contrast)
-
-
 GATE = Gate(
     config=BlankGate,
     description="Edits of one colour",
     caption="edits of one colour, deviation 0–255",
     columns={"edited_contrast": "float64"},
     measure=measure,
-    decide=decide,
+    decide=lambda inspected, config: below(inspected["edited_contrast"].to_numpy(), config.contrast),
 )
