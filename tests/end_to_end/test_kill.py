@@ -32,7 +32,6 @@ evaluate_reward: {bootstrap: 100, unit_sources: 4, workers: 1}
 filter:
   input: {dataset: world-edits, count: 60}
   selections:
-    - {name: full, rule: all}
     - {name: selected, rule: top, fraction: 0.5}
   unit_rows: 15
   inspect_workers: 1
@@ -42,8 +41,8 @@ finetune:
   editor: {codec: {channels: 16}, denoiser: {conditioning: channel, heads: 2, double_blocks: 1, single_blocks: 1}}
   base: {edits: {dataset: world-edits, split: base, count: 40}, training: {steps: 10, batch_size: 8, warmup_steps: 2, checkpoint_every: 3}}
   training: {steps: 8, batch_size: 8, warmup_steps: 2, checkpoint_every: 3}
-  arms: [full, selected]
-evaluate_editor: {items: 8, bootstrap: 100, workers: 1}
+  arms: [selected]
+evaluate_editor: {reference_arm: base, items: 8, bootstrap: 100, workers: 1}
 """
 
 

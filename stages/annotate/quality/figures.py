@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from stages.annotate.agreement import ac2, icc
 from stages.annotate.agreement.alpha import panels, rater_tables, summary
@@ -51,6 +49,9 @@ def connected(raters: Iterable[Collection[str]]) -> list[list[str]]:
     names, last = np.unique([name for group in groups for name in group], return_inverse=True)
     if not len(names):
         return []
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components  # scipy is slow to import, and the rating page starts with this module
+
     # An edge goes from each rater of a group to the group's first rater.
     first = np.repeat(np.searchsorted(names, [group[0] for group in groups]), [len(group) for group in groups])
     graph = coo_array((np.ones(len(last)), (first, last)), shape=(len(names), len(names)))

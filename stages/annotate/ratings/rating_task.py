@@ -10,11 +10,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from stages.context import Context
 from stages.engine import steps
 from stages.engine.contracts import DIMENSIONS
 from stages.engine.ids import settings_hash, uniform
+
+if TYPE_CHECKING:
+    from stages.context import Context
 
 ROUNDS = ("pilot", "exam", "calibration", "production", "reannotation", "adjudication", "benchmark", "ranking")
 """Phases of a rating project (docs/annotation-quality.md). Every rating belongs to one."""
