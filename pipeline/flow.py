@@ -33,7 +33,14 @@ class Step:
 
 
 STEPS = (
-    Step(steps.GENERATE, "generate", "stages.generate.step", "sources", "candidates", "Every editor edits every source."),
+    Step(
+        steps.GENERATE,
+        "generate",
+        "stages.generate.step",
+        "sources",
+        "candidates",
+        "Every editor edits every source, or candidates made elsewhere are read.",
+    ),
     Step(steps.ANNOTATE, "generate", "stages.annotate.step", "candidates", "ratings"),
     Step(steps.PREFERENCES, "generate", "stages.preferences.step", "ratings", "preference pairs", "Statistics are written beside them."),
     Step(steps.TRAIN_REWARD, "generate", "stages.train_reward.step", "preference pairs", "a reward model"),

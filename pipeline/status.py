@@ -63,7 +63,10 @@ def _headline(index: Index) -> str:
     match index.step:
         case "generate":
             failed = f", {results['failed_candidates']:,} failed" if results.get("failed_candidates") else ""
-            return f"{results['candidates_per_source']} candidates per source, {results['annotated_per_source']} to annotate{failed}"
+            smaller = f", {results['smaller_groups']:,} sources with fewer" if results.get("smaller_groups") else ""
+            return (
+                f"{results['candidates_per_source']} candidates per source, {results['annotated_per_source']} to annotate{failed}{smaller}"
+            )
         case "preferences":
             return ", ".join(f"{split} {sum(kinds.values()):,} pairs" for split, kinds in results["pairs"].items())
         case "finetune":

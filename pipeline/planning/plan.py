@@ -31,7 +31,8 @@ RUBRIC_TOKENS, INSTRUCTION_TOKENS = 150, 20
 
 def plan(flow: FlowConfig, path: Path) -> str:
     """The plan as text."""
-    work = _work(flow, path)
+    delivered, fault = _made_elsewhere(flow)
+    work = _work(flow, path, delivered)
     manifest = RunDir(path).manifest().get("steps", {}) if path.exists() else {}
     rows = []
     for number, step in enumerate(STEPS, start=1):
@@ -41,7 +42,7 @@ def plan(flow: FlowConfig, path: Path) -> str:
         state = _state(flow, RunDir(path).step(step.name).index())
         last = f"took {manifest[step.name]['seconds']} s" if step.name in manifest else ""
         rows.append([str(number), step.name, state, work[step.name], last])
-    notes = _notes(flow)
+    notes = _notes(flow) + [f"cannot run yet: {fault}"] * bool(fault)
     text = f"run directory: {path}\n\n" + text_table(["", "step", "state", "work", "last time"], rows)
     text += "\n\n" + "\n".join(f"- {note}" for note in notes) if notes else ""
     if flow.filter is not None:
@@ -121,15 +122,19 @@ def tokens(config: RewardModelConfig, edits: int) -> int:
     return image + per_source + edits * (image + per_edit)
 
 
-def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
+def _work(flow: FlowConfig, path: Path, delivered: int) -> dict[str, str]:
+    """Work of every step, in words. ``delivered``: number of candidates made elsewhere."""
     work = {}
     model = flow.reward.model
     flop_per_token = 2 * parameters(model.backbone)
     one_edit = flop_per_token * tokens(model, 1)
     if flow.generate is not None:
-        train, validation = _sources(flow)
+        train, validation = _sources(flow, delivered)
         groups, annotated = train + validation, flow.generate.annotate
-        candidates = sum(len(choice.seeds) for choice in flow.generate.editors)
+        made = sum(len(choice.seeds) for choice in flow.generate.editors)
+        edits = f"{groups:,} sources x {made} candidates = {groups * made:,} edits, {annotated} of each annotated"
+        if flow.generate.candidates is not None:
+            edits = f"{delivered:,} candidates made elsewhere, up to {annotated} of each source annotated"
         pairs = groups * math.comb(annotated, 2)
         hours = [groups * seconds / 3600 for seconds in SECONDS_PER_GROUP]
         people = "simulated raters" if flow.annotate.simulate else f"{hours[0]:,.0f} to {hours[1]:,.0f} hours of annotators"
@@ -138,7 +143,7 @@ def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
         one_group = flop_per_token * tokens(model, annotated)
         seen = steps * training.groups_per_batch
         work |= {
-            "generate": f"{groups:,} sources x {candidates} candidates = {groups * candidates:,} edits, {annotated} of each annotated",
+            "generate": edits,
             "annotate": f"{groups * annotated * 2:,} ratings; {people}",
             "preferences": f"{pairs:,} pairs",
             "train-reward": f"{steps:,} steps of {training.groups_per_batch} groups: {seen * annotated:,} edits, "
@@ -170,13 +175,16 @@ def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
     return work
 
 
-def _sources(flow: FlowConfig) -> tuple[int, int]:
+def _sources(flow: FlowConfig, delivered: int) -> tuple[int, int]:
     """Groups for training and validation, as far as the configuration determines them."""
     assert flow.generate is not None
     config = flow.generate.sources
-    if isinstance(config, WorldSources):
+    if flow.generate.candidates is not None:  # no images are read here, so the sources cannot be counted
+        total = math.ceil(delivered / flow.generate.annotate)
+        held_out = round(total * VALIDATION_SHARE)
+    elif isinstance(config, WorldSources):
         return config.train, config.validation
-    if isinstance(config, TableSources):
+    elif isinstance(config, TableSources):
         total = sum(table.expected or _rows(config.model_copy(update={"tables": (table,)})) for table in config.tables)
         held_out = round(total * config.validation_share)
     else:
@@ -185,7 +193,18 @@ def _sources(flow: FlowConfig) -> tuple[int, int]:
     return total - held_out, held_out
 
 
-def _rows(config: SourcesInput) -> int:
+def _made_elsewhere(flow: FlowConfig) -> tuple[int, str]:
+    """Number of candidates made elsewhere, and why they cannot be read if they cannot."""
+    if flow.generate is None or flow.generate.candidates is None:
+        return 0, ""
+    try:
+        slices = readers.plan(flow.generate.candidates, seed=0, world=None, unit_rows=1000, key="generate.candidates")
+    except ValueError as error:
+        return 0, str(error)
+    return sum(len(piece.rows) for piece in slices), ""
+
+
+def _rows(config: SourcesInput | None) -> int:
     """Rows of a data set, 0 where it cannot be read."""
     try:
         return sum(len(piece.rows) for piece in readers.plan(config, seed=0, world=None, unit_rows=1000, edited=False))
@@ -208,7 +227,9 @@ def _notes(flow: FlowConfig) -> list[str]:
                 editors.check_name(choice.name)
             except ValueError as error:
                 notes.append(f"cannot run yet: {error}")
-        if isinstance(flow.generate.sources, TableSources):
+        if flow.generate.candidates is not None:
+            notes.append(f"the number of sources assumes {flow.generate.annotate} candidates of each")
+        elif isinstance(flow.generate.sources, TableSources):
             notes += [f"missing input: {table.path} ({table.name})" for table in flow.generate.sources.tables if not _reachable(table.path)]
         elif not _reachable(getattr(flow.generate.sources, "path", "")):
             notes.append(f"missing input: {getattr(flow.generate.sources, 'path', '')}")

@@ -24,7 +24,7 @@ from stages.engine.contracts import Quarantined
 from stages.engine.rundir import RunDir
 
 DATASET = "candidates"
-OF_SOURCE = ["instruction", "image", "language", "task"]
+OF_SOURCE = ["instruction", "image", "language", "task", "split"]
 OF_CANDIDATE = ["candidate_id", "source_id", "editor", "editor_revision", "seed", "image", "status", "error", "metadata"]
 
 
@@ -52,6 +52,7 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
             if row["status"] != "ok":
                 yield Quarantined(row["candidate_id"], where, "failed-candidate", f"{row['editor']} could not make it: {row['error']}")
                 continue
+            made = json.loads(row["metadata"])
             facts = {name: row[name] for name in ("candidate_id", "source_id", "editor", "editor_revision", "seed")}
             yield Edit(
                 row_id=row["candidate_id"],
@@ -64,8 +65,11 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
                 edited_path=row["image"]["path"],
                 language=source["language"],
                 task=source["task"],
-                licence="",
-                metadata=json.dumps(facts | {"made": json.loads(row["metadata"])}, sort_keys=True, ensure_ascii=False),
+                licence=made.get("licence", ""),
+                metadata=json.dumps(facts | {"made": made}, sort_keys=True, ensure_ascii=False),
+                split=source["split"],
+                editor=row["editor"],
+                seed=str(row["seed"]),
             )
 
 

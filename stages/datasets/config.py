@@ -68,6 +68,13 @@ class TableColumns(Config):
     licence: str | None = Field(None, description="Licence of the row")
 
 
+class CandidateColumns(TableColumns):
+    """The same of a table of candidates made elsewhere."""
+
+    editor: str | None = Field(None, description="Editor that made the edit")
+    seed: str | None = Field(None, description="Its seed; without one, the edits of an editor for a source are numbered from 0")
+
+
 TablePreset = Annotated[str, AfterValidator(known)]
 
 
@@ -85,6 +92,13 @@ class TableEdits(Table):
     """A table of edits."""
 
     dataset: Literal["table"]
+
+
+class CandidateTable(Table):
+    """A table of edits with the editor of each."""
+
+    dataset: Literal["table"]
+    columns: CandidateColumns = Field(CandidateColumns(), description="Columns with other names")
 
 
 class SourceTable(Table):
@@ -122,7 +136,7 @@ class WebdatasetEdits(Config):
 
 
 class CandidateEdits(Config):
-    """Candidates that the step generate of a run made: to score them, also for the best of N."""
+    """Candidates that the step generate of a run made: to score them, also for the best of N, or to rate them in another run."""
 
     dataset: Literal["candidates"]
     path: str = Field(description="The run directory")
@@ -132,4 +146,5 @@ Delivered = ShareGPT4oEdits | TripletEdits | EditRewardDataEdits | WebdatasetEdi
 """Data sets of edits that are sources and references as well."""
 
 SourcesInput = Annotated[WorldSources | TableSources | Delivered, Field(discriminator="dataset")]
+CandidatesInput = Annotated[CandidateTable | CandidateEdits | Delivered, Field(discriminator="dataset")]
 EditsInput = Annotated[WorldEdits | TableEdits | CandidateEdits | Delivered, Field(discriminator="dataset")]

@@ -88,6 +88,7 @@ def _edit(batch: pa.RecordBatch, number: int, file: str, side: str) -> Edit | Qu
         language=cells.by_characters(instruction[0]),
         task="",
         licence=LICENCE,
+        editor=cells.text(row[f"{side}_model"]),
         metadata=json.dumps(facts, sort_keys=True, ensure_ascii=False),
     )
 

@@ -14,6 +14,7 @@ from stages.datasets.io.text_tables import KEY
 REQUIRED = ("source", "instruction", "edited")
 OPTIONAL = ("id", "task", "language", "licence")
 SPLIT = "split"
+EDITOR, SEED = "editor", "seed"
 
 
 @dataclass(frozen=True)

@@ -81,12 +81,12 @@ def load(piece: Slice) -> Iterator[Edit | Quarantined]:
 
 
 def fetch_known(piece: Slice, sample_ids: Sequence[str]) -> Iterator[Edit]:
-    """Rows of a slice that were scored under these ids. Raises ``ValueError`` naming a row whose content has changed."""
+    """Rows of a slice that were read before under these ids. Raises ``ValueError`` naming a row whose content has changed."""
     for sample_id, entry in zip(sample_ids, fetch(piece), strict=True):
         if isinstance(entry, Quarantined) or entry.sample_id != sample_id:
             now = entry.message if isinstance(entry, Quarantined) else "an image or the instruction is another"
-            remedy = "restore the data set, or score it in a new run directory"
-            raise ValueError(f"{entry.position} changed since it was scored as sample {sample_id} ({now}); {remedy}")
+            remedy = "restore the data set, or use a new run directory"
+            raise ValueError(f"{entry.position} changed since it was read as sample {sample_id} ({now}); {remedy}")
         yield entry
 
 

@@ -36,6 +36,7 @@ from stages.engine.ids import ID_DIGITS
 DATASET = "sharegpt4o"
 RECORDS = "text_and_image_to_image.json"
 TARS = "text_and_image_to_image_part_*.tar"
+EDITOR = "GPT-4o"
 LICENCE = "unverified, see the card of FreedomIntelligence/ShareGPT-4o-Image; made with GPT-4o, whose terms apply to some uses"
 
 
@@ -103,6 +104,7 @@ def _edit(folder: str, record: Record, number: int, tars: tuple[str, ...], locat
         language=cells.by_characters(named.instruction),
         task="",
         licence=LICENCE,
+        editor=EDITOR,
     )
 
 

@@ -113,7 +113,8 @@ class Edit:
     """One row of a data set: source, instruction and edited image, images as encoded bytes.
 
     Paths are the images' names in the data set, None where they have none. ``edited`` is empty where the row is read as a source or as a
-    reference. ``split`` is train, validation, or empty where the data set does not say it. ``metadata`` is JSON text.
+    reference. ``split`` is train, validation, or empty where the data set does not say it. ``editor`` and ``seed`` say who made the edit,
+    as the data set writes it; empty where it does not. ``metadata`` is JSON text.
     """
 
     row_id: str
@@ -129,6 +130,8 @@ class Edit:
     licence: str = ""
     metadata: str = "{}"
     split: str = ""
+    editor: str = ""
+    seed: str = ""
 
     @cached_property
     def source_sha256(self) -> str:

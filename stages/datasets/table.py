@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages.datasets import presets, triplets
-from stages.datasets.config import SourceTable, Table, TableEdits, TableSources, TripletEdits
+from stages.datasets.config import CandidateTable, SourceTable, Table, TableEdits, TableSources, TripletEdits
 from stages.datasets.io import cells, files, parquet_files, text_tables
 from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.cells import Fault
@@ -64,7 +64,7 @@ def _plan(config: Table | TripletEdits, request: Request) -> list[Slice]:
         name = config.name if isinstance(config, SourceTable) else config.preset or ""
         folder, names = files.find(config.path, suffixes=SUFFIXES, what=request.key, in_folder=(parquet_files.SUFFIX,))
         needed = [column for role, column in columns.items() if role not in optional]
-        blocks = chain.from_iterable(_blocks(folder, file, needed, request.key) for file in names)
+        blocks = chain.from_iterable(_blocks(folder, file, needed, list(columns.values()), request.key) for file in names)
     shared = {"columns": columns, "licence": licence, "preset": name}
     slices = cut_blockwise(dataset, folder, shared, blocks, request.unit_rows, images=images)
     if not slices:
@@ -88,6 +88,9 @@ def _layout(config: Table | TripletEdits, request: Request) -> tuple[dict[str, s
         optional = set() if config.preset else set(presets.OPTIONAL) - given.keys()
         if isinstance(config, SourceTable):
             columns, optional = columns | {presets.SPLIT: presets.SPLIT}, optional | {presets.SPLIT}
+        if isinstance(config, CandidateTable):
+            columns = {name: name for name in (presets.EDITOR, presets.SEED)} | columns
+            optional |= {presets.SEED} - given.keys()
         if request.edited and "edited" not in columns:
             raise ValueError(
                 f"{request.key}: {config.preset} has sources and instructions but no edited images; use it as a reference of "
@@ -118,7 +121,9 @@ def _edit(piece: Slice, columns: Mapping[str, str], number: int, file: str, row:
     if isinstance(row, Bad):
         return Quarantined(str(number), where, "bad-line", row.message)
     values = {role: row.get(name) for role, name in columns.items()}
-    labels = {role: cells.text(values.get(role)) for role in (*presets.OPTIONAL, presets.SPLIT)}
+    labels = {role: cells.text(values.get(role)) for role in (*presets.OPTIONAL, presets.SPLIT, presets.EDITOR, presets.SEED)}
+    if piece.dataset == TRIPLETS:
+        labels |= {name: cells.text(row.get(name)) for name in (presets.EDITOR, presets.SEED)}
     row_id = labels["id"] or str(number)
     instruction = cells.instruction(values["instruction"])
     if not isinstance(instruction, Fault) and not is_text([row_id, labels, instruction]):
@@ -149,6 +154,8 @@ def _edit(piece: Slice, columns: Mapping[str, str], number: int, file: str, row:
         licence=labels["licence"] or piece.shared["licence"],
         metadata=json.dumps(metadata, sort_keys=True, ensure_ascii=False),
         split=labels[presets.SPLIT],
+        editor=labels[presets.EDITOR],
+        seed=labels[presets.SEED],
     )
 
 
@@ -160,18 +167,18 @@ def _rows(tables: files.OneOpen, name: str, start: int, first: int, wanted: set[
     return parquet_files.rows(table, start, first, [column for column in table.schema_arrow.names if column in wanted])
 
 
-def _blocks(folder: str, name: str, needed: list[str], key: str) -> Iterator[Block]:
-    """Blocks of a file, in order. Raises ``ValueError`` for a file that cannot be read or lacks a column."""
+def _blocks(folder: str, name: str, needed: list[str], read: list[str], key: str) -> Iterator[Block]:
+    """Blocks of a file, in order. Raises ``ValueError`` for a file that cannot be read, lacks a column or has one twice."""
     if name.lower().endswith(parquet_files.SUFFIX):
-        with parquet_files.opened(folder, name, needed=needed, what=key) as table:
+        with parquet_files.opened(folder, name, needed=needed, what=key, read=read) as table:
             for group in range(table.num_row_groups):
                 yield Block(name, group, table.metadata.row_group(group).num_rows, parquet_files.mark(table, group))
         return
     with files.opened(f"{folder}/{name}") as file:
         for number, (begin, end, records) in enumerate(_text_spans(folder, name)):
             if number == 0:
-                columns = dict.fromkeys(column for _, record in records if isinstance(record, dict) for column in record)
-                parquet_files.check_columns(f"{folder}/{name}", list(columns), needed, what=key)
+                columns = text_tables.columns(file, name, records)
+                parquet_files.check_columns(f"{folder}/{name}", columns, needed, what=key, read=read)
             file.seek(begin)
             data = file.read(-1 if end is None else end - begin)
             yield Block(name, begin, len(records), hashlib.sha256(data).hexdigest()[:ID_DIGITS])

@@ -2,7 +2,8 @@
 
 A member's name is its sample's key and, after the first dot of its base name, its field: ``0001.source.png`` has the field ``source.png``.
 A configured field matches the field of that name, with or without an extension. The text is a JSON object (with ``instruction`` and
-optionally ``language``, ``task``, ``licence``; the rest is kept as metadata), or plain text that is the instruction.
+optionally ``language``, ``task``, ``licence``; the rest, with ``editor`` and ``seed``, is kept as metadata), or plain text that is the
+instruction.
 
 The plan scans the headers of the tars once; its memory is a span per 64 samples and, while it runs, 8 bytes per sample to find keys that
 occur twice. Workers seek. Fingerprints are made of the names, offsets and sizes of members; a changed byte is noticed when
@@ -69,7 +70,7 @@ def _edit(fields: Mapping[str, Any], key: str, where: str, members: Members, fil
     parsed = _parsed(_read(file, found["text"]), found["text"].name, fields["instruction"])
     if isinstance(parsed, Fault):
         return Quarantined(key, where, *parsed)
-    instruction, labels, metadata = parsed
+    instruction, labels, others = parsed
     return Edit(
         row_id=key,
         position=where,
@@ -82,12 +83,14 @@ def _edit(fields: Mapping[str, Any], key: str, where: str, members: Members, fil
         language=labels["language"] or cells.by_characters(instruction),
         task=labels["task"],
         licence=labels["licence"] or fields["licence"],
-        metadata=metadata,
+        metadata=json.dumps(others, sort_keys=True, ensure_ascii=False),
+        editor=cells.text(others.get("editor")),
+        seed=cells.text(others.get("seed")),
     )
 
 
-def _parsed(data: bytes, name: str, instruction_key: str) -> tuple[str, dict[str, str], str] | Fault:
-    """Instruction, labels, and everything else as JSON text."""
+def _parsed(data: bytes, name: str, instruction_key: str) -> tuple[str, dict[str, str], dict[str, Any]] | Fault:
+    """Instruction, labels, and everything else."""
     try:
         content: Any = json.loads(data) if name.endswith(".json") else {instruction_key: data.decode().strip()}
     except ValueError as error:
@@ -99,7 +102,7 @@ def _parsed(data: bytes, name: str, instruction_key: str) -> tuple[str, dict[str
         return instruction
     others = {key: value for key, value in content.items() if key not in (instruction_key, *LABELS)}
     labels = {name: cells.text(content.get(name)) for name in LABELS}
-    return instruction[0], labels, json.dumps(others, sort_keys=True, ensure_ascii=False)
+    return instruction[0], labels, others
 
 
 def _matches(configured: str, field: str) -> bool:

@@ -4,6 +4,7 @@
 | --- | --- |
 | ``sources`` | an image and an instruction |
 | ``candidates`` | one edit of a source by one editor |
+| ``delivered`` | one readable edit that was made elsewhere, without its images |
 | ``edits``, ``examples`` | a source with an edit of a data set that is filtered |
 | ``inspected`` | the measures of such an edit before scoring |
 | ``gated`` | one gate that flags or drops an edit |
@@ -80,6 +81,16 @@ CANDIDATES = _schema(
     ("error", pa.string()),
     ("annotate", pa.bool_()),  # chosen for annotation
     ("metadata", pa.string()),
+)  # fmt: skip
+DELIVERED = _schema(
+    "delivered", 1,
+    ("sample_id", pa.string()),
+    ("source_id", pa.string()),
+    ("row_id", pa.string()),
+    ("position", pa.string()),
+    ("editor", pa.string()),
+    ("seed", pa.int64()),  # null where the data set names none
+    ("image_bytes", pa.int64()),  # of both images, as encoded
 )  # fmt: skip
 EDITS = _schema(
     "edits", 2,

@@ -8,6 +8,7 @@ workers does not change a byte.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,8 @@ import pyarrow as pa
 
 from stages.engine import storage
 from stages.engine.contracts import Quarantined
-from stages.engine.rundir import Part, Tables
+from stages.engine.ids import settings_hash
+from stages.engine.rundir import Part, StepFolder, Tables
 
 
 @dataclass(frozen=True)
@@ -105,3 +107,15 @@ def publish_unit(folder: Path, key: str, tables: Mapping[str, pa.Table]) -> dict
         parts[name] = Part(path=f"units/{key}/{name}.parquet", rows=table.num_rows, sha256=sha256)
     storage.replace_folder(partial, target)
     return parts
+
+
+def publish_table(step: StepFolder, artifact: str, table: pa.Table) -> list[Part]:
+    """A table that the driver decided, under a name made of its content: the files of an earlier index stay until the next index is
+    published.
+
+    Nothing for a table without rows.
+    """
+    if not table.num_rows:
+        return []
+    key = settings_hash(artifact, hashlib.sha256(storage.table_bytes(table)).hexdigest())
+    return [publish_unit(step.path, key, {artifact: table})[artifact]]

@@ -25,9 +25,9 @@ from stages.datasets import readers as edits
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
-from stages.engine.units import Unit, UnitRecord
+from stages.engine.units import Unit, UnitRecord, publish_table
 from stages.filter.config import FilterConfig
-from stages.filter.inspection import Inspection, publish, rows_of
+from stages.filter.inspection import Inspection, rows_of
 
 NAME = "contamination"
 MATCHES = (contamination.EXACT, contamination.NEAR, contamination.INSTRUCTION)
@@ -71,7 +71,7 @@ def check(
     }
     merged = {"references": done.artifacts().get("references", [])}
     merged["unreadable_references"] = [record.parts["quarantine"] for record in done.records if record.quarantined]
-    merged[NAME] = publish(step, NAME, hits)
+    merged[NAME] = publish_table(step, NAME, hits)
     left_over = replace(
         inspected,
         kept=rows_of(inspected.kept, np.setdiff1d(inspected.numbers, edits.numbers_of(dropped["position"]))),

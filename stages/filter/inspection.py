@@ -8,7 +8,6 @@ nothing is inspected.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,12 +22,12 @@ from reward.inputs.decoding import DECODER
 from reward.likeness import perceptual_hash
 from stages.context import Context
 from stages.datasets import readers as edits
-from stages.engine import contracts, storage
+from stages.engine import contracts
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Part, StepFolder
-from stages.engine.units import Done, Unit, UnitOutput, Work, publish_unit
+from stages.engine.units import Done, Unit, UnitOutput, Work, publish_table
 from stages.filter import decide as gates
 from stages.filter.config import FilterConfig
 from stages.filter.decide import INSPECTED
@@ -69,8 +68,8 @@ def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Se
     copies, repeated = duplicates(inspected)
     single = inspected.filter(pa.array(~repeated)) if copies else inspected
     decided = gates.decide(single, config.gates)
-    artifacts["quarantine"] += publish(step, "quarantine", contracts.table("quarantine", [asdict(row) for row in copies]))
-    artifacts["gated"] = publish(step, "gated", decided.table)
+    artifacts["quarantine"] += publish_table(step, "quarantine", contracts.table("quarantine", [asdict(row) for row in copies]))
+    artifacts["gated"] = publish_table(step, "gated", decided.table)
     left = single.select(["position", "sample_id"]).filter(pa.array(~decided.dropped))
     numbers = edits.numbers_of(left["position"])
     quarantined = Counter(done.quarantined()) + Counter(row.reason for row in copies)
@@ -180,18 +179,6 @@ def check_unchanged(inspection: Inspection, delivered: pa.Table) -> None:
             f"{position} changed since it was inspected as sample {before} (an image or the instruction is another); "
             "restore the data set, or score it in a new run directory"
         )
-
-
-def publish(step: StepFolder, artifact: str, table: pa.Table) -> list[Part]:
-    """A table that the driver decided, under a name made of its content: the files of an earlier index stay until the next index is
-    published.
-
-    Nothing for a table without rows.
-    """
-    if not table.num_rows:
-        return []
-    key = settings_hash(artifact, hashlib.sha256(storage.table_bytes(table)).hexdigest())
-    return [publish_unit(step.path, key, {artifact: table})[artifact]]
 
 
 def rows_of(slices: Sequence[edits.Slice], wanted: np.ndarray) -> list[edits.Slice]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Any, Self
 
-from stages.datasets.config import SourcesInput, WorldSources
+from pydantic import Field, model_validator
+
+from stages.datasets.config import CandidatesInput, SourcesInput
 from stages.engine.config import Config
 
 
@@ -16,10 +18,26 @@ class EditorChoice(Config):
 
 
 class GenerateConfig(Config):
-    """Candidates: every editor edits every source (paper 2.1: 12 candidates, 7 annotated)."""
+    """Candidates (paper 2.1: 12 per source, 7 annotated): every editor edits every source, or candidates made elsewhere are read."""
 
-    sources: SourcesInput = Field(WorldSources(dataset="world"), description="Where sources come from")
-    editors: tuple[EditorChoice, ...] = Field(min_length=1, description="Editors and their seeds")
-    annotate: int = Field(7, ge=2, description="Candidates per source that are sampled for annotation")
-    unit_sources: int = Field(150, ge=1, description="Sources per unit of resume")
+    sources: SourcesInput | None = Field(None, description="Where sources come from; default with editors: the toy world")
+    editors: tuple[EditorChoice, ...] = Field((), description="Editors and their seeds")
+    candidates: CandidatesInput | None = Field(None, description="Candidates made elsewhere, with their sources: in place of both")
+    annotate: int = Field(7, ge=2, description="Candidates per source that are sampled for annotation; of those made elsewhere at most")
+    unit_sources: int = Field(150, ge=1, description="Sources per unit of resume; edits where candidates made elsewhere are read")
     workers: int = Field(2, ge=1, description="Ray actors")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sources_of_the_toy_world(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("candidates") is None and data.get("sources") is None:
+            return data | {"sources": {"dataset": "world"}}
+        return data
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if self.candidates is not None and (self.sources is not None or self.editors):
+            raise ValueError("candidates made elsewhere bring their sources and editors: leave out sources and editors, or candidates")
+        if self.candidates is None and not self.editors:
+            raise ValueError("there are no candidates: name editors, or under candidates the edits that were made elsewhere")
+        return self

@@ -1,7 +1,8 @@
 """Generate: sources in, candidates out (paper 2.1: 12 candidates per source, 7 of them sampled for annotation).
 
-The unit of resume is a slice of sources with all their candidates. A source that cannot be read is quarantined. A candidate that an editor
-fails to make stays in the table with status ``failed`` and its error, and is never chosen for annotation.
+Editors make the candidates here, or they were made elsewhere (:mod:`stages.generate.elsewhere`). With editors the unit of resume is a slice
+of sources with all their candidates. A source that cannot be read is quarantined. A candidate that an editor fails to make stays in the
+table with status ``failed`` and its error, and is never chosen for annotation.
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ from stages.config import FlowConfig
 from stages.context import Context
 from stages.datasets import readers
 from stages.datasets.config import VALIDATION_SHARE, SourcesInput, TableSources
-from stages.datasets.slices import Edit, Slice
+from stages.datasets.slices import Slice
 from stages.editors import editors
 from stages.engine import contracts, images, steps
 from stages.engine.contracts import Quarantined
-from stages.engine.ids import content_id, settings_hash, uniform
+from stages.engine.ids import content_id, settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Index, Part, StepFolder
 from stages.engine.units import Unit, UnitOutput, Work
+from stages.generate import elsewhere
 from stages.generate.config import EditorChoice, GenerateConfig
+from stages.generate.rows import sample_for_annotation, source_row
 
 STEP = steps.GENERATE
 
@@ -31,6 +34,9 @@ STEP = steps.GENERATE
 def run(context: Context) -> Index:
     """Make or complete the step; returns its index."""
     config: GenerateConfig = context.need("generate")
+    if config.candidates is not None:
+        return elsewhere.run(context, config, config.candidates)
+    assert config.sources is not None, "the configuration has one of the two forms"
     flow = context.flow
     for choice in config.editors:
         editors.check_name(choice.name)
@@ -43,7 +49,7 @@ def run(context: Context) -> Index:
             f"generate.annotate: {config.annotate} of {len(planned)} candidates per source cannot be sampled; add editors or seeds"
         )
     settings = {
-        "generate": config.model_dump(mode="json", exclude={"workers", "unit_sources"}),
+        "generate": config.model_dump(mode="json", exclude={"candidates", "workers", "unit_sources"}),
         "world": flow.world.model_dump(mode="json") if flow.world else None,
         "seed": flow.seed,
     }
@@ -117,36 +123,20 @@ def _make_work(flow: FlowConfig, config: GenerateConfig) -> Work:
             if isinstance(entry, Quarantined):
                 quarantine.append(entry)
                 continue
-            source = _source(entry, config.sources)
+            source = source_row(entry, _validation_share(config.sources))
             rows.append(source)
             made = [
                 _candidate(source, name, seed, opened[name], specs[name].revision, settings[name]) for name, seed in _plan(config.editors)
             ]
-            candidates += _chosen(made, config.annotate, flow.seed)
+            candidates += sample_for_annotation(made, config.annotate, flow.seed)
         tables = {"sources": contracts.table("sources", rows), "candidates": contracts.table("candidates", candidates)}
         return UnitOutput(tables, rows_in=len(piece.rows), rows_out=len(rows), quarantine=quarantine)
 
     return work
 
 
-def _validation_share(config: SourcesInput) -> float:
+def _validation_share(config: SourcesInput | None) -> float:
     return config.validation_share if isinstance(config, TableSources) else VALIDATION_SHARE
-
-
-def _source(row: Edit, config: SourcesInput) -> dict[str, Any]:
-    """Row of the ``sources`` contract. Where the data set names no split, the image decides, so that all rows of an image share one."""
-    group = content_id("group", row.source)
-    return {
-        "source_id": content_id("source", row.source, row.instruction),
-        "dataset": row.dataset,
-        "split": row.split or ("validation" if uniform("split", group) < _validation_share(config) else "train"),
-        "group": group,
-        "image": images.stored(row.source, row.source_path),
-        "instruction": row.instruction,
-        "language": row.language,
-        "task": row.task,
-        "metadata": row.metadata,
-    }
 
 
 def _candidate(source: Mapping[str, Any], name: str, seed: int, editor: editors.Editor, revision: str, settings: str) -> dict[str, Any]:
@@ -169,10 +159,3 @@ def _candidate(source: Mapping[str, Any], name: str, seed: int, editor: editors.
     except (ValueError, OSError, RuntimeError) as error:
         return row | {"status": "failed", "error": str(error)}
     return row | {"image": images.stored(edited.image), "metadata": edited.metadata}
-
-
-def _chosen(rows: Sequence[dict[str, Any]], annotate: int, seed: int) -> list[dict[str, Any]]:
-    """All candidates of a source, of which ``annotate`` sound ones are sampled by a seeded hash of their ids."""
-    sound = sorted((uniform("annotate", seed, row["candidate_id"]), row["candidate_id"]) for row in rows if row["status"] == "ok")
-    chosen = {candidate_id for _, candidate_id in sound[:annotate]}
-    return [row | {"annotate": row["candidate_id"] in chosen} for row in rows]

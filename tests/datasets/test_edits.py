@@ -322,7 +322,7 @@ def test_picked_rows_are_the_wanted_ones_and_changed_content_is_noticed(tmp_path
     changed = bytearray((tmp_path / "6.png").read_bytes())
     changed[-20] ^= 1
     (tmp_path / "6.png").write_bytes(bytes(changed))
-    with pytest.raises(ValueError, match=r"mine\.jsonl\[6\] changed since it was scored"):
+    with pytest.raises(ValueError, match=r"mine\.jsonl\[6\] changed since it was read"):
         list(edits.fetch_known(piece, ids))
 
 

@@ -137,7 +137,7 @@ def test_input_that_goes_away_between_scoring_and_writing(small: Path, tmp_path:
             sentence = refusal(*command)
         finally:
             picture.write_bytes(content)
-    assert re.match(r"mine\.jsonl\[7\] changed since it was scored .*7-edited\.png cannot be read", sentence)
+    assert re.match(r"mine\.jsonl\[7\] changed since it was read .*7-edited\.png cannot be read", sentence)
     assert not (run / "filter" / "index.json").exists() and not list(run.rglob("shards/*/index.json"))
     pipeline(*command)
     assert hashes(run) == hashes(small / "run") and sound(run) and not leftovers(run)

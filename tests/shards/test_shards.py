@@ -523,7 +523,7 @@ def test_an_image_that_changed_after_scoring_stops_the_shards(
     data = bytearray(image.read_bytes())
     data[-5] ^= 1
     image.write_bytes(bytes(data))
-    with pytest.raises(ValueError, match=r"own\.jsonl\[5\] changed since it was scored"):
+    with pytest.raises(ValueError, match=r"own\.jsonl\[5\] changed since it was read"):
         filter.run(made)
     assert not folder_of(made, "full").joinpath("index.json").exists()
 

@@ -18,6 +18,7 @@ KEY = "#key"
 """Column that contains the key of a record where a JSON file is an object of records by key."""
 BLOCK_RECORDS = 256
 """Records of a block, which ends where reading can begin."""
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _CHUNK = 1 << 18
 _BOM = codecs.BOM_UTF8
 
@@ -39,15 +40,18 @@ def records(file: BinaryIO, name: str, start: int = 0) -> Iterator[tuple[int, Re
     The ending of ``name`` determines the format; the default is JSON Lines. Raises ``ValueError`` for a JSON file that cannot be
     read further; in the other formats a bad record costs only itself.
     """
-    match posixpath.splitext(name)[1].lower():
-        case ".json":
-            return _json(file, name, start)
-        case ".tsv":
-            return _separated(file, start, "\t")
-        case ".csv":
-            return _separated(file, start, ",")
-        case _:
-            return _lines(file, start)
+    suffix = posixpath.splitext(name)[1].lower()
+    if suffix in _SEPARATORS:
+        return _separated(file, start, _SEPARATORS[suffix])
+    return _json(file, name, start) if suffix == ".json" else _lines(file, start)
+
+
+def columns(file: BinaryIO, name: str, first: Iterable[tuple[int, Record]]) -> list[str]:
+    """Names of the columns: the header's of CSV and TSV, also those that are there twice, otherwise those of the ``first`` records."""
+    separator = _SEPARATORS.get(posixpath.splitext(name)[1].lower())
+    if separator:
+        return next(csv.reader(_CountedLines(file, 0), delimiter=separator), [])
+    return list(dict.fromkeys(column for _, record in first if isinstance(record, dict) for column in record))
 
 
 def spans(found: Iterable[tuple[int, Record]], unit_rows: int | None = None) -> Iterator[TextSpan]:

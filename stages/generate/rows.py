@@ -1,0 +1,38 @@
+"""Rows of the tables ``sources`` and ``candidates``, and the draw for annotation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stages.datasets.slices import Edit
+from stages.engine import images
+from stages.engine.ids import content_id, uniform
+
+
+def source_id(edit: Edit) -> str:
+    """Id of a source: its image and instruction."""
+    return content_id("source", edit.source, edit.instruction)
+
+
+def source_row(edit: Edit, validation_share: float) -> dict[str, Any]:
+    """Row of the ``sources`` contract. Where the data set names no split, the image decides, so that all rows of an image share one."""
+    group = content_id("group", edit.source)
+    return {
+        "source_id": source_id(edit),
+        "dataset": edit.dataset,
+        "split": edit.split or ("validation" if uniform("split", group) < validation_share else "train"),
+        "group": group,
+        "image": images.stored(edit.source, edit.source_path),
+        "instruction": edit.instruction,
+        "language": edit.language,
+        "task": edit.task,
+        "metadata": edit.metadata,
+    }
+
+
+def sample_for_annotation(rows: Sequence[dict[str, Any]], annotate: int, seed: int) -> list[dict[str, Any]]:
+    """All candidates of a source, of which ``annotate`` sound ones are sampled by a seeded hash of their ids."""
+    sound = sorted((uniform("annotate", seed, row["candidate_id"]), row["candidate_id"]) for row in rows if row["status"] == "ok")
+    chosen = {candidate_id for _, candidate_id in sound[:annotate]}
+    return [row | {"annotate": row["candidate_id"] in chosen} for row in rows]
