@@ -136,8 +136,9 @@ def _integer(text: str) -> int | None:
     """The seed that a text says, also as ``7.0``, which tables with empty cells write; None where it is none."""
     whole = text.strip().removesuffix(".0")
     digits = whole.removeprefix("-")
-    number = int(whole) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
-    return number if number in SEEDS else None
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        return None
+    return int(whole) if int(whole) in SEEDS else None
 
 
 def decide(rows: Iterable[DeliveredEdit]) -> tuple[list[list[DeliveredEdit]], list[Quarantined]]:

@@ -92,7 +92,7 @@ def _means(statistics: Mapping[str, Any]) -> list[Block]:
         for name, entry in entries.items():
             cells = [words.score(entry[d]["mean"]) if d in entry else "–" for d in dimensions]
             won = [words.cell(rates.get(name, {}).get(d), words.share) for d in (*dimensions, OVERALL)] if key == "by_editor" else []
-            rows.append((name, words.count(max(entry[d]["ratings"] for d in entry)), *cells, *won))
+            rows.append((name or "–", words.count(max(entry[d]["ratings"] for d in entry)), *cells, *won))
         if rows:
             won_columns = [f"{words.name(d)}, pairs won" for d in (*dimensions, OVERALL)] if key == "by_editor" else []
             tables.append(Table((label, "Ratings", *(f"{words.name(d)}, mean" for d in dimensions), *won_columns), rows))

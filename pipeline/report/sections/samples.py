@@ -89,8 +89,9 @@ def _sheet(
         _candidate(row, instruction, ratings.get(row["candidate_id"], {}), scores.get(row["candidate_id"]))
         for row in sorted(candidates, key=order)
     ]
+    kind = f"{words.name(source['task'])}, " if source["task"] else ""
     held_out = "held out" if source["split"] == "validation" else "training"
-    return Strip(instruction, pictures, f"{words.name(source['task'])}, {held_out} group {source['source_id'][:8]}", lead)
+    return Strip(instruction, pictures, f"{kind}{held_out} group {source['source_id'][:8]}", lead)
 
 
 def _candidate(row: dict[str, Any], instruction: str, rated: Mapping[str, Sequence[float]], score: float | None) -> Picture:
