@@ -63,7 +63,7 @@ def _headline(index: Index) -> str:
     match index.step:
         case "generate":
             failed = f", {results['failed_candidates']:,} failed" if results.get("failed_candidates") else ""
-            smaller = f", {results['smaller_groups']:,} sources with fewer" if results.get("smaller_groups") else ""
+            smaller = f", {results['smaller_groups']:,} sources below generate.annotate" if results.get("smaller_groups") else ""
             return (
                 f"{results['candidates_per_source']} candidates per source, {results['annotated_per_source']} to annotate{failed}{smaller}"
             )

@@ -19,14 +19,15 @@ class Synthetic:
 def synthetic_parts(published: Published) -> list[Synthetic]:
     """The synthetic parts of a run, found in the settings of its steps."""
     generate = published.settings("generate").get("generate", {})
+    toy_editors = any(name.startswith("world/") for name in _editors(published, generate))
     table = [
         (
-            _dataset(generate.get("sources")) == "world",
+            toy_editors or _dataset(generate.get("sources")) == "world",
             "the sources come from the built-in toy data set",
             "Source images are drawn scenes of a few shapes. Results say nothing about photographs.",
         ),
         (
-            any(str(choice.get("name", "")).startswith("world/") for choice in generate.get("editors", [])),
+            toy_editors,
             "the candidates come from simulated editors with known flaws",
             "Each draws the exact edit and adds flaws with known probabilities. Win rates rank these probabilities, not real editors.",
         ),
@@ -56,6 +57,14 @@ def synthetic_parts(published: Published) -> list[Synthetic]:
 
 def _dataset(section: Any) -> str | None:
     return section.get("dataset") if isinstance(section, dict) else None
+
+
+def _editors(published: Published, generate: dict[str, Any]) -> set[str]:
+    """Editors of the configuration; of candidates made elsewhere, those that the data set names."""
+    if generate.get("candidates"):
+        table = published.table("generate", "candidates", ["editor"])
+        return set(table["editor"].unique().to_pylist()) if table else set()
+    return {str(choice.get("name", "")) for choice in generate.get("editors", [])}
 
 
 def _simulated_raters(published: Published) -> bool:

@@ -317,6 +317,7 @@ def test_editreward_data_gives_each_candidate_once(tmp_path: Path, triplets: lis
         assert [edit.edited for edit in three] == [triplets[(number + step) % len(triplets)]["edited"] for step in range(3)]
         assert {(edit.source, edit.instruction) for edit in three} == {(triplet["source"], triplet["instruction"])}
         assert [json.loads(edit.metadata)["overall"] for edit in three] == [0.0, 1.0, 2.0]
+        assert [edit.editor for edit in three] == [json.loads(edit.metadata)["model"] for edit in three]
     picked(config, 30)
     write_parquet(tmp_path / "other" / "x.parquet", [{"key": "a", "left_img_rel": "b"}])
     with pytest.raises(ValueError, match="has no column instruction; it has key, left_img_rel"):

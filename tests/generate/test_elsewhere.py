@@ -20,6 +20,9 @@ from photographs import edited_photographs, encoded, photograph, write_images, w
 
 from pipeline import config
 from pipeline.planning.plan import plan
+from pipeline.report.published import Published
+from pipeline.report.synthetic import synthetic_parts
+from stages.annotate.page import packet as packet_page
 from stages.config import FlowConfig
 from stages.context import Context
 from stages.datasets.io.text_tables import columns
@@ -29,6 +32,7 @@ from stages.engine.rundir import Index, RunDir
 from stages.generate import elsewhere
 from stages.generate import step as generate
 from stages.generate.elsewhere import DeliveredEdit, decide
+from stages.preferences.groups import load_groups
 
 ROWS = edited_photographs(5)
 Row = Mapping[str, Any]
@@ -322,19 +326,24 @@ def test_from_a_folder_to_preferences(tmp_path: Path, log: list[str]) -> None:
     run, candidates = tmp_path / "run", table(tmp_path, [*ROWS[:15], *ROWS[16:18], ROWS[19]][1:])
     (tmp_path / "mine.yaml").write_text(f"name: mine\ngenerate:\n  candidates: {json.dumps(candidates)}\n")
     said = pipeline("run", "generate", "--config", tmp_path / "mine.yaml", "--run", run).output
-    assert "in 17 out 17 quarantined 0" in said and "3 to 4 candidates per source, 3 to 4 to annotate, 5 sources with fewer" in said
+    assert (
+        "in 17 out 17 quarantined 0" in said
+        and "3 to 4 candidates per source, 3 to 4 to annotate, 5 sources below generate.annotate" in said
+    )
     assert "up to date" in pipeline("run", "generate", "--run", run).output
     packet = Path(pipeline("annotate", "export", "--run", run).output.removeprefix("exported for the raters: ").strip())
     groups = [json.loads(line) for line in (packet / "groups.jsonl").read_text().splitlines()]
     assert sorted(len(group["candidates"]) for group in groups) == [3, 3, 3, 4, 4]
     text = "".join(path.read_text() for path in packet.rglob("*") if path.suffix in {".jsonl", ".json", ".csv", ".xml"})
     assert not [editor for editor in ("flux", "qwen", "step1x", "edits.csv") if editor in text]
+    assert {len(group.candidates) for group in packet_page.load(run / "annotate").groups.values()} == {3, 4}
     shown = {path.read_bytes() for path in (packet / "images").iterdir()}
     assert shown == {row[role] for row in made_rows(run) for role in ("source", "edited")}
     files = [fill(packet / "ratings-template.csv", tmp_path / f"{name}.csv", name) for name in ("ann", "ben")]
     pipeline("annotate", "ingest", "--run", run, *(word for file in files for word in ("--file", file)))
     pipeline("annotate", "qc", "--run", run)
     pipeline("run", "preferences", "--run", run)
+    assert {len(group.candidates) for split in ("train", "validation") for group in load_groups(RunDir(run), split)} == {3, 4}
     statistics = json.loads((run / "preferences" / "statistics.json").read_text())
     assert sum(statistics["groups"].values()) == 5 and set(statistics["win_rates"]) == {"flux-kontext", "qwen-edit", "step1x"}
     pipeline("export", "pairs", "--run", run, "--format", "hub", "--target", tmp_path / "hub", "--licence", "cc0-1.0")
@@ -348,6 +357,17 @@ def made_rows(run: Path) -> Iterator[dict[str, bytes]]:
     images = {row["source_id"]: row["image"]["bytes"] for row in sources}
     for row in candidates:
         yield {"source": images[row["source_id"]], "edited": row["image"]["bytes"]}
+
+
+def test_the_report_names_toy_candidates_of_another_run(tmp_path: Path, log: list[str]) -> None:
+    generate.run(context(tmp_path / "run", as_run(tmp_path / "data")))
+    assert not synthetic_parts(Published(RunDir(tmp_path / "run")))
+    toy = [{**row, "editor": f"world/{row['editor']}"} for row in ROWS]
+    generate.run(context(tmp_path / "toy", table(tmp_path, toy)))
+    assert [part.what for part in synthetic_parts(Published(RunDir(tmp_path / "toy")))] == [
+        "the sources come from the built-in toy data set",
+        "the candidates come from simulated editors with known flaws",
+    ]
 
 
 def test_simulated_raters_refuse_photographs(tmp_path: Path, log: list[str]) -> None:
