@@ -72,11 +72,16 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
 
 
 def load(piece: Slice) -> Iterator[Edit | Quarantined]:
-    """Rows of a slice in their order. The images of every row were decoded completely, once."""
+    """Rows of a slice in their order. The images of every row were decoded completely; a source once where rows in succession share it."""
+    decoded = ""
     for entry in fetch(piece):
         found: Any = entry
         if isinstance(entry, Edit):
-            found = opened(entry) if piece.edited else _opened(entry, "source", entry.source, entry.source_path)
+            if entry.source_sha256 != decoded:
+                found = _opened(entry, "source", entry.source, entry.source_path)
+            if not isinstance(found, Quarantined):
+                decoded = entry.source_sha256
+                found = _opened(entry, "edited", entry.edited, entry.edited_path) if piece.edited else entry
         yield found if isinstance(found, Quarantined) else entry
 
 

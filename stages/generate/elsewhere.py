@@ -3,7 +3,7 @@
 In: a data set (:mod:`stages.datasets.readers`) whose rows name the editor of each edit. Out: ``sources`` and ``candidates`` as with
 editors, ``delivered`` (every readable edit: ids, editor, seed) and the quarantine. Edits in = candidates + quarantined, always.
 
-Two phases, each resumable. A slice of rows is the unit of reading: all images are decoded once, and ids are kept. Then the driver, which
+Two phases, each resumable. A slice of rows is the unit of reading: its images are decoded, and ids are kept. Then the driver, which
 has ids and numbers but no images, groups the edits by source image and instruction and decides which can be used (:func:`decide`). Some
 sources with all their candidates are the unit of writing: a worker reads their rows again and compares the ids, so a data set that changed
 in between is an error. Neither the number of workers nor the order in which units end changes a byte.
