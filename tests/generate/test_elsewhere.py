@@ -6,7 +6,6 @@ import csv
 import json
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command import pipeline, refusal
-from filter_here import NoCluster, in_process
+from filter_here import NoCluster, use
 from photographs import edited_photographs, encoded, photograph, write_images, write_table
 
 from pipeline import config
@@ -46,7 +45,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def here(monkeypatch: pytest.MonkeyPatch, **how: Any) -> list[str]:
     log: list[str] = []
-    monkeypatch.setattr(elsewhere, "run_units", partial(in_process, **({"log": log, "backwards": False} | how)))
+    use(monkeypatch, log, **how)
     return log
 
 

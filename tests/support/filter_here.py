@@ -1,4 +1,4 @@
-"""The filter step on photographs, its units done in this process in any order."""
+"""Steps whose units are done in this process, in any order, and the filter step on photographs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from stages.engine.rundir import RunDir, StepFolder
 from stages.engine.units import Done, Unit, UnitRecord, Work
 from stages.filter import inspection, shard_sets
 from stages.filter import scoring as edit_scoring
+from stages.generate import elsewhere
 
 MINI = SHARED / "sharegpt4o-mini"
 
@@ -65,9 +66,8 @@ def in_process(
 def use(monkeypatch: pytest.MonkeyPatch, log: list[str], **how: Any) -> None:
     replacement = partial(in_process, **({"log": log, "backwards": False} | how))
     monkeypatch.setattr(run_units, "node_id", lambda: "here")
-    monkeypatch.setattr(inspection, "run_units", replacement)
-    monkeypatch.setattr(edit_scoring, "run_units", replacement)
-    monkeypatch.setattr(shard_sets, "run_units", replacement)
+    for module in (inspection, edit_scoring, shard_sets, elsewhere):
+        monkeypatch.setattr(module, "run_units", replacement)
 
 
 def context(folder: Path, model: Path | None, *, force: bool = False, **changes: Any) -> Context:
