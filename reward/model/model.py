@@ -228,12 +228,12 @@ def _prompt_texts(config: RewardModelConfig) -> list[str]:
     return [INTRODUCTION, "Original: Instruction: Edit: Ratings:", *rubrics]
 
 
-def located(name: str | Path, revision: str | None) -> Path:
-    """A local directory as it is; a Hub id downloaded. Raises ValueError."""
+def located(name: str | Path, revision: str | None, *, only: Sequence[str] | None = None) -> Path:
+    """A local directory as it is; a Hub id downloaded, all of it or the files of these patterns. Raises ValueError."""
     path = Path(name)
     if path.exists() or isinstance(name, Path) or name.count("/") != 1:
         return path
     try:
-        return Path(snapshot_download(name, revision=revision))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=None if only is None else [*only]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
         raise ValueError(f"{name} is neither a directory nor a model that can be fetched from the Hub ({error})") from error

@@ -23,6 +23,8 @@ from reward.model.model import RewardModel, located
 from reward.model.weights import StoredTensor, stored_tensors
 
 FILES = ("model.safetensors", "model.pth")
+SETTINGS = ("*.json", "*.txt", "*.jinja")
+"""Files of a base that are fetched: its configuration and tokenizer, not its weights."""
 IMAGE_AREA = 200704
 HEAD_LAYERS = (0, 3, 5)
 """Indices of the linear layers among ReLU and dropout."""
@@ -46,7 +48,7 @@ def import_released(
     ValueError for an unknown layout, missing or NaN weights.
     """
     path = located(checkpoint, revision)
-    origin = located(base, None) if base is not None else path
+    origin = located(base, None, only=SETTINGS) if base is not None else path
     if not (origin / "config.json").exists():
         raise ValueError(
             f"{origin} has no config.json; name the model that the checkpoint was made from with --base, e.g. Qwen/Qwen2.5-VL-7B-Instruct"
