@@ -15,6 +15,7 @@ from typing import Any
 
 import ray
 
+from stages.engine import warm_workers
 from stages.engine.config import RayConfig
 
 # Must be set before Ray starts. Workers report to the training controller at this interval, and a report blocks the loop until it is read.
@@ -83,6 +84,7 @@ class Cluster:
     def close(self) -> None:
         """Disconnect from the cluster; a local one is stopped."""
         if self._connected:
+            warm_workers.forget()
             ray.shutdown()
             self._connected = False
 

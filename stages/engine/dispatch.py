@@ -33,10 +33,17 @@ class _Actor:
 
 
 class Dispatch:
-    """The actors of one step and their units. ``start`` makes an actor with the methods ``node`` and ``run``."""
+    """The actors of one step and their units.
 
-    def __init__(self, start: Callable[[], Any], units: Sequence[Unit], actors: int) -> None:
+    ``start`` returns an actor with the method ``run``, and a reference to the id of its node, which is there when the actor is ready.
+    ``retire`` gets the actors that are left when all units are done; after an exception they are killed.
+    """
+
+    def __init__(
+        self, start: Callable[[], tuple[Any, Any]], units: Sequence[Unit], actors: int, retire: Callable[[Any], None] = ray.kill
+    ) -> None:
         self.start = start
+        self.retire = retire
         self.queue = deque(units)
         self.suspects: deque[Unit] = deque()
         """Units in flight on an actor that died; each is run alone."""
@@ -52,9 +59,9 @@ class Dispatch:
         try:
             while self.queue or self.suspects or any(actor.units for actor in self.alive):
                 while len(self.alive) < min(self.actors, len(self.queue) + len(self.suspects) + sum(bool(a.units) for a in self.alive)):
-                    actor = _Actor(self.start())
-                    self.alive.append(actor)
-                    self.starting[actor.handle.node.remote()] = actor
+                    handle, ready = self.start()
+                    self.alive.append(_Actor(handle))
+                    self.starting[ready] = self.alive[-1]
                 calls = {reference: actor for actor in self.alive for reference in actor.units} | self.starting
                 (reference, *_), _ = ray.wait(list(calls), num_returns=1)
                 actor = calls[reference]
@@ -72,6 +79,8 @@ class Dispatch:
                     del actor.units[reference]
                     yield found
                 self._submit(actor)
+            while self.alive and (actor := self.alive.pop()):
+                (self.retire if actor.node else ray.kill)(actor.handle)
         finally:
             for actor in self.alive:
                 ray.kill(actor.handle)

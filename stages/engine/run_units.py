@@ -16,7 +16,7 @@ from typing import Any
 import ray
 from tqdm import tqdm
 
-from stages.engine import contracts, storage
+from stages.engine import contracts, storage, warm_workers
 from stages.engine.cluster import Cluster
 from stages.engine.dispatch import Dispatch
 from stages.engine.rundir import Part, StepFolder
@@ -52,7 +52,14 @@ def run_units(
         worker: Any = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=threads, num_cpus=num_cpus, num_gpus=num_gpus)(_Worker)
         total = sum(unit.rows for unit in units)
         before = total - sum(unit.rows for unit in missing)
-        dispatch = Dispatch(partial(worker.remote, make_work, str(folder.path)), missing, workers)
+        alike = warm_workers.options(num_cpus, threads)
+        warm_workers.release(beside=None if num_gpus else alike, most=workers)
+
+        def start() -> tuple[Any, Any]:
+            actor = (None if num_gpus else warm_workers.take(alike)) or worker.remote()
+            return actor, actor.begin.remote(make_work, str(folder.path))
+
+        dispatch = Dispatch(start, missing, workers, ray.kill if num_gpus else partial(warm_workers.keep, alike))
         figures = []
         with tqdm(total=total, initial=before, desc=folder.name, unit=f" {rows_are}") as bar, open(log, "a") as file:
             for record in dispatch.records():
@@ -66,18 +73,26 @@ def run_units(
     return Done([done[unit.key] for unit in units])
 
 
-class _Worker:
-    """The actor: makes its work function with the first unit, then turns units into published folders."""
+def node_id() -> str:
+    """Id of the node that this process is on."""
+    return ray.get_runtime_context().get_node_id()
 
-    def __init__(self, make_work: Callable[[], Work], folder: str) -> None:
-        self.make_work = make_work
-        self.work: Work | None = None
-        self.folder = Path(folder)
+
+class _Worker:
+    """The actor, for one step after the other: makes its work function with the first unit, then turns units into published folders."""
+
+    def __init__(self) -> None:
         self.making = threading.Lock()
 
-    def node(self) -> str:
-        """Id of the node that the worker is on."""
-        return ray.get_runtime_context().get_node_id()
+    def begin(self, make_work: Callable[[], Work], folder: str) -> str:
+        """Take up a step; returns the id of the node that the worker is on."""
+        self.make_work, self.folder = make_work, Path(folder)
+        self.work: Work | None = None
+        return node_id()
+
+    def end(self) -> None:
+        """Let go of the work function, so of its model."""
+        del self.make_work, self.work
 
     def run(self, unit: Unit) -> UnitRecord:
         with self.making:  # not in the constructor: Ray hides the exception of a failed constructor

@@ -27,7 +27,7 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig, UserCallback
 from ray.util.metrics import Gauge
 from tqdm import tqdm
 
-from stages.engine import storage
+from stages.engine import storage, warm_workers
 from stages.engine.cluster import Cluster
 
 C = TypeVar("C", bound=BaseModel)
@@ -57,6 +57,7 @@ def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scra
     """
     from ray.train.torch import TorchConfig, TorchTrainer  # imports torch, which `pipeline plan` and `pipeline status` do not need
 
+    warm_workers.release()
     ray_files = storage.partial_folder(scratch / "ray-train")
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
@@ -214,6 +215,7 @@ def total_steps(reports: list[dict[str, Any]]) -> int:
 def remote_fit(cluster: Cluster, loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scratch: Path, workers: int) -> Any:
     """Start :func:`fit` in a Ray task of its own and return the reference, so that several trainings run at a time."""
     cluster.connect()
+    warm_workers.release()
     return ray.remote(num_cpus=0, max_retries=0)(fit).remote(loop, payload, scratch=scratch, workers=workers, gpus=cluster.gpus)
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from stages.engine import contracts
@@ -105,3 +108,31 @@ def test_rows_that_do_not_balance_are_a_fault(cluster: Cluster, tmp_path: Path) 
 
     with pytest.raises(AssertionError, match="do not balance"):
         run_units(RunDir(tmp_path).step("step"), [UNITS[0]], lossy, cluster=cluster, workers=1)
+
+
+def naming(name: str, number: int) -> UnitOutput:
+    """One row, with the name of the step and the process that did it."""
+    row = {"sample_id": str(number), "rank": number, "stratum": str(os.getpid()), "score": 0.0, "rule": name}
+    return UnitOutput({"selection": contracts.table("selection", [row])}, rows_in=1, rows_out=1)
+
+
+def test_the_next_step_takes_over_the_workers(cluster: Cluster, tmp_path: Path) -> None:
+    """They do its work, not that of the step before; one that died in between is replaced; a step with other actors ends the idle ones."""
+
+    def step(name: str, **how: Any) -> int:
+        folder = RunDir(tmp_path / name).step("step")
+        folder.begin(settings={}, inputs={}, force=False)
+        done = run_units(folder, UNITS, lambda: partial(naming, name), cluster=cluster, workers=1, **how)
+        table = folder.read_table("selection", done.artifacts()["selection"])
+        assert table.num_rows == len(UNITS) and set(table["rule"].to_pylist()) == {name}
+        (process,) = set(table["stratum"].to_pylist())
+        return int(process)
+
+    first = step("first")
+    assert step("second") == first
+    os.kill(first, signal.SIGKILL)
+    third = step("third")
+    assert third != first
+    assert step("fourth", num_cpus=0.5) != third
+    psutil.wait_procs([psutil.Process(third)] if psutil.pid_exists(third) else [], timeout=60)
+    assert not psutil.pid_exists(third)

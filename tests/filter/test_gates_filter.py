@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import filter_here
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -19,26 +17,10 @@ from stages.config import FlowConfig
 from stages.context import Context
 from stages.engine.cluster import Cluster
 from stages.engine.config import RayConfig
-from stages.engine.run_units import _sound_records, _Worker
-from stages.engine.rundir import RunDir, StepFolder
-from stages.engine.units import Done, Unit, Work
-from stages.filter import inspection, shard_sets
-from stages.filter import scoring as edit_scoring
+from stages.engine.rundir import RunDir
 from stages.filter import step as filter
 from stages.filter.decide import INSPECTED
 from stages.filter.inspection import Inspection, check_unchanged
-
-
-def in_process(folder: StepFolder, todo: Sequence[Unit], make_work: Callable[[], Work], *, backwards: bool, **_: Any) -> Done:
-    """What ``run_units`` does, without Ray."""
-    done = _sound_records(folder, folder.path / "units.jsonl", {unit.key for unit in todo})
-    missing = [unit for unit in todo if unit.key not in done]
-    worker = _Worker(make_work, str(folder.path))
-    with open(folder.path / "units.jsonl", "a") as log:
-        for unit in reversed(missing) if backwards else missing:
-            done[unit.key] = worker.run(unit)
-            log.write(json.dumps(asdict(done[unit.key])) + "\n")
-    return Done([done[unit.key] for unit in todo])
 
 
 def records(run: Path) -> list[dict[str, Any]]:
@@ -51,8 +33,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
     model = save_model(tmp_path / "model")
 
     def context(run: str, *, force: bool = False, backwards: bool = False, **gates: Any) -> Context:
-        for module in (inspection, edit_scoring, shard_sets):
-            monkeypatch.setattr(module, "run_units", partial(in_process, backwards=backwards))
+        filter_here.use(monkeypatch, [], backwards=backwards)
         settings = {
             "input": {"dataset": "sharegpt4o", "path": str(shared_data / "sharegpt4o-mini")},
             "model": str(model),

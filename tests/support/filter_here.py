@@ -14,6 +14,7 @@ from paths import SHARED
 
 from stages.config import FlowConfig
 from stages.context import Context
+from stages.engine import run_units
 from stages.engine.run_units import _sound_records, _Worker
 from stages.engine.rundir import RunDir, StepFolder
 from stages.engine.units import Done, Unit, UnitRecord, Work
@@ -48,11 +49,11 @@ def in_process(
     """What ``run_units`` does, without Ray: done units are skipped, the others done in either order, each by a fresh worker or by one."""
     done = _sound_records(folder, folder.path / "units.jsonl", {unit.key for unit in todo})
     missing = [unit for unit in todo if unit.key not in done]
-    worker = _Worker(make_work, str(folder.path)) if missing else None
+    worker = _Worker()
+    worker.begin(make_work, str(folder.path))
     for number, unit in enumerate(reversed(missing) if backwards else missing):
         if number == stop_after:
             raise KeyboardInterrupt
-        assert worker is not None
         record: UnitRecord = worker.run(unit)
         log.append(unit.key)
         done[unit.key] = record
@@ -63,6 +64,7 @@ def in_process(
 
 def use(monkeypatch: pytest.MonkeyPatch, log: list[str], **how: Any) -> None:
     replacement = partial(in_process, **({"log": log, "backwards": False} | how))
+    monkeypatch.setattr(run_units, "node_id", lambda: "here")
     monkeypatch.setattr(inspection, "run_units", replacement)
     monkeypatch.setattr(edit_scoring, "run_units", replacement)
     monkeypatch.setattr(shard_sets, "run_units", replacement)

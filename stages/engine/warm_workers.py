@@ -1,0 +1,50 @@
+"""Worker actors that outlive a step, for the next step of the same command: a new process takes seconds to import torch and transformers.
+
+Actors for the CPU only, since an idle one must not hold a GPU's memory. They are kept in this process, and end with it or with the cluster.
+An idle actor still holds its CPUs of the cluster, so whatever else needs CPUs calls :func:`release` first.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+
+Options = tuple[str, float, int]
+"""What makes two actors alike: cluster and job, CPUs, threads."""
+
+_idle: dict[Options, list[Any]] = {}
+
+
+def options(num_cpus: float, threads: int) -> Options:
+    """Those of an actor on the connected cluster; an earlier cluster's actors are never alike."""
+    context = ray.get_runtime_context()
+    return (context.get_session_name() + context.get_job_id(), num_cpus, threads)
+
+
+def take(of: Options) -> Any | None:
+    """An idle actor, or None. It may have died in the meantime."""
+    return _idle[of].pop() if _idle.get(of) else None
+
+
+def keep(of: Options, actor: Any) -> None:
+    """Take in an actor that has finished its work, unless it has died."""
+    with suppress(RayActorError):
+        ray.get(actor.end.remote())  # awaited: an actor with several threads does not keep the order of its calls
+        _idle.setdefault(of, []).append(actor)
+
+
+def release(*, beside: Options | None = None, most: int = 0) -> None:
+    """End the idle actors, but at most ``most`` of those ``beside``."""
+    for key, actors in list(_idle.items()):
+        kept = actors[:most] if key == beside else []
+        for actor in actors[len(kept) :]:
+            ray.kill(actor)
+        _idle[key] = kept
+
+
+def forget() -> None:
+    """Drop the handles of a cluster that is being left."""
+    _idle.clear()
