@@ -99,9 +99,9 @@ class RewardModel(nn.Module):
     ) -> RewardModel:
         """Load what `save` wrote, from a directory or a Hub id.
 
-        dtype: of the backbone's weights; heads and rotary frequencies stay float32. Weights are read one by one, so that memory peaks near
-        the size of the loaded model. attention_kind: `varlen` is one flash kernel for all nodes of a tree, on CUDA in
-        half precision; `blocks` works everywhere; `auto` takes varlen where it can run.
+        dtype: of the backbone's weights; heads and rotary frequencies stay float32. attention_kind: `varlen` is one flash kernel for all
+        nodes of a tree, on CUDA in half precision; `blocks` works everywhere; `auto` takes varlen where it can run. Weights are read one
+        by one, so that memory peaks near the size of the loaded model.
         Raises ValueError when it is missing, of another layout, or contains NaN.
         """
         path = located(name, revision)
