@@ -19,6 +19,7 @@ import torch.distributed as dist
 from paths import ROOT
 from PIL import Image
 from pretrained import write_pretrained
+from pydantic import ValidationError
 from tiny_model import BACKBONE
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -29,6 +30,7 @@ from reward.trainer.config import AdapterConfig
 from reward.trainer.curves import draw_curves
 from reward.trainer.loop import LossTerms, Metrics, accumulate
 from reward.trainer.lora import adapt
+from reward.training.batches import separate_pairs, total_steps
 from reward.training.config import LoraConfig, LossConfig, TrainingConfig
 from stages.engine.cluster import Cluster
 from stages.engine.training_group import Gauges, fit
@@ -45,6 +47,7 @@ CONFIG = RewardModelConfig(
     heads=HeadConfig(hidden=(8,)),
 )
 RUBRICS = CONFIG.model_copy(update={"presentation": PresentationConfig(layout="images", prompt="rubric_first", image_area=256)})
+ONE_GROUP = {"groups_per_batch": 1}
 GROUP_TOKENS = 30
 """A budget of tokens that holds one group, not two."""
 
@@ -121,6 +124,42 @@ def test_several_passes_learn_what_one_learns(changes: dict[str, Any], tmp_path:
     tolerance = 1e-4 if not changes else 5e-3
     assert [m["loss"] for m in found] == pytest.approx([m["loss"] for m in history], abs=10 * tolerance)
     assert_close(weights(one), weights(several), tolerance)
+
+
+def test_pairs_are_drawn_from_all_groups_with_their_own_candidates() -> None:
+    loss = LossConfig()
+    pairs = separate_pairs(GROUPS, loss)
+    kept = [(rated, one) for rated in GROUPS for one in rated.preferences if {one.overall, *one.dimensions} != {None}]
+    assert len(pairs) == len(kept) < sum(len(rated.preferences) for rated in GROUPS)
+    for pair, (rated, one) in zip(pairs, kept, strict=True):
+        (preference,) = pair.preferences
+        assert (pair.source_id, pair.source, pair.instruction) == (rated.source_id, rated.source, rated.instruction)
+        assert pair.candidates == (rated.candidates[one.a], rated.candidates[one.b])
+        assert pair.scores == (rated.scores[one.a], rated.scores[one.b])
+        assert (preference.a, preference.b) == (0, 1)
+        assert (preference.overall, preference.dimensions, preference.origin) == (one.overall, one.dimensions, one.origin)
+    strict = separate_pairs(GROUPS, LossConfig(per_dimension_weight=0))
+    assert strict == [pair for pair in pairs if pair.preferences[0].overall is not None]
+    assert len(separate_pairs(GROUPS, LossConfig(kind="bradley_terry_ties"))) == sum(len(rated.preferences) for rated in GROUPS)
+
+
+def test_all_pairs_of_a_group_teach_what_the_group_teaches(tmp_path: Path) -> None:
+    """With all preferences in one batch it does not matter whether candidates are shared."""
+    whole, single = make(), make()
+    count = len(separate_pairs(GROUPS, LossConfig()))
+    history = run(whole, tmp_path / "groups", groups_per_batch=len(GROUPS))
+    found = run(single, tmp_path / "pairs", groups_per_batch=None, pairs_per_batch=count)
+    assert [m["loss"] for m in found] == pytest.approx([m["loss"] for m in history], abs=1e-3)
+    assert_close(weights(whole), weights(single), 1e-4)
+
+
+def test_steps_of_epochs_count_what_a_batch_has() -> None:
+    by_groups = TrainingConfig(steps=None, epochs=2, groups_per_batch=8)
+    by_pairs = TrainingConfig(steps=None, epochs=2, groups_per_batch=None, pairs_per_batch=16)
+    assert (total_steps(by_groups, 9079), total_steps(by_pairs, 190_659)) == (2270, 23_833)
+    for batch in ({"groups_per_batch": None}, {"pairs_per_batch": 16}):
+        with pytest.raises(ValidationError, match="exactly one of groups_per_batch and pairs_per_batch"):
+            TrainingConfig(**batch)
 
 
 def test_workers_exchange_gradients_once_a_step(tmp_path: Path) -> None:
@@ -329,6 +368,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> TwoWorkers:
         "ddp": (CONFIG, SHARED, None),
         "fsdp": (CONFIG, SHARED | {"parallel": "fsdp"}, None),
         "killed": (CONFIG, SHARED | {"parallel": "fsdp"}, 5),
+        "few": (CONFIG, SHARED | ONE_GROUP, None),
+        "few-fsdp": (CONFIG, SHARED | ONE_GROUP | {"parallel": "fsdp"}, None),
         "adapted": (RUBRICS, ADAPTED | {"parallel": "fsdp"}, None),  # its validation keeps the rubrics' keys and values
         "adapted-bf16": (RUBRICS, ADAPTED | {"parallel": "fsdp", "precision": "bf16", "activation_checkpointing": True}, None),
         "pretrained-ddp": (pretrained, SLOWLY, None),
@@ -347,18 +388,20 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> TwoWorkers:
     return TwoWorkers(folder, pretrained, (found, other))
 
 
+@pytest.mark.xdist_group("two workers")  # one process makes the fixture
 def test_two_workers_learn_what_one_learns(two: TwoWorkers, tmp_path: Path) -> None:
-    """Shares of three groups and of two, one group a pass: the workers' numbers of passes differ."""
+    """Shares of three groups and of two, one group a pass: the workers' numbers of passes differ. And a step of one group for both."""
     found, other = two.of
     assert_identical(found["ddp"][0], other["ddp"][0])
     assert_identical(found["killed"][0], found["fsdp"][0])
     assert found["killed"][1] == found["fsdp"][1]
-    single = make()
-    history = run(single, tmp_path / "single", **SHARED)
-    for name in ("ddp", "fsdp"):
-        assert_close(found[name][0], weights(single), 1e-4)
-        for here, there in zip(found[name][1], history, strict=True):
-            assert here == pytest.approx(there, abs=1e-3)
+    for names, changes in ((("ddp", "fsdp"), SHARED), (("few", "few-fsdp"), SHARED | ONE_GROUP)):
+        single = make()
+        history = run(single, tmp_path / f"single-{names[0]}", **changes)
+        for name in names:
+            assert_close(found[name][0], weights(single), 1e-4)
+            for here, there in zip(found[name][1], history, strict=True):
+                assert here == pytest.approx(there, abs=1e-3)
     files = {path.name for path in next((two.folder / "fsdp").iterdir()).iterdir()}
     assert {"__0_0.distcp", "__1_0.distcp", ".metadata", "contents.json"} == files
     plain = make(config=RUBRICS)
@@ -371,6 +414,7 @@ def test_two_workers_learn_what_one_learns(two: TwoWorkers, tmp_path: Path) -> N
     assert not torch.equal(found["adapted"][0][changed], weights(make(config=RUBRICS))[changed])
 
 
+@pytest.mark.xdist_group("two workers")
 def test_two_workers_learn_in_float32_from_files_in_bf16(two: TwoWorkers, tmp_path: Path) -> None:
     found, _ = two.of
     single = make(config=two.pretrained)
