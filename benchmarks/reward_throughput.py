@@ -184,8 +184,14 @@ def build(prompt: Any, size: str, device: torch.device) -> RewardModel:
     with torch.device(device):
         model = RewardModel.from_config(config, [INSTRUCTION, CLOSING], seed=0)
     if device.type == "cuda":
-        model.backbone.to(torch.bfloat16)
+        _in_half(model.backbone)
     return model.to(device).use_attention("auto").eval()
+
+
+def _in_half(module: torch.nn.Module) -> None:
+    """Weights in bfloat16; rotary frequencies stay float32, as `RewardModel.load` has them."""
+    for parameter in module.parameters():
+        parameter.data = parameter.data.to(torch.bfloat16)
 
 
 def noise_image(seed: int) -> bytes:
@@ -210,7 +216,9 @@ class PairByPair:
         self.device = model.device
         plain = Qwen2_5_VLModel(Qwen2_5_VLConfig.from_dict(model.backbone.config.to_dict()))
         plain.load_state_dict(model.backbone.state_dict())
-        plain.to(self.device, next(model.backbone.parameters()).dtype).set_attn_implementation("sdpa")
+        plain.to(self.device).set_attn_implementation("sdpa")
+        if self.device.type == "cuda":
+            _in_half(plain)
         self.model.backbone = plain
         prompt = model.prompt
         closing = tokenise(model.tokenizer, CLOSING, "")

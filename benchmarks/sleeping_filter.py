@@ -22,7 +22,7 @@ from stages.engine.ids import uniform
 from stages.engine.units import UnitOutput, Work
 from stages.filter import scoring as edit_scoring
 from stages.scoring.preparation import Prepared, Ready, pieces_of, prepared
-from stages.scoring.rows import score_row, scorer_revision
+from stages.scoring.rows import score_row
 
 IMAGE_AREA = 32 * 32
 PREPARE_SECONDS, SCORE_SECONDS = 0.15, 0.15
@@ -39,9 +39,8 @@ class _Drawn:
         self.overall_mean, self.overall_sigma = sum(self.mean.values()) / len(self.mean), 0.5
 
 
-def make_scoring(model: Path, token_budget: int, prepare_workers: int, step: str) -> Work:
+def make_scoring(model: Path, revision: str, token_budget: int, prepare_workers: int, step: str) -> Work:
     """Replaces ``stages.filter.scoring.make_scoring``."""
-    revision = scorer_revision(model)
 
     def work(piece: edits.Slice) -> UnitOutput:
         ready: list[Ready] = []

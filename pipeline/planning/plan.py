@@ -14,6 +14,7 @@ from pipeline.flow import STEPS
 from pipeline.planning import filter_cost, selection_sizes
 from pipeline.words import text_table
 from reward.config import BackboneConfig, RewardModelConfig
+from reward.training.batches import batch_size, total_steps
 from stages.config import FlowConfig
 from stages.datasets import readers
 from stages.datasets.config import VALIDATION_SHARE, SourcesInput, TableSources, WorldEdits, WorldSources
@@ -139,15 +140,18 @@ def _work(flow: FlowConfig, path: Path, delivered: int) -> dict[str, str]:
         hours = [groups * seconds / 3600 for seconds in SECONDS_PER_GROUP]
         people = "simulated raters" if flow.annotate.simulate else f"{hours[0]:,.0f} to {hours[1]:,.0f} hours of annotators"
         training = flow.reward.training
-        steps = training.steps or math.ceil((training.epochs or 0) * train / training.groups_per_batch)
         one_group = flop_per_token * tokens(model, annotated)
-        seen = steps * training.groups_per_batch
+        things, many, edits = (
+            ("groups", train, annotated) if training.pairs_per_batch is None else ("pairs", train * math.comb(annotated, 2), 2)
+        )
+        steps = total_steps(training, many)
+        seen = steps * batch_size(training)
         work |= {
             "generate": edits,
             "annotate": f"{groups * annotated * 2:,} ratings; {people}",
             "preferences": f"{pairs:,} pairs",
-            "train-reward": f"{steps:,} steps of {training.groups_per_batch} groups: {seen * annotated:,} edits, "
-            f"{_cost(3 * one_group * seen)}",
+            "train-reward": f"{steps:,} steps of {batch_size(training)} {things}: {seen * edits:,} edits, "
+            f"{_cost(3 * flop_per_token * tokens(model, edits) * seen)}",
             "evaluate-reward": f"{validation * annotated:,} held-out edits, {_cost(one_group * validation)}",
         }
     if flow.filter is not None:

@@ -155,14 +155,38 @@ def sized_config(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> 
     )
 
 
+def build_backbone(family: str, config: PreTrainedConfig, *, empty: bool = False) -> Any:
+    """A model of a configuration with random weights in float32, whatever precision the configuration names.
+
+    empty: parameters are on the meta device and take no memory until weights are assigned to them.
+    """
+    _forget_precision(config)
+    if not empty:
+        return FAMILIES[family].model(config)
+    with torch.device("meta"):
+        backbone = FAMILIES[family].model(config)
+    for name, part in list(backbone.named_modules()):
+        if any(True for _ in part.buffers(recurse=False)):  # rotary frequencies: derived from the configuration, in no file
+            backbone.set_submodule(name, type(part)(part.config))
+    return backbone
+
+
+def _forget_precision(config: PreTrainedConfig) -> None:
+    """Drop the precision of the files that a configuration came with: transformers would build each part in that of its configuration."""
+    for part in (config, *(getattr(config, name) for name in config.sub_configs)):
+        part.dtype = None
+
+
 def load_pretrained(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """Published weights; the embedding grows only if the reward token has no row yet.
+    """Published weights in float32, whatever the files contain; the embedding grows only if the reward token has no row yet.
 
     Raises ValueError when the checkpoint is not complete, or of another family.
     """
     assert config.pretrained is not None
     where: dict[str, Any] = {"revision": config.revision} if config.revision else {}
-    loaded: Any = FAMILIES[config.family].generating.from_pretrained(config.pretrained, output_loading_info=True, **where)
+    loaded: Any = FAMILIES[config.family].generating.from_pretrained(
+        config.pretrained, dtype=torch.float32, output_loading_info=True, **where
+    )
     whole, report = loaded
     if report["missing_keys"]:
         raise ValueError(
@@ -170,6 +194,7 @@ def load_pretrained(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) 
             f"first {sorted(report['missing_keys'])[0]}; expected a complete checkpoint of that family"
         )
     backbone = whole.model  # published files name their weights as parts of the generating model
+    _forget_precision(backbone.config)
     if len(tokenizer) > backbone.get_input_embeddings().num_embeddings:
         backbone.resize_token_embeddings(len(tokenizer))
     return backbone

@@ -17,8 +17,7 @@ from typing import Any, Literal
 import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
@@ -31,10 +30,11 @@ from reward.inputs.sample import ImageInput
 from reward.inputs.tokenizer import build_tokenizer, load_tokenizer, save_tokenizer
 from reward.model import attention
 from reward.model.aggregation import aggregate
-from reward.model.backbone import FAMILIES, encode, load_pretrained, prepare_backbone, sized_config
+from reward.model.backbone import FAMILIES, build_backbone, encode, load_pretrained, prepare_backbone, sized_config
 from reward.model.calibration import Calibration
 from reward.model.card import model_card
 from reward.model.heads import RewardHeads
+from reward.model.weights import StoredTensor, stored_tensors
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,13 @@ class RewardModel(nn.Module):
         self.patch_size = vision.patch_size
         self.prompt = build_prompt(config=config, tokenizer=tokenizer, merge_size=vision.spatial_merge_size)
         self.processor = Processor(config.presentation, self.prompt, self.patch_size)
-        self.heads = RewardHeads(text.hidden_size, config.dimensions, config.heads)
-        table = backbone.get_input_embeddings().weight  # [vocabulary, hidden]
-        row = table[self.prompt.reward_token].detach()
+        table = backbone.get_input_embeddings().weight.detach()  # [vocabulary, hidden]
+        row = table[self.prompt.reward_token].float()
         count = len(config.dimensions) if config.presentation.prompt == "rubric_first" else 1
-        spread = float(table.detach().float().std()) if count > 1 else 0.0
-        self.reward_embedding = nn.Parameter(row.float() + spread * torch.randn(count, len(row)))
+        spread = table.float().std() if count > 1 else 0.0
+        with table.device:
+            self.heads = RewardHeads(text.hidden_size, config.dimensions, config.heads)
+            self.reward_embedding = nn.Parameter(row + spread * torch.randn(count, len(row)))
         """[1 or dimension, hidden]: embeddings of the reward tokens, apart from the vocabulary, which can stay frozen."""
 
     @classmethod
@@ -83,7 +84,7 @@ class RewardModel(nn.Module):
                 backbone = load_pretrained(config.backbone, tokenizer)
             else:
                 tokenizer = build_tokenizer([*instructions, *_prompt_texts(config)])
-                backbone: Any = FAMILIES[config.backbone.family].model(sized_config(config.backbone, tokenizer))
+                backbone = build_backbone(config.backbone.family, sized_config(config.backbone, tokenizer))
             return cls(config=config, backbone=backbone, tokenizer=tokenizer)
 
     @classmethod
@@ -98,43 +99,51 @@ class RewardModel(nn.Module):
     ) -> RewardModel:
         """Load what `save` wrote, from a directory or a Hub id.
 
-        dtype: of the backbone; the heads stay float32. attention_kind: `varlen` is one flash kernel for all nodes of a tree, on CUDA in
-        half precision; `blocks` works everywhere; `auto` takes varlen where it can run.
+        dtype: of the backbone's weights; heads and rotary frequencies stay float32. attention_kind: `varlen` is one flash kernel for all
+        nodes of a tree, on CUDA in half precision; `blocks` works everywhere; `auto` takes varlen where it can run. Weights are read one
+        by one, so that memory peaks near the size of the loaded model.
         Raises ValueError when it is missing, of another layout, or contains NaN.
         """
         path = located(name, revision)
         config, saved = read_config(path)
-        family = FAMILIES[config.backbone.family]
-        backbone: Any = family.model(family.config.from_dict(saved))
+        family = config.backbone.family
+        backbone = build_backbone(family, FAMILIES[family].config.from_dict(saved), empty=True)
         model = cls(config=config, backbone=backbone, tokenizer=load_tokenizer(str(path)))
         file = path / "model.safetensors"
-        try:
-            weights = load_file(file)
-        except (OSError, SafetensorError) as error:
-            raise ValueError(f"{file} cannot be read ({error}); train or copy it again") from error
-        model.take_weights(weights, file)
+        model.take_weights(stored_tensors(file), file, device=device, dtype=dtype)
         calibration = path / "calibration.json"
         if calibration.exists():
             model.calibration = Calibration.model_validate_json(calibration.read_text())
-        model.backbone.to(dtype)
-        return model.to(device).use_attention(attention_kind).eval()
+        return model.use_attention(attention_kind).eval()
 
-    def take_weights(self, weights: dict[str, Tensor], file: Path) -> None:
-        """Take all parameters. Raises ValueError, naming the file they are from, when they do not fit or hold NaN."""
-        broken = [name for name, tensor in weights.items() if not tensor.isfinite().all()]
-        if broken:
-            raise ValueError(f"{file} contains NaN or infinity in {broken[0]}; train or copy it again")
+    def take_weights(
+        self,
+        stored: Mapping[str, StoredTensor],
+        file: Path,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        """Replace all parameters, those of the backbone in `dtype`, and move the model to the device.
+
+        Raises ValueError, naming the file they are from, when they do not fit or hold NaN.
+        """
         own = self.state_dict()
-        odd = [f"{name} is missing" for name in own.keys() - weights.keys()] + [
-            f"{name} is not part of this model"
-            if name not in own
-            else f"{name} has shape {tuple(tensor.shape)}, not {tuple(own[name].shape)}"
-            for name, tensor in weights.items()
+        odd = [f"{name} is missing" for name in own.keys() - stored.keys()] + [
+            f"{name} is not part of this model" if name not in own else f"{name} has shape {tensor.shape}, not {tuple(own[name].shape)}"
+            for name, tensor in stored.items()
             if name not in own or tensor.shape != own[name].shape
         ]
         if odd:
             raise ValueError(f"{file} does not fit its config.json in {len(odd)} places, e.g. {min(odd)}; train or copy it again")
-        self.load_state_dict(weights)
+        weights = {}
+        for name, entry in stored.items():
+            tensor = entry.read()
+            if not torch.stack(tensor.aminmax()).isfinite().all():
+                raise ValueError(f"{file} contains NaN or infinity in {name}; train or copy it again")
+            weights[name] = tensor.to(device, dtype if name.startswith("backbone.") else torch.float32, copy=True)
+        self.load_state_dict(weights, assign=True)
+        self.to(device)
 
     def use_attention(self, kind: Literal["auto", "blocks", "varlen"]) -> RewardModel:
         """Choose how the language model attends; `auto` by what the device and the precision allow."""
@@ -147,8 +156,7 @@ class RewardModel(nn.Module):
         """Write the model to a directory. facts: what the card shall say of its making, e.g. {"training data": ...}."""
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
-        weights = save({name: tensor.contiguous() for name, tensor in self.state_dict().items()})
-        (path / "model.safetensors").write_bytes(weights)
+        save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, path / "model.safetensors")
         backbone = self.backbone.config.to_dict()
         backbone.pop("transformers_version", None)
         saved = {"format": FORMAT, "reward_model": self.config.model_dump(mode="json"), "backbone": backbone}
@@ -220,12 +228,12 @@ def _prompt_texts(config: RewardModelConfig) -> list[str]:
     return [INTRODUCTION, "Original: Instruction: Edit: Ratings:", *rubrics]
 
 
-def located(name: str | Path, revision: str | None) -> Path:
-    """A local directory as it is; a Hub id downloaded. Raises ValueError."""
+def located(name: str | Path, revision: str | None, *, only: Sequence[str] | None = None) -> Path:
+    """A local directory as it is; a Hub id downloaded, all of it or the files of these patterns. Raises ValueError."""
     path = Path(name)
     if path.exists() or isinstance(name, Path) or name.count("/") != 1:
         return path
     try:
-        return Path(snapshot_download(name, revision=revision))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=None if only is None else [*only]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
         raise ValueError(f"{name} is neither a directory nor a model that can be fetched from the Hub ({error})") from error

@@ -8,21 +8,23 @@ columns as overall score; all of this is part of the imported model's configurat
 
 from __future__ import annotations
 
-import pickle
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
-from transformers import Qwen2_5_VLConfig, Qwen2_5_VLModel
+from transformers import Qwen2_5_VLConfig
 
 from reward.config import DIMENSIONS, BackboneConfig, HeadConfig, PresentationConfig, RewardModelConfig
 from reward.inputs.tokenizer import load_tokenizer
+from reward.model.backbone import build_backbone
 from reward.model.model import RewardModel, located
+from reward.model.weights import StoredTensor, stored_tensors
 
 FILES = ("model.safetensors", "model.pth")
+SETTINGS = ("*.json", "*.txt", "*.jinja")
+"""Files of a base that are fetched: its configuration and tokenizer, not its weights."""
 IMAGE_AREA = 200704
 HEAD_LAYERS = (0, 3, 5)
 """Indices of the linear layers among ReLU and dropout."""
@@ -39,23 +41,23 @@ def import_released(
     positions: Literal["flat", "mrope"] = "flat",
     image_area: tuple[int, int] = (IMAGE_AREA, IMAGE_AREA),
 ) -> RewardModel:
-    """A published checkpoint, from a directory or a Hub id, as a RewardModel in float32 on the CPU.
+    """A published checkpoint, from a directory or a Hub id, as a RewardModel in float32 on the CPU, whatever precision its files have.
 
     prompts: rubrics by dimension (`read_reference_prompts`). base: where configuration and tokenizer come from (directory or Hub id), when
     they do not lie beside the weights. positions: published scores need `flat`. image_area: least and most pixels of an image. Raises
     ValueError for an unknown layout, missing or NaN weights.
     """
     path = located(checkpoint, revision)
-    origin = located(base, None) if base is not None else path
+    origin = located(base, None, only=SETTINGS) if base is not None else path
     if not (origin / "config.json").exists():
         raise ValueError(
             f"{origin} has no config.json; name the model that the checkpoint was made from with --base, e.g. Qwen/Qwen2.5-VL-7B-Instruct"
         )
-    weights = _weights(path)
+    file, weights = _weights(path)
     widths = _head_widths(weights, path)
     config = Qwen2_5_VLConfig.from_pretrained(origin)
     tokenizer = load_tokenizer(str(origin))
-    rows = len(weights[EMBEDDING])
+    rows = weights[EMBEDDING].shape[0]
     if len(tokenizer) > rows:
         raise ValueError(
             f"the tokenizer of {origin} has {len(tokenizer)} tokens, the checkpoint {rows} rows; name its own base with --base"
@@ -75,29 +77,26 @@ def import_released(
             heads=HeadConfig(hidden=widths, dropout=DROPOUT, sigma="exp"),
             aggregation="reference_mean",
         ),
-        backbone=Qwen2_5_VLModel(config),
+        backbone=build_backbone("qwen2_5_vl", config, empty=True),
         tokenizer=tokenizer,
     )
-    model.take_weights(_renamed(weights, model.prompt.reward_token), path)
+    model.take_weights(_renamed(weights, model.prompt.reward_token), file)
     return model.eval()
 
 
-def _weights(path: Path) -> dict[str, Tensor]:
-    """The state dict of the one file that there is; pickles are read as plain tensors only."""
+def _weights(path: Path) -> tuple[Path, dict[str, StoredTensor]]:
+    """The one file of weights that there is, and its tensors."""
     for name in FILES:
         file = path / name
         if file.exists():
-            try:
-                weights = load_file(file) if file.suffix == ".safetensors" else torch.load(file, map_location="cpu", weights_only=True)
-            except (OSError, SafetensorError, pickle.UnpicklingError, RuntimeError) as error:
-                raise ValueError(f"{file} cannot be read as a file of weights ({error}); download it again") from error
-            if not (isinstance(weights, dict) and EMBEDDING in weights):
+            weights = stored_tensors(file)
+            if EMBEDDING not in weights:
                 raise ValueError(f"{file} has no {EMBEDDING}: not the layout of a published EditReward checkpoint")
-            return {key: tensor.float() for key, tensor in weights.items()}
+            return file, weights
     raise ValueError(f"{path} contains none of {', '.join(FILES)}; expected a published EditReward checkpoint")
 
 
-def _head_widths(weights: dict[str, Tensor], path: Path) -> tuple[int, ...]:
+def _head_widths(weights: Mapping[str, StoredTensor], path: Path) -> tuple[int, ...]:
     """Widths of the hidden layers of the heads. Raises ValueError for other heads than the published ones."""
     keys = {key for key in weights if key.startswith("rm_head")}
     expected = {
@@ -106,12 +105,13 @@ def _head_widths(weights: dict[str, Tensor], path: Path) -> tuple[int, ...]:
     if keys != expected:
         odd = sorted(keys ^ expected)[0]
         raise ValueError(f"{path} has other heads than a published EditReward checkpoint ({odd}); only two-head models can be imported")
-    return tuple(len(weights[f"rm_heads.head_0.{layer}.weight"]) for layer in HEAD_LAYERS[:-1])
+    return tuple(weights[f"rm_heads.head_0.{layer}.weight"].shape[0] for layer in HEAD_LAYERS[:-1])
 
 
-def _renamed(weights: dict[str, Tensor], reward_token: int) -> dict[str, Tensor]:
+def _renamed(weights: Mapping[str, StoredTensor], reward_token: int) -> dict[str, StoredTensor]:
     """Published names to ours."""
-    renamed = {"reward_embedding": weights[EMBEDDING][reward_token][None].clone()}
+    embedding = weights[EMBEDDING]
+    renamed = {"reward_embedding": StoredTensor((1, *embedding.shape[1:]), partial(_row, embedding, reward_token))}
     for key, tensor in weights.items():
         if key.startswith("rm_heads.head_"):
             number, rest = key.removeprefix("rm_heads.head_").split(".", 1)
@@ -121,3 +121,8 @@ def _renamed(weights: dict[str, Tensor], reward_token: int) -> dict[str, Tensor]
         elif key != "lm_head.weight":
             renamed[key] = tensor  # not ours: loading names it
     return renamed
+
+
+def _row(embedding: StoredTensor, token: int) -> Tensor:
+    """[1, hidden]"""
+    return embedding.read()[token][None]

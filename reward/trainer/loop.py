@@ -59,7 +59,8 @@ def optimise(
     task: what the checkpoints belong to, any text. validate: metrics after every validate_every-th step and after the last. Reported are
     the objective's metrics of every report_every-th step, or with report_means their means since the report before. on_metrics gets every
     report; after a resume those of the finished steps first. With ema_decay, validation sees the averaged weights, and the module ends
-    with them. Raises ValueError if checkpoint_dir contains another task's checkpoints, or when loss or gradient are no longer finite.
+    with them. Raises ValueError if checkpoint_dir contains another task's checkpoints, for weights that are not float32, or when loss or
+    gradient are no longer finite.
     """
     rank, _ = rank_and_world()
     device = next(module.parameters()).device
@@ -69,6 +70,9 @@ def optimise(
     )
     peaks = [group["lr"] for group in optimizer.param_groups]
     learning = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for parameter in learning:
+        if parameter.dtype != torch.float32:
+            raise ValueError(f"the weights are {parameter.dtype}, training needs torch.float32; load the model in it")
     average = None if config.ema_decay is None else WeightAverage(module, config.ema_decay)
     window = _Window(report_means)
     record = _Record(module, optimizer, average, window, checkpoint_dir, hashlib.sha256(task.encode()).hexdigest(), config.keep_checkpoints)

@@ -56,12 +56,15 @@ class LoraConfig(AdapterConfig):
 
 
 class TrainingConfig(OptimizerConfig):
-    """Training on preferences: a step takes groups, each candidate once, all pairs of a group."""
+    """Training on preferences: a step takes groups, each candidate once and all pairs of a group; or pairs, each for itself."""
 
     learning_rate: float = Field(1e-3, gt=0, description="peak learning rate of AdamW")
     steps: int | None = Field(600, gt=0, description="optimizer steps; null when epochs is given")
-    epochs: float | None = Field(None, gt=0, description="passes over the groups; null when steps is given")
-    groups_per_batch: int = Field(16, gt=0, description="groups per step, over all workers")
+    epochs: float | None = Field(None, gt=0, description="passes over the groups or pairs; null when steps is given")
+    groups_per_batch: int | None = Field(16, gt=0, description="groups per step, over all workers; null when pairs_per_batch is given")
+    pairs_per_batch: int | None = Field(
+        None, gt=0, description="pairs per step, over all workers, drawn from all groups, each with its own two candidates, as in the paper"
+    )
     token_budget: int = Field(
         TOKEN_BUDGET, gt=0, description="tokens that a worker takes through the model at a time; gradients of several passes are added up"
     )
@@ -85,6 +88,12 @@ class TrainingConfig(OptimizerConfig):
     def _one_length(self) -> TrainingConfig:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("set exactly one of steps and epochs, the other to null")
+        return self
+
+    @model_validator(mode="after")
+    def _one_kind_of_batch(self) -> TrainingConfig:
+        if (self.groups_per_batch is None) == (self.pairs_per_batch is None):
+            raise ValueError("set exactly one of groups_per_batch and pairs_per_batch, the other to null")
         return self
 
     @model_validator(mode="after")

@@ -1,12 +1,12 @@
-"""Training a reward model on preferences (EditReward, section 3.2), group by group.
+"""Training a reward model on preferences (EditReward, section 3.2), group by group or pair by pair.
 
-In: rated groups. A step takes `groups_per_batch` groups, scores each candidate once and learns from all pairs of each group.
+In: rated groups. A step takes `groups_per_batch` groups, scores each candidate once and learns from all pairs of each group; or it takes
+`pairs_per_batch` pairs, as the paper does, and scores the two candidates of each.
 Out: the same model with new parameters, and the metrics of the run; validation reports on held-out groups and chooses no checkpoint.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,8 @@ from reward.model.model import RewardModel
 from reward.trainer.loop import LossTerms, Metrics, Objective, accumulate, optimise
 from reward.trainer.order import batch_order, derived_seed, epoch_shuffles
 from reward.trainer.sharding import sharded_copy
-from reward.trainer.workers import rank_share
+from reward.trainer.workers import rank_and_world
+from reward.training.batches import batch_size, separate_pairs, total_steps
 from reward.training.config import LossConfig, TrainingConfig
 from reward.training.losses import reward_loss
 from reward.training.targets import loss_targets
@@ -68,7 +69,9 @@ def train(
     adapters = _adapters(model, config)
     if config.activation_checkpointing:
         model.backbone.activation_checkpointing_enable()
-    steps = config.steps or math.ceil((config.epochs or 0) * len(groups) / config.groups_per_batch)
+    if config.pairs_per_batch is not None:
+        groups = separate_pairs(groups, loss)
+    steps = total_steps(config, len(groups))
     with sharded_copy(
         model,
         parallel=config.parallel,
@@ -109,24 +112,28 @@ def train(
 def _preference_objective(model: RewardModel, config: TrainingConfig, loss: LossConfig, groups: Sequence[RatedGroup]) -> Objective:
     """The loss of a step's groups. Each worker takes its share of them, in as many passes as the token budget asks for."""
     prepared = _PreparedGroups(model, groups, config.cache_mebibytes * 2**20)
-    order = batch_order(len(groups), config.groups_per_batch, epoch_shuffles(config.seed))
+    order = batch_order(len(groups), batch_size(config), epoch_shuffles(config.seed))
     dimensions = model.config.dimensions
 
-    def one_pass(module: nn.Module, samples: list[PreparedSample], rated: list[RatedGroup], counts: Tensor) -> LossTerms:
+    def one_pass(module: nn.Module, samples: list[PreparedSample], rated: list[RatedGroup], counts: Tensor, *, idle: bool) -> LossTerms:
         targets = loss_targets(rated, dimensions, loss).to(model.device)
         output = module(model.collate(samples))
         result = reward_loss(output.mean, output.sigma, targets, loss, model.config.aggregation, counts)
-        per_dimension = dict(zip(_named("loss", model), result.dimensions, strict=True))
-        return result.total, {"loss": result.total, "loss/aggregate": result.aggregate} | per_dimension
+        terms = {"loss": result.total, "loss/aggregate": result.aggregate} | dict(
+            zip(_named("loss", model), result.dimensions, strict=True)
+        )
+        return (result.total * 0, {name: term * 0 for name, term in terms.items()}) if idle else (result.total, terms)
 
     def objective(module: nn.Module, step: int) -> LossTerms:
         batch = order(step)
         # Each term is divided by the labels of the whole batch, not of its pass: so the terms of all passes and workers add up to the mean.
         counts = loss_targets([groups[index] for index in batch], dimensions, loss).counts().to(model.device)
-        mine = rank_share(batch)
+        rank, world = rank_and_world()
+        # A worker for which nothing is left computes the first group without effect, because all workers exchange weights and gradients.
+        mine, idle = batch[rank::world] or batch[:1], rank >= len(batch)
         parts = list(packed([prepared[index] for index in mine], config.token_budget))
         rated = iter(groups[index] for index in mine)
-        return accumulate(module, [partial(one_pass, module, part, [next(rated) for _ in part], counts) for part in parts])
+        return accumulate(module, [partial(one_pass, module, part, [next(rated) for _ in part], counts, idle=idle) for part in parts])
 
     return objective
 

@@ -7,6 +7,7 @@ a put is atomic there, so the same functions serve local paths, s3:// and gs://.
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import io
 import json
@@ -151,9 +152,23 @@ def sha256_of(path: str | Path) -> str:
 
 
 def tree_hashes(folder: Path) -> dict[str, str]:
-    """sha256 by relative path of every published file below a local folder."""
+    """sha256 by relative path of every published file below a local folder.
+
+    A file is read once in a process as long as its times and size stay: models are large, and several steps of a command name theirs.
+    """
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and TEMPORARY not in str(path))
-    return {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}
+    return {path.relative_to(folder).as_posix(): _remembered_sha256(str(path.resolve()), *_state(path)) for path in files}
+
+
+def _state(path: Path) -> tuple[int, int, int, int]:
+    """What changes when a file is written or replaced."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+@functools.lru_cache(maxsize=4096)
+def _remembered_sha256(path: str, *state: int) -> str:
+    return sha256_of(path)
 
 
 def replace_folder(partial: Path, target: Path) -> None:

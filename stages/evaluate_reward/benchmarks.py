@@ -93,7 +93,7 @@ def _score(context: Context, folder: StepFolder, model: Path, revision: str, edi
     groups = list(by_source.values())
     slices = [list(chain(*groups[first : first + size])) for first in range(0, len(groups), size)]
     units = [Unit(settings_hash(FOLDER, [edit.edit_id for edit in part], revision), part, len(part)) for part in slices]
-    return score_units(context, folder, units, model, _samples)
+    return score_units(context, folder, units, model, revision, _samples)
 
 
 def _samples(edits: list[BenchmarkEdit]) -> Shown:

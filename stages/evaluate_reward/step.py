@@ -58,7 +58,7 @@ def run(context: Context) -> Index:
         Unit(settings_hash(STEP, [group.candidate_ids for group in part], revision), part, sum(len(g.candidates) for g in part))
         for part in slices
     ]
-    result = score_units(context, folder, units, model, _samples)
+    result = score_units(context, folder, units, model, revision, _samples)
     scores = {row["sample_id"]: row for row in folder.read_table("scores", result.artifacts()["scores"]).to_pylist()}
     threshold = _tie_threshold(model)
     evaluation = _evaluation(groups, scores, context.run, threshold, config.bootstrap, context.flow.seed)

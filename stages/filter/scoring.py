@@ -26,7 +26,7 @@ from stages.engine.units import Done, Unit, UnitOutput, Work
 from stages.filter.config import FilterConfig
 from stages.scoring.meter import Figures, Meter, summary
 from stages.scoring.preparation import Prepared, Ready, pieces_of, prepare, prepared
-from stages.scoring.rows import load_model, score_row, scorer_revision
+from stages.scoring.rows import load_model, score_row
 
 if TYPE_CHECKING:
     from reward import SampleError, Score
@@ -51,7 +51,7 @@ def score_edits(
             f"filter.workers takes all {context.cluster.cpus} logical CPUs, so nothing is left for filter.prepare_workers; "
             "raise ray.num_cpus, lower filter.workers, or set filter.prepare_workers to 0"
         )
-    work = partial(make_scoring, model, config.token_budget, preparing, step.name)
+    work = partial(make_scoring, model, revision, config.token_budget, preparing, step.name)
     return run_units(
         step,
         units,
@@ -66,14 +66,16 @@ def score_edits(
     )
 
 
-def make_scoring(model: Path, token_budget: int, prepare_workers: int, step: str) -> Work:
-    """Load the model and return the work of one slice: tables ``edits`` and ``scores`` with the same samples in the same order."""
+def make_scoring(model: Path, revision: str, token_budget: int, prepare_workers: int, step: str) -> Work:
+    """Load the model and return the work of one slice: tables ``edits`` and ``scores`` with the same samples in the same order.
+
+    revision: the model's, which the rows name.
+    """
     from reward.inference.compute import peak_of
     from reward.inference.passes import Inference
     from reward.inference.scorer import score_prepared
 
     inference = Inference(load_model(model), token_budget)
-    revision = scorer_revision(model)
     area = inference.model.config.presentation.image_area
     meter = Meter(step, peak_of(inference.model.device))
 

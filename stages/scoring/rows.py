@@ -50,16 +50,21 @@ def scorer_revision(model: str | Path) -> str:
     return hashlib.sha256(repr(sorted(hashes.items())).encode()).hexdigest()[:24]
 
 
-def score_units(context: Context, folder: StepFolder, units: Sequence[Unit], model: Path, samples_of: Callable[[Any], Shown]) -> Done:
-    """Score what is missing with the workers of evaluate-reward; ``samples_of`` reads the payload of a unit on an actor."""
+def score_units(
+    context: Context, folder: StepFolder, units: Sequence[Unit], model: Path, revision: str, samples_of: Callable[[Any], Shown]
+) -> Done:
+    """Score what is missing with the workers of evaluate-reward; ``samples_of`` reads the payload of a unit on an actor.
+
+    revision: that of the model (:func:`scorer_revision`), for the rows; actors do not hash the model again.
+    """
     workers = context.flow.evaluate_reward.workers
     gpus = context.cluster.share_of_a_gpu(workers)
-    work = partial(_make_work, model, samples_of)
+    work = partial(_make_work, model, revision, samples_of)
     return run_units(folder, units, work, cluster=context.cluster, workers=workers, num_gpus=gpus, rows_are="edits")
 
 
-def _make_work(model: Path, samples_of: Callable[[Any], Shown]) -> Work:
-    loaded, revision = load_model(model), scorer_revision(model)
+def _make_work(model: Path, revision: str, samples_of: Callable[[Any], Shown]) -> Work:
+    loaded = load_model(model)
     return lambda payload: _scored(loaded, samples_of(payload), revision)
 
 

@@ -78,6 +78,7 @@ def _loop(payload: dict[str, Any]) -> None:
 
     from reward import RewardModel, pretrain, train
     from reward.trainer.curves import draw_curves
+    from reward.training.batches import batch_size
     from stages.train_reward.world import captioned
 
     flow = FlowConfig.model_validate(payload["flow"])
@@ -92,7 +93,8 @@ def _loop(payload: dict[str, Any]) -> None:
     model = RewardModel.from_config(config.model, words, seed=flow.seed).to(get_device())
     with checkpoint_lock(checkpoints, rank_zero=first):
         report = MetricsFile(folder / METRICS, write=first)
-        pairs_per_step = config.training.groups_per_batch * sum(len(group.preferences) for group in training) / max(1, len(training))
+        pairs_per_group = sum(len(group.preferences) for group in training) / max(1, len(training))
+        pairs_per_step = config.training.pairs_per_batch or batch_size(config.training) * pairs_per_group
         gauges = Gauges("reward_training", tags={"run": run.path.name}, per_step={"pairs": pairs_per_step}, write=first)
 
         def ranked(metrics: Metrics) -> None:

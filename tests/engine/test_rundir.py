@@ -57,6 +57,18 @@ def test_damage_is_found_and_redone(tmp_path: Path) -> None:
     assert publish(run, {}) is True
 
 
+def test_a_folder_is_hashed_once_while_its_files_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    whole = storage.sha256_of
+    monkeypatch.setattr(storage, "sha256_of", lambda path: read.append(Path(path).name) or whole(path))
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("one")
+    before = storage.tree_hashes(tmp_path)
+    assert storage.tree_hashes(tmp_path) == before and read == ["a", "b"]
+    storage.publish_bytes(tmp_path / "b", b"two")
+    assert storage.tree_hashes(tmp_path)["b"] != before["b"] == storage.tree_hashes(tmp_path)["a"] and read == ["a", "b", "b"]
+
+
 def test_leftovers_of_a_crash_are_removed_at_the_next_start(tmp_path: Path) -> None:
     folder = RunDir(tmp_path).step("step")
     leftover = folder.path / "units" / f"{storage.TEMPORARY}x"

@@ -35,10 +35,12 @@ PARITY, GRADIENTS = 1e-4, 1e-4
 class Case:
     """One recorded case, and the texts of its prompts laid out like a clone of the public repository.
 
-    ``opaque`` has its images without transparency: the reference drops it and shows hidden colours, which our decoder never does.
+    ``checkpoint`` is its model under a configuration that says bfloat16, as the published ones do. ``opaque`` has its images without
+    transparency: the reference drops it and shows hidden colours, which our decoder never does.
     """
 
     folder: Path
+    checkpoint: Path
     opaque: Path
     inputs: dict[str, Any]
     arrays: Any
@@ -50,7 +52,7 @@ class Case:
 
     def model(self, mode: str, area: tuple[int, int] | None = None) -> RewardModel:
         prompts = read_reference_prompts(self.clone)
-        return import_released(self.folder / "model", prompts=prompts, positions=MODES[mode], image_area=area or self.area)
+        return import_released(self.checkpoint, prompts=prompts, positions=MODES[mode], image_area=area or self.area)
 
     def samples(self, side: str) -> list[EditSample]:
         return [
@@ -69,7 +71,12 @@ def case(request: pytest.FixtureRequest, shared_data: Path, tmp_path: Path) -> C
     for path in (folder / "images").iterdir():
         with Image.open(path) as image:
             image.convert("RGB").save(tmp_path / "opaque" / "images" / path.name)
-    return Case(folder, tmp_path / "opaque", inputs, np.load(folder / "arrays.npz"), write_clone(tmp_path / "clone", inputs))
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(folder / "model", checkpoint)
+    settings = json.loads((checkpoint / "config.json").read_text()) | {"torch_dtype": "bfloat16"}
+    settings["vision_config"]["dtype"] = "bfloat16"
+    (checkpoint / "config.json").write_text(json.dumps(settings))
+    return Case(folder, checkpoint, tmp_path / "opaque", inputs, np.load(folder / "arrays.npz"), write_clone(tmp_path / "clone", inputs))
 
 
 def write_clone(clone: Path, inputs: dict[str, Any]) -> Path:
@@ -191,6 +198,34 @@ def test_gradients_of_the_training_loss(case: Case) -> None:
         assert np.abs(gradient.numpy() - expected).max() < GRADIENTS * np.abs(expected).max(), name
 
 
+def test_weights_are_float32_whatever_the_files_name(case: Case, tmp_path: Path) -> None:
+    model, texts = case.model("1d"), read_reference_prompts(case.clone)
+    plain = import_released(case.folder / "model", prompts=texts, image_area=case.area)  # its configuration says float32
+    plain.save(tmp_path / "plain")
+    file = case.checkpoint / "model.safetensors"
+    halves = {name: tensor.bfloat16() for name, tensor in load_file(file).items()}
+    save_file(halves, file)
+    rounded = import_released(case.checkpoint, prompts=texts, image_area=case.area)
+    for one, other in ((model, plain), (RewardModel.load(tmp_path / "plain"), plain)):
+        for tensors in ("parameters", "buffers"):
+            found, expected = (dict(getattr(of, f"named_{tensors}")()) for of in (one, other))
+            assert found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in found)
+    for name, parameter in rounded.named_parameters():
+        assert parameter.dtype == torch.float32 and torch.equal(parameter, dict(plain.named_parameters())[name].bfloat16().float()), name
+    settings = json.loads((tmp_path / "plain" / "config.json").read_text())
+    settings["backbone"] |= {"dtype": "bfloat16"}  # as models saved by earlier versions may say
+    settings["backbone"]["text_config"] |= {"dtype": "bfloat16"}
+    settings["backbone"]["vision_config"] |= {"dtype": "bfloat16"}
+    (tmp_path / "plain" / "config.json").write_text(json.dumps(settings))
+    for dtype in (torch.float32, torch.bfloat16):
+        loaded = RewardModel.load(tmp_path / "plain", dtype=dtype)
+        for name, parameter in loaded.named_parameters():
+            wanted = dtype if name.startswith("backbone.") else torch.float32
+            assert torch.equal(parameter, dict(plain.named_parameters())[name].to(wanted)) and parameter.dtype == wanted, name
+        for name, frequencies in loaded.named_buffers():  # of the rotary positions
+            assert "inv_freq" in name and torch.equal(frequencies, dict(plain.named_buffers())[name]), name
+
+
 def test_a_pickled_checkpoint_gives_the_same_model(case: Case, tmp_path: Path) -> None:
     folder = tmp_path / "pickled"
     shutil.copytree(case.folder / "model", folder)
@@ -209,7 +244,7 @@ class Command:
 
 def test_layouts_that_are_not_those_of_a_published_checkpoint(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prompts = read_reference_prompts(case.clone)
-    folder = tmp_path / "checkpoint"
+    folder = tmp_path / "odd"
     shutil.copytree(case.folder / "model", folder)
     file = folder / "model.safetensors"
     weights = load_file(file)

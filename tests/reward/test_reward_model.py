@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,6 +52,7 @@ from reward.inputs.images import fitted_size, patchify, resize
 from reward.inputs.tokenizer import REWARD_TOKEN, build_tokenizer, load_tokenizer
 from reward.model.backbone import FAMILIES, encode
 from reward.model.calibration import fit_calibration
+from reward.model.weights import StoredTensor, stored_tensors
 from reward.trainer.checkpoints import newest_sound_checkpoint, save_checkpoint
 from reward.trainer.loop import Metrics
 from reward.training.config import LossConfig, PretrainingConfig, RewardConfig, TrainingConfig
@@ -357,6 +359,33 @@ def test_a_saved_model_scores_the_same_and_is_the_same_bytes(tmp_path: Path) -> 
     assert score(model=loaded, samples=samples) == score(model=model, samples=samples)
     (found,) = score(model=loaded, samples=samples)
     assert isinstance(found, Score) and found.likert is not None and set(found.likert) == set(DIMENSIONS)
+
+
+def test_loading_reads_each_weight_once_into_a_model_without_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import reward.model.model as module
+
+    make().save(tmp_path)
+    reads: list[str] = []
+    own: list[bool] = []
+
+    def counted(file: Path) -> dict[str, StoredTensor]:
+        def reading(name: str, tensor: StoredTensor) -> StoredTensor:
+            return replace(tensor, read=lambda: reads.append(name) or tensor.read())
+
+        return {name: reading(name, tensor) for name, tensor in stored_tensors(file).items()}
+
+    def taking(model: RewardModel, *given: Any, **named: Any) -> None:
+        own.extend(parameter.is_meta for parameter in model.parameters())
+        take_weights(model, *given, **named)
+
+    take_weights = RewardModel.take_weights
+    monkeypatch.setattr(module, "stored_tensors", counted)
+    monkeypatch.setattr(RewardModel, "take_weights", taking)
+    state = torch.get_rng_state()
+    loaded = RewardModel.load(tmp_path)
+    assert sorted(reads) == sorted(loaded.state_dict()) and own and all(own)
+    assert not any(tensor.is_meta for tensor in [*loaded.parameters(), *loaded.buffers()])
+    assert all(parameter.requires_grad for parameter in loaded.parameters()) and torch.equal(torch.get_rng_state(), state)
 
 
 def test_directories_that_hold_no_sound_model(tmp_path: Path) -> None:

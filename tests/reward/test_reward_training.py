@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,19 @@ import torch
 import torch.distributed as dist
 from paths import ROOT
 from PIL import Image
+from pretrained import write_pretrained
+from pydantic import ValidationError
 from tiny_model import BACKBONE
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from reward import RatedGroup, RewardModel, build_preferences, train
-from reward.config import HeadConfig, PresentationConfig, RewardModelConfig
+from reward.config import BackboneConfig, HeadConfig, PresentationConfig, RewardModelConfig
 from reward.trainer.config import AdapterConfig
 from reward.trainer.curves import draw_curves
 from reward.trainer.loop import LossTerms, Metrics, accumulate
 from reward.trainer.lora import adapt
+from reward.training.batches import separate_pairs, total_steps
 from reward.training.config import LoraConfig, LossConfig, TrainingConfig
 from stages.engine.cluster import Cluster
 from stages.engine.training_group import Gauges, fit
@@ -43,6 +47,7 @@ CONFIG = RewardModelConfig(
     heads=HeadConfig(hidden=(8,)),
 )
 RUBRICS = CONFIG.model_copy(update={"presentation": PresentationConfig(layout="images", prompt="rubric_first", image_area=256)})
+ONE_GROUP = {"groups_per_batch": 1}
 GROUP_TOKENS = 30
 """A budget of tokens that holds one group, not two."""
 
@@ -119,6 +124,42 @@ def test_several_passes_learn_what_one_learns(changes: dict[str, Any], tmp_path:
     tolerance = 1e-4 if not changes else 5e-3
     assert [m["loss"] for m in found] == pytest.approx([m["loss"] for m in history], abs=10 * tolerance)
     assert_close(weights(one), weights(several), tolerance)
+
+
+def test_pairs_are_drawn_from_all_groups_with_their_own_candidates() -> None:
+    loss = LossConfig()
+    pairs = separate_pairs(GROUPS, loss)
+    kept = [(rated, one) for rated in GROUPS for one in rated.preferences if {one.overall, *one.dimensions} != {None}]
+    assert len(pairs) == len(kept) < sum(len(rated.preferences) for rated in GROUPS)
+    for pair, (rated, one) in zip(pairs, kept, strict=True):
+        (preference,) = pair.preferences
+        assert (pair.source_id, pair.source, pair.instruction) == (rated.source_id, rated.source, rated.instruction)
+        assert pair.candidates == (rated.candidates[one.a], rated.candidates[one.b])
+        assert pair.scores == (rated.scores[one.a], rated.scores[one.b])
+        assert (preference.a, preference.b) == (0, 1)
+        assert (preference.overall, preference.dimensions, preference.origin) == (one.overall, one.dimensions, one.origin)
+    strict = separate_pairs(GROUPS, LossConfig(per_dimension_weight=0))
+    assert strict == [pair for pair in pairs if pair.preferences[0].overall is not None]
+    assert len(separate_pairs(GROUPS, LossConfig(kind="bradley_terry_ties"))) == sum(len(rated.preferences) for rated in GROUPS)
+
+
+def test_all_pairs_of_a_group_teach_what_the_group_teaches(tmp_path: Path) -> None:
+    """With all preferences in one batch it does not matter whether candidates are shared."""
+    whole, single = make(), make()
+    count = len(separate_pairs(GROUPS, LossConfig()))
+    history = run(whole, tmp_path / "groups", groups_per_batch=len(GROUPS))
+    found = run(single, tmp_path / "pairs", groups_per_batch=None, pairs_per_batch=count)
+    assert [m["loss"] for m in found] == pytest.approx([m["loss"] for m in history], abs=1e-3)
+    assert_close(weights(whole), weights(single), 1e-4)
+
+
+def test_steps_of_epochs_count_what_a_batch_has() -> None:
+    by_groups = TrainingConfig(steps=None, epochs=2, groups_per_batch=8)
+    by_pairs = TrainingConfig(steps=None, epochs=2, groups_per_batch=None, pairs_per_batch=16)
+    assert (total_steps(by_groups, 9079), total_steps(by_pairs, 190_659)) == (2270, 23_833)
+    for batch in ({"groups_per_batch": None}, {"pairs_per_batch": 16}):
+        with pytest.raises(ValidationError, match="exactly one of groups_per_batch and pairs_per_batch"):
+            TrainingConfig(**batch)
 
 
 def test_workers_exchange_gradients_once_a_step(tmp_path: Path) -> None:
@@ -299,45 +340,107 @@ dist.destroy_process_group()
 """
 
 
-def test_two_workers_learn_what_one_learns(tmp_path: Path) -> None:
-    """Shares of three groups and of two, one group a pass: the workers' numbers of passes differ."""
-    shared = {"token_budget": GROUP_TOKENS, "ema_decay": 0.5, "freeze_vocabulary": True}
-    adapted = {"adapter": "lora", "lora": LoraConfig(rank=4, alpha=8, vision=True)}
+SHARED = {"token_budget": GROUP_TOKENS, "ema_decay": 0.5, "freeze_vocabulary": True}
+ADAPTED = {"adapter": "lora", "lora": LoraConfig(rank=4, alpha=8, vision=True)}
+SLOWLY = {"learning_rate": 2e-6, "freeze_vocabulary": True, "steps": 3}
+"""The paper's rate: in bf16 such steps leave nearly all weights as they are."""
+
+
+@dataclass(frozen=True)
+class TwoWorkers:
+    """What two processes trained: weights (None where they are collected elsewhere) and metrics by case, of either process.
+
+    folder: a folder of checkpoints per case. pretrained: the model whose backbone came from files in bf16.
+    """
+
+    folder: Path
+    pretrained: RewardModelConfig
+    of: tuple[dict[str, Any], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> TwoWorkers:
+    folder = tmp_path_factory.mktemp("two")
+    backbone = BackboneConfig(pretrained=str(write_pretrained(folder / "backbone", WORDS)))
+    presentation = RUBRICS.presentation.model_copy(update={"rubrics": dict.fromkeys(DIMENSIONS, "the circle")})
+    pretrained = RUBRICS.model_copy(update={"backbone": backbone, "presentation": presentation})
     cases = {
-        "ddp": (CONFIG, shared, None),
-        "fsdp": (CONFIG, shared | {"parallel": "fsdp"}, None),
-        "killed": (CONFIG, shared | {"parallel": "fsdp"}, 5),
-        "adapted": (RUBRICS, adapted | {"parallel": "fsdp"}, None),  # its validation keeps the rubrics' keys and values
-        "adapted-bf16": (RUBRICS, adapted | {"parallel": "fsdp", "precision": "bf16", "activation_checkpointing": True}, None),
+        "ddp": (CONFIG, SHARED, None),
+        "fsdp": (CONFIG, SHARED | {"parallel": "fsdp"}, None),
+        "killed": (CONFIG, SHARED | {"parallel": "fsdp"}, 5),
+        "few": (CONFIG, SHARED | ONE_GROUP, None),
+        "few-fsdp": (CONFIG, SHARED | ONE_GROUP | {"parallel": "fsdp"}, None),
+        "adapted": (RUBRICS, ADAPTED | {"parallel": "fsdp"}, None),  # its validation keeps the rubrics' keys and values
+        "adapted-bf16": (RUBRICS, ADAPTED | {"parallel": "fsdp", "precision": "bf16", "activation_checkpointing": True}, None),
+        "pretrained-ddp": (pretrained, SLOWLY, None),
+        "pretrained-fsdp": (pretrained, SLOWLY | {"parallel": "fsdp"}, None),
+        "pretrained-adapted": (pretrained, ADAPTED | {"parallel": "fsdp", "precision": "bf16", "steps": 3}, None),
     }
     listed = [(name, model, TRAINING.model_copy(update=changes), killed) for name, (model, changes, killed) in cases.items()]
     work = {"words": WORDS, "loss": LossConfig(), "groups": GROUPS, "validation": HELD_OUT, "cases": listed}
-    (tmp_path / "work.pkl").write_bytes(pickle.dumps(work))
-    workers = [subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path), str(rank)], cwd=ROOT) for rank in (0, 1)]
+    (folder / "work.pkl").write_bytes(pickle.dumps(work))
+    workers = [subprocess.Popen([sys.executable, "-c", WORKER, str(folder), str(rank)], cwd=ROOT) for rank in (0, 1)]
     assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
-    found, other = (torch.load(tmp_path / f"rank{rank}.pt") for rank in (0, 1))
-    for name in cases:
+    found, other = (torch.load(folder / f"rank{rank}.pt") for rank in (0, 1))
+    for name, (_, changes, _) in cases.items():
         assert found[name][1] == other[name][1]
-        assert (other[name][0] is None) == (name != "ddp")  # the shards are collected by the first worker alone
+        assert (other[name][0] is None) == ("parallel" in changes)  # the shards are collected by the first worker alone
+    return TwoWorkers(folder, pretrained, (found, other))
+
+
+@pytest.mark.xdist_group("two workers")  # one process makes the fixture
+def test_two_workers_learn_what_one_learns(two: TwoWorkers, tmp_path: Path) -> None:
+    """Shares of three groups and of two, one group a pass: the workers' numbers of passes differ. And a step of one group for both."""
+    found, other = two.of
     assert_identical(found["ddp"][0], other["ddp"][0])
     assert_identical(found["killed"][0], found["fsdp"][0])
     assert found["killed"][1] == found["fsdp"][1]
-    single = make()
-    history = run(single, tmp_path / "single", **shared)
-    for name in ("ddp", "fsdp"):
-        assert_close(found[name][0], weights(single), 1e-4)
-        for here, there in zip(found[name][1], history, strict=True):
-            assert here == pytest.approx(there, abs=1e-3)
-    files = {path.name for path in next((tmp_path / "fsdp").iterdir()).iterdir()}
+    for names, changes in ((("ddp", "fsdp"), SHARED), (("few", "few-fsdp"), SHARED | ONE_GROUP)):
+        single = make()
+        history = run(single, tmp_path / f"single-{names[0]}", **changes)
+        for name in names:
+            assert_close(found[name][0], weights(single), 1e-4)
+            for here, there in zip(found[name][1], history, strict=True):
+                assert here == pytest.approx(there, abs=1e-3)
+    files = {path.name for path in next((two.folder / "fsdp").iterdir()).iterdir()}
     assert {"__0_0.distcp", "__1_0.distcp", ".metadata", "contents.json"} == files
     plain = make(config=RUBRICS)
-    history = run(plain, tmp_path / "plain", **adapted)
+    history = run(plain, tmp_path / "plain", **ADAPTED)
     assert_close(found["adapted"][0], weights(plain), 1e-4)
     for name, tolerance in (("adapted", 1e-3), ("adapted-bf16", 0.02)):
         assert list(found[name][0]) == list(weights(plain))
         assert [m["loss"] for m in found[name][1]] == pytest.approx([m["loss"] for m in history], abs=tolerance)
     changed = "backbone.visual.blocks.0.attn.qkv.weight"
     assert not torch.equal(found["adapted"][0][changed], weights(make(config=RUBRICS))[changed])
+
+
+@pytest.mark.xdist_group("two workers")
+def test_two_workers_learn_in_float32_from_files_in_bf16(two: TwoWorkers, tmp_path: Path) -> None:
+    found, _ = two.of
+    single = make(config=two.pretrained)
+    before = weights(single)
+    history = run(single, tmp_path / "single", **SLOWLY)
+    after = weights(single)
+    for name in ("pretrained-ddp", "pretrained-fsdp"):
+        reached, metrics = found[name]
+        assert {tensor.dtype for tensor in reached.values()} == {torch.float32}
+        assert [m["loss"] for m in metrics] == pytest.approx([m["loss"] for m in history], abs=1e-4)
+        apart, moved = (sum(float((reached[key] - of[key]).square().sum()) for key in after) for of in (after, before))
+        assert apart < 1e-4 * moved, name
+        learning = [key for key in after if key.startswith("backbone.") and "embed_tokens" not in key]
+        changed = sum(int((reached[key] != before[key]).sum()) for key in learning) / sum(before[key].numel() for key in learning)
+        assert changed > 0.99, name
+    adapted, metrics = found["pretrained-adapted"]
+    assert list(adapted) == list(before) and metrics[-1]["loss"] < metrics[0]["loss"]
+    for key in ("visual.blocks.0.attn.qkv.weight", "language_model.layers.0.mlp.up_proj.weight"):
+        assert (adapted[f"backbone.{key}"] != before[f"backbone.{key}"]).float().mean() > 0.99, key
+
+
+def test_weights_in_half_precision_are_not_trained(tmp_path: Path) -> None:
+    make().save(tmp_path / "model")
+    half = RewardModel.load(tmp_path / "model", dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match=r"the weights are torch\.bfloat16, training needs torch\.float32; load the model in it"):
+        run(half, tmp_path / "run")
 
 
 # ------------------------------------------------------------------------------------------------------- curves and mistakes

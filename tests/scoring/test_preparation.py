@@ -51,10 +51,11 @@ def test_edits_of_a_source_are_shown_together_and_come_back_in_their_order(base:
 
 
 def test_scores_are_those_of_the_edits_alone(base: Path) -> None:
-    output = make_scoring(base / "model", 16384, 0, "test")(whole(base))
+    output = make_scoring(base / "model", "r", 16384, 0, "test")(whole(base))
     rows = output.tables["scores"].to_pylist()
     assert output.tables["edits"]["sample_id"].to_pylist() == [row["sample_id"] for row in rows]
     assert [row.position for row in output.quarantine] == ["turns.jsonl[4]"] and (output.rows_in, output.rows_out) == (9, 8)
+    assert {row["scorer_revision"] for row in rows} == {"r"}  # as told: actors do not hash the model
     model = RewardModel.load(base / "model")
     references = output.tables["edits"].to_pylist()
     for reference, row in zip(references, rows, strict=True):

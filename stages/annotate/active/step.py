@@ -94,7 +94,7 @@ def _score(context: Context, folder: StepFolder, source: StepFolder, model: Path
             units.append(
                 Unit(key, (str(source.path / sources.path), str(source.path / candidates.path), there), sum(wanted[name] for name in there))
             )
-    return score_units(context, folder, units, model, _samples)
+    return score_units(context, folder, units, model, revision, _samples)
 
 
 def _samples(piece: tuple[str, str, list[str]]) -> Shown:
