@@ -141,17 +141,17 @@ def _work(flow: FlowConfig, path: Path, delivered: int) -> dict[str, str]:
         people = "simulated raters" if flow.annotate.simulate else f"{hours[0]:,.0f} to {hours[1]:,.0f} hours of annotators"
         training = flow.reward.training
         one_group = flop_per_token * tokens(model, annotated)
-        things, many, edits = (
-            ("groups", train, annotated) if training.pairs_per_batch is None else ("pairs", train * math.comb(annotated, 2), 2)
-        )
-        steps = total_steps(training, many)
+        kind, count, size = ("groups", train, annotated)
+        if training.pairs_per_batch is not None:
+            kind, count, size = ("pairs", train * math.comb(annotated, 2), 2)
+        steps = total_steps(training, count)
         seen = steps * batch_size(training)
         work |= {
             "generate": generated,
             "annotate": f"{groups * annotated * 2:,} ratings; {people}",
             "preferences": f"{pairs:,} pairs",
-            "train-reward": f"{steps:,} steps of {batch_size(training)} {things}: {seen * edits:,} edits, "
-            f"{_cost(3 * flop_per_token * tokens(model, edits) * seen)}",
+            "train-reward": f"{steps:,} steps of {batch_size(training)} {kind}: {seen * size:,} edits, "
+            f"{_cost(3 * flop_per_token * tokens(model, size) * seen)}",
             "evaluate-reward": f"{validation * annotated:,} held-out edits, {_cost(one_group * validation)}",
         }
     if flow.filter is not None:
