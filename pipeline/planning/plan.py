@@ -133,9 +133,9 @@ def _work(flow: FlowConfig, path: Path, delivered: int) -> dict[str, str]:
         train, validation = _sources(flow, delivered)
         groups, annotated = train + validation, flow.generate.annotate
         made = sum(len(choice.seeds) for choice in flow.generate.editors)
-        generated = f"{groups:,} sources x {made} candidates = {groups * made:,} edits, {annotated} of each annotated"
+        edits = f"{groups:,} sources x {made} candidates = {groups * made:,} edits, {annotated} of each annotated"
         if flow.generate.candidates is not None:
-            generated = f"{delivered:,} candidates made elsewhere, up to {annotated} of each source annotated"
+            edits = f"{delivered:,} candidates made elsewhere, up to {annotated} of each source annotated"
         pairs = groups * math.comb(annotated, 2)
         hours = [groups * seconds / 3600 for seconds in SECONDS_PER_GROUP]
         people = "simulated raters" if flow.annotate.simulate else f"{hours[0]:,.0f} to {hours[1]:,.0f} hours of annotators"
@@ -147,7 +147,7 @@ def _work(flow: FlowConfig, path: Path, delivered: int) -> dict[str, str]:
         steps = total_steps(training, count)
         seen = steps * batch_size(training)
         work |= {
-            "generate": generated,
+            "generate": edits,
             "annotate": f"{groups * annotated * 2:,} ratings; {people}",
             "preferences": f"{pairs:,} pairs",
             "train-reward": f"{steps:,} steps of {batch_size(training)} {kind}: {seen * size:,} edits, "
