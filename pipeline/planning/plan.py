@@ -43,7 +43,7 @@ def plan(flow: FlowConfig, path: Path) -> str:
         state = _state(flow, RunDir(path).step(step.name).index())
         last = f"took {manifest[step.name]['seconds']} s" if step.name in manifest else ""
         rows.append([str(number), step.name, state, work[step.name], last])
-    notes = _notes(flow) + [f"cannot run yet: {fault}"] * bool(fault)
+    notes = _notes(flow) + ([f"cannot run yet: {fault}"] if fault else [])
     text = f"run directory: {path}\n\n" + text_table(["", "step", "state", "work", "last time"], rows)
     text += "\n\n" + "\n".join(f"- {note}" for note in notes) if notes else ""
     if flow.filter is not None:

@@ -58,7 +58,8 @@ def train(
 
     Starts from the newest sound checkpoint in checkpoint_dir (which all workers share). on_metrics gets all reports since step 0, those of
     finished steps first. With `parallel: fsdp` and several workers only the first worker's model has weights in the end.
-    Raises ValueError for no groups, for a source that is in both `groups` and `validation`, or for checkpoints of another run.
+    Raises ValueError for no groups, for pairs that are all ties, for a source that is in both `groups` and `validation`, or for checkpoints
+    of another run.
     """
     if not groups:
         raise ValueError("there are no groups to train on; rate candidates and build their preferences first")
@@ -71,6 +72,10 @@ def train(
         model.backbone.activation_checkpointing_enable()
     if config.pairs_per_batch is not None:
         groups = separate_pairs(groups, loss)
+        if not groups:
+            raise ValueError(
+                "every pair is a tie, so there is nothing to learn; rate more candidates, or take loss.kind bradley_terry_ties"
+            )
     steps = total_steps(config, len(groups))
     with sharded_copy(
         model,

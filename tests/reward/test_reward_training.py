@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from reward import RatedGroup, RewardModel, build_preferences, train
 from reward.config import BackboneConfig, HeadConfig, PresentationConfig, RewardModelConfig
+from reward.inputs.groups import Preference
 from reward.trainer.config import AdapterConfig
 from reward.trainer.curves import draw_curves
 from reward.trainer.loop import LossTerms, Metrics, accumulate
@@ -151,6 +152,14 @@ def test_all_pairs_of_a_group_teach_what_the_group_teaches(tmp_path: Path) -> No
     found = run(single, tmp_path / "pairs", groups_per_batch=None, pairs_per_batch=count)
     assert [m["loss"] for m in found] == pytest.approx([m["loss"] for m in history], abs=1e-3)
     assert_close(weights(whole), weights(single), 1e-4)
+
+
+def test_pairs_that_are_all_ties_teach_nothing(tmp_path: Path) -> None:
+    equal = [replace(rated, preferences=(Preference(0, 1, (None, None), None, (0.0, 0.0)),)) for rated in GROUPS]
+    training = TRAINING.model_copy(update={"groups_per_batch": None, "pairs_per_batch": 4})
+    arguments = {"groups": equal, "validation": [], "checkpoint_dir": tmp_path, "on_metrics": nothing}
+    with pytest.raises(ValueError, match="every pair is a tie"):
+        train(model=make(), config=training, loss=LossConfig(), **arguments)
 
 
 def test_steps_of_epochs_count_what_a_batch_has() -> None:
