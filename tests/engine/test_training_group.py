@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,10 @@ import pytest
 
 from finetune.config import BASE_TRAINING, CodecConfig, DenoiserConfig, EditorConfig
 from finetune.data import EditSamples
+from stages.engine import contracts
 from stages.engine.cluster import Cluster
+from stages.engine.run_units import run_units
+from stages.engine.rundir import RunDir
 from stages.engine.training_group import (
     MetricsFile,
     checkpoint_lock,
@@ -23,6 +28,7 @@ from stages.engine.training_group import (
     seeded,
     total_steps,
 )
+from stages.engine.units import Unit, UnitOutput
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +80,22 @@ def test_a_dead_worker_is_restarted_and_ends_the_same(cluster: Cluster, tmp_path
     assert [report["step"] for report in reports] == [1, 2, 3, 4, 5, 6] and total_steps(reports) == 6
 
 
-def test_a_mistake_arrives_as_one_sentence(cluster: Cluster, tmp_path: Path) -> None:
+def together(folder: Path, number: int) -> UnitOutput:
+    """Work that ends when four processes are at it."""
+    (folder / str(os.getpid())).touch()
+    give_up = time.monotonic() + 300
+    while len(list(folder.iterdir())) < 4:
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+    return UnitOutput({"scores": contracts.table("scores", [])}, rows_in=0, rows_out=0)
+
+
+def test_a_mistake_arrives_as_one_sentence_also_where_the_workers_before_hold_all_cpus(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "processes").mkdir()
+    folder = RunDir(tmp_path / "run").step("step")
+    folder.begin(settings={}, inputs={}, force=False)
+    units = [Unit(str(number), number, 0) for number in range(2 * cluster.cpus)]  # an actor has two units at a time
+    run_units(folder, units, lambda: partial(together, tmp_path / "processes"), cluster=cluster, workers=cluster.cpus)
     with pytest.raises(ValueError, match=r"^a batch of 1 cannot be shared by 2 workers; "):
         fit(mistaken, {}, scratch=tmp_path, workers=1, gpus=0)
 
