@@ -16,3 +16,9 @@ def rank_share(items: list[int]) -> list[int]:
     if len(items) < world:
         raise ValueError(f"a batch of {len(items)} cannot be shared by {world} workers; use a larger batch or fewer workers")
     return items[rank::world]
+
+
+def wait_for_all() -> None:
+    """Wait until every worker is here."""
+    if dist.is_initialized():
+        dist.barrier()

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from stages.engine import contracts, storage, warm_workers
 from stages.engine.cluster import Cluster
-from stages.engine.dispatch import Dispatch
+from stages.engine.dispatch import IN_FLIGHT, Dispatch
 from stages.engine.rundir import Part, StepFolder
 from stages.engine.units import Done, Unit, UnitRecord, Work, publish_unit
 
@@ -43,21 +43,23 @@ def run_units(
     replaced (:mod:`stages.engine.dispatch`). ``show`` formats the figures of the units that this call finished, for the progress bar.
     """
     assert len({unit.key for unit in units}) == len(units), "two units have the same key"
+    assert threads <= IN_FLIGHT
     log = folder.path / "units.jsonl"
     done = _sound_records(folder, log, {unit.key for unit in units})
     missing = [unit for unit in units if unit.key not in done]
     if missing:
         cluster.connect()
         folder.path.mkdir(parents=True, exist_ok=True)
-        worker: Any = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=threads, num_cpus=num_cpus, num_gpus=num_gpus)(_Worker)
+        resources = {"num_cpus": num_cpus, "num_gpus": num_gpus}
+        worker: Any = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=IN_FLIGHT, **resources)(_Worker)
         total = sum(unit.rows for unit in units)
         before = total - sum(unit.rows for unit in missing)
-        alike = warm_workers.options(num_cpus, threads)
+        alike = warm_workers.options(num_cpus)
         warm_workers.release(beside=None if num_gpus else alike, most=workers)
 
         def start() -> tuple[Any, Any]:
             actor = (None if num_gpus else warm_workers.take(alike)) or worker.remote()
-            return actor, actor.begin.remote(make_work, str(folder.path))
+            return actor, actor.begin.remote(make_work, str(folder.path), threads)
 
         dispatch = Dispatch(start, missing, workers, ray.kill if num_gpus else partial(warm_workers.keep, alike))
         figures = []
@@ -84,9 +86,10 @@ class _Worker:
     def __init__(self) -> None:
         self.making = threading.Lock()
 
-    def begin(self, make_work: Callable[[], Work], folder: str) -> str:
+    def begin(self, make_work: Callable[[], Work], folder: str, threads: int) -> str:
         """Take up a step; returns the id of the node that the worker is on."""
         self.make_work, self.folder = make_work, Path(folder)
+        self.turns = threading.Semaphore(threads)
         self.work: Work | None = None
         return node_id()
 
@@ -95,6 +98,10 @@ class _Worker:
         del self.make_work, self.work
 
     def run(self, unit: Unit) -> UnitRecord:
+        with self.turns:
+            return self._run(unit)
+
+    def _run(self, unit: Unit) -> UnitRecord:
         with self.making:  # not in the constructor: Ray hides the exception of a failed constructor
             self.work = self.work or self.make_work()
         started = time.monotonic()

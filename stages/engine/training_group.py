@@ -15,14 +15,16 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import ray
 import ray.train
 from pydantic import BaseModel
+from ray.exceptions import RayTaskError
 from ray.train import FailureConfig, RunConfig, ScalingConfig, UserCallback
 from ray.util.metrics import Gauge
 from tqdm import tqdm
@@ -49,15 +51,30 @@ class _StopOnUserError(UserCallback):
                 raise cause
 
 
-def fit(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scratch: Path, workers: int, gpus: int) -> None:
-    """Run ``loop(payload)`` in every worker of a group and wait. Raises what the loop raises; ``ValueError`` without a restart.
+def fit(
+    loop: Callable[[dict[str, Any]], None], payloads: Sequence[dict[str, Any]], *, cluster: Cluster, scratch: Path, workers: int
+) -> None:
+    """Run ``loop(payload)`` in every worker of a group, with a group per payload at the same time, and wait for all of them.
 
+    A group costs some 20 seconds of processor time before it trains: short trainings better share one. With GPUs each worker gets one.
     ``scratch`` is a folder that every machine of the cluster sees. Ray Train writes its files there, and they are removed at the end.
-    ``gpus`` > 0 gives each worker one GPU. May be called in the driver or inside a Ray task (several groups at a time).
+    Raises what the loop raises; ``ValueError`` without a restart.
     """
+    cluster.connect()
+    warm_workers.release(unless_free=len(payloads) * workers)
+    run_group = partial(_run_group, loop, scratch=scratch, workers=workers, gpus=cluster.gpus)
+    if len(payloads) == 1:
+        return run_group(payloads[0])
+    try:
+        ray.get([ray.remote(num_cpus=0, max_retries=0)(run_group).remote(payload) for payload in payloads])
+    except RayTaskError as error:
+        raise root_cause(error) from error
+
+
+def _run_group(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scratch: Path, workers: int, gpus: int) -> None:
+    """One group, run from the driver or from a Ray task."""
     from ray.train.torch import TorchConfig, TorchTrainer  # imports torch, which `pipeline plan` and `pipeline status` do not need
 
-    warm_workers.release()
     ray_files = storage.partial_folder(scratch / "ray-train")
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
@@ -210,13 +227,6 @@ def total_steps(reports: list[dict[str, Any]]) -> int:
     """Steps done over all phases of a training."""
     newest = {report.get("phase", "training"): report["step"] for report in reports}
     return sum(newest.values())
-
-
-def remote_fit(cluster: Cluster, loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scratch: Path, workers: int) -> Any:
-    """Start :func:`fit` in a Ray task of its own and return the reference, so that several trainings run at a time."""
-    cluster.connect()
-    warm_workers.release()
-    return ray.remote(num_cpus=0, max_retries=0)(fit).remote(loop, payload, scratch=scratch, workers=workers, gpus=cluster.gpus)
 
 
 def is_trained(folder: Path, key: str) -> bool:

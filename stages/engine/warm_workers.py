@@ -6,22 +6,23 @@ An idle actor still holds its CPUs of the cluster, so whatever else needs CPUs c
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import Any
 
 import ray
 from ray.exceptions import RayActorError
 
-Options = tuple[str, float, int]
-"""What makes two actors alike: cluster and job, CPUs, threads."""
+Options = tuple[str, float]
+"""What makes two actors alike: cluster and job, CPUs."""
 
 _idle: dict[Options, list[Any]] = {}
 
 
-def options(num_cpus: float, threads: int) -> Options:
+def options(num_cpus: float) -> Options:
     """Those of an actor on the connected cluster; an earlier cluster's actors are never alike."""
     context = ray.get_runtime_context()
-    return (context.get_session_name() + context.get_job_id(), num_cpus, threads)
+    return (context.get_session_name() + context.get_job_id(), num_cpus)
 
 
 def take(of: Options) -> Any | None:
@@ -36,8 +37,10 @@ def keep(of: Options, actor: Any) -> None:
         _idle.setdefault(of, []).append(actor)
 
 
-def release(*, beside: Options | None = None, most: int = 0) -> None:
-    """End the idle actors, but at most ``most`` of those ``beside``."""
+def release(*, beside: Options | None = None, most: int = 0, unless_free: float = math.inf) -> None:
+    """End the idle actors, but at most ``most`` of those ``beside``; none where the cluster has that many CPUs ``unless_free``."""
+    if ray.available_resources().get("CPU", 0) >= unless_free:
+        return
     for key, actors in list(_idle.items()):
         kept = actors[:most] if key == beside else []
         for actor in actors[len(kept) :]:

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import ray
-from ray.exceptions import RayTaskError
 
 from reward.inputs.decoding import decode
 from stages.config import FlowConfig
@@ -29,8 +27,6 @@ from stages.engine.training_group import (
     is_trained,
     progress,
     publish_trained,
-    remote_fit,
-    root_cause,
     seeded,
 )
 from stages.finetune.config import FinetuneConfig
@@ -64,41 +60,41 @@ def run(context: Context) -> Index:
         return done
     base_settings = settings["finetune"]["base"] | {"editor": settings["finetune"]["editor"], "workers": config.workers}
     base_key = settings_hash(STEP, BASE, base_settings, settings["world"], flow.seed)
-    base_payload = _payload(folder.path, BASE, base_key, flow)
-    if not is_trained(folder.path / "editors" / BASE, base_key):
-        context.cluster.connect()
-        with progress({f"{STEP} {BASE}": (folder.path / "metrics" / f"{BASE}.jsonl", config.base.training.steps)}):
-            fit(_train_base, base_payload, scratch=folder.path, workers=config.workers, gpus=context.cluster.gpus)
-    _train_arms(context, config, folder.path, base_key)
+    _train_missing(context, config, folder.path, base_key)
     _clear(folder.path, {BASE, *config.arms})
     files = {f"editors/{name}": sha256 for name, sha256 in storage.tree_hashes(folder.path / "editors").items()}
     files |= {f"metrics/{name}": sha256 for name, sha256 in storage.tree_hashes(folder.path / "metrics").items()}
     return folder.publish(draft, files=files, results={"arms": [BASE, *config.arms]})
 
 
-def _train_arms(context: Context, config: FinetuneConfig, folder: Path, base_key: str) -> None:
-    """Train every arm that is not trained yet: ``parallel_arms`` groups of workers at a time, each of which trains some arms in turn."""
-    training = config.training.model_dump(mode="json")
-    missing = []
+def _train_missing(context: Context, config: FinetuneConfig, folder: Path, base_key: str) -> None:
+    """Train the base and every arm that is not trained yet, in ``parallel_arms`` groups of workers; one group trains the base, too."""
+    flow, training = context.flow, config.training.model_dump(mode="json")
+    base, arms = [_payload(folder, BASE, base_key, flow)], []
     for arm in config.arms:
-        folder_of_shards = shards.folder_in(context, arm)
-        arm_key = settings_hash(STEP, arm, base_key, training, context.flow.seed, config.workers, shards.content_hash(folder_of_shards))
-        if not is_trained(folder / "editors" / arm, arm_key):
-            missing.append(_payload(folder, arm, arm_key, context.flow) | {"shards": folder_of_shards})
-    if not missing:
+        of_shards = shards.folder_in(context, arm)
+        key = settings_hash(STEP, arm, base_key, training, flow.seed, config.workers, shards.content_hash(of_shards))
+        arms.append(_payload(folder, arm, key, flow) | {"shards": of_shards})
+    base, arms = ([one for one in editors if not is_trained(folder / "editors" / one["name"], one["key"])] for editors in (base, arms))
+    count = min(config.parallel_arms, len(arms))
+    rounds = [[base + arms]] if count < 2 else [[base], [arms[first::count] for first in range(count)]]
+    for groups in rounds:
+        _train_groups(context, config, folder, [editors for editors in groups if editors])
+
+
+def _train_groups(context: Context, config: FinetuneConfig, folder: Path, groups: list[list[dict[str, Any]]]) -> None:
+    """Train groups of editors at the same time, the editors of a group in turn."""
+    if not groups:
         return
-    groups = [missing[first :: config.parallel_arms] for first in range(min(config.parallel_arms, len(missing)))]
-    bars = {f"{STEP} {payload['name']}": (folder / "metrics" / f"{payload['name']}.jsonl", config.training.steps) for payload in missing}
-    for metrics, _ in bars.values():
-        metrics.unlink(missing_ok=True)
+    bars = {}
+    for name in (editor["name"] for editors in groups for editor in editors):
+        training = config.base.training if name == BASE else config.training
+        bars[f"{STEP} {name}"] = (folder / "metrics" / f"{name}.jsonl", training.steps)
+        (folder / "metrics" / f"{name}.jsonl").unlink(missing_ok=True)
+    context.cluster.connect()
+    payloads = [{"editors": editors} for editors in groups]
     with progress(bars):
-        running = [
-            remote_fit(context.cluster, _train_arms_sequentially, {"arms": arms}, scratch=folder, workers=config.workers) for arms in groups
-        ]
-        try:
-            ray.get(running)
-        except RayTaskError as error:
-            raise root_cause(error) from error
+        fit(_train_in_turn, payloads, cluster=context.cluster, scratch=folder, workers=config.workers)
 
 
 def _clear(folder: Path, arms: set[str]) -> None:
@@ -113,30 +109,31 @@ def _payload(folder: Path, name: str, key: str, flow: FlowConfig) -> dict[str, A
     return {"folder": str(folder), "name": name, "key": key, "flow": flow.model_dump(mode="json")}
 
 
-def _train_base(payload: dict[str, Any]) -> None:
-    """Train the base editor; run in every worker of its group."""
+def _train_in_turn(payload: dict[str, Any]) -> None:
+    """Train some editors, one after another; run in every worker of their group."""
+    from finetune.editor import Editor
+
+    for one in payload["editors"]:
+        flow = FlowConfig.model_validate(one["flow"])
+        config = flow.finetune
+        assert config is not None
+        if is_trained(Path(one["folder"]) / "editors" / one["name"], one["key"]):
+            continue  # by this group, before one of its workers died
+        if one["name"] == BASE:
+            _train_base(one, config, flow)
+        else:
+            editor = Editor.from_directory(Path(one["folder"]) / "editors" / BASE)
+            _train(one, editor, samples_of(one["shards"], config.editor.image_size), seeded(config.training, flow.seed))
+
+
+def _train_base(payload: dict[str, Any], config: FinetuneConfig, flow: FlowConfig) -> None:
     from finetune import codec
     from finetune.editor import Editor
 
-    flow = FlowConfig.model_validate(payload["flow"])
-    config = flow.finetune
-    assert config is not None
     samples = edits.samples(config.base.edits, seed=flow.seed, world=flow.world, image_size=config.editor.image_size)
     patches = codec.fit(samples.source, config.editor.codec)
     editor = Editor.from_config(seeded(config.editor, flow.seed), patches, samples.instructions)
     _train(payload, editor, samples, seeded(config.base.training, flow.seed))
-
-
-def _train_arms_sequentially(payload: dict[str, Any]) -> None:
-    """Train some arms, one after another; run in every worker of their group."""
-    from finetune.editor import Editor
-
-    for arm in payload["arms"]:
-        flow = FlowConfig.model_validate(arm["flow"])
-        config = flow.finetune
-        assert config is not None
-        editor = Editor.from_directory(Path(arm["folder"]) / "editors" / BASE)
-        _train(arm, editor, samples_of(arm["shards"], config.editor.image_size), seeded(config.training, flow.seed))
 
 
 def samples_of(folder: str, image_size: int) -> EditSamples:
@@ -159,6 +156,7 @@ def _train(payload: dict[str, Any], editor: Any, samples: Any, training: Any) ->
     from ray.train.torch import get_device
 
     from finetune.training import train
+    from reward.trainer.workers import wait_for_all
 
     folder, name = Path(payload["folder"]), payload["name"]
     first = is_rank_zero()
@@ -171,3 +169,4 @@ def _train(payload: dict[str, Any], editor: Any, samples: Any, training: Any) ->
         if first:
             publish_trained(folder / "editors" / name, payload["key"], trained.cpu().save)
             shutil.rmtree(checkpoints, ignore_errors=True)
+    wait_for_all()  # the next training may begin with this editor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from finetune.config import BASE_TRAINING, CodecConfig, DenoiserConfig, EditorConfig
 from finetune.data import EditSamples
-from stages.engine import contracts
+from stages.engine import contracts, storage
 from stages.engine.cluster import Cluster
 from stages.engine.run_units import run_units
 from stages.engine.rundir import RunDir
@@ -33,13 +34,12 @@ from stages.engine.units import Unit, UnitOutput
 pytestmark = pytest.mark.slow
 
 
-def loop(payload: dict[str, Any]) -> None:
-    """Train a tiny editor; with ``dies`` the process is gone at the first report after a checkpoint, once."""
+def train_editor(folder: Path, on_metrics: Callable[[dict[str, Any]], None]) -> None:
+    """A tiny editor, trained in this process."""
     from finetune import codec
     from finetune.editor import Editor
     from finetune.training import train
 
-    folder = Path(payload["folder"])
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (12, 16, 16, 3), np.uint8)
     samples = EditSamples(images, images[::-1].copy(), ["make it red"] * 12, [str(number) for number in range(12)])
@@ -48,35 +48,43 @@ def loop(payload: dict[str, Any]) -> None:
     )
     training = BASE_TRAINING.model_copy(update={"steps": 6, "batch_size": 4, "warmup_steps": 1, "checkpoint_every": 2, "report_every": 1})
     editor = Editor.from_config(config, codec.fit(samples.source, config.codec), samples.instructions)
+    trained = train(editor=editor, samples=samples, config=training, checkpoint_dir=folder / "checkpoints", on_metrics=on_metrics)
+    publish_trained(folder / "editor", "key", trained.save)
 
-    def report(metrics: dict[str, float]) -> None:
+
+def dying(payload: dict[str, Any]) -> None:
+    """Train it in a worker, whose process is gone at the first report after a checkpoint, once."""
+    folder = Path(payload["folder"])
+
+    def report(metrics: dict[str, Any]) -> None:
         metrics_file.append(metrics)
-        if payload["dies"] and metrics["step"] == 5 and not (folder / "died").exists():
+        if metrics["step"] == 5 and not (folder / "died").exists():
             (folder / "died").touch()
             os._exit(1)
 
     with checkpoint_lock(folder / "checkpoints", rank_zero=is_rank_zero()):
         metrics_file = MetricsFile(folder / "metrics.jsonl", write=is_rank_zero())
-        trained = train(editor=editor, samples=samples, config=training, checkpoint_dir=folder / "checkpoints", on_metrics=report)
-        publish_trained(folder / "editor", "key", trained.save)
+        train_editor(folder, report)
 
 
 def mistaken(payload: dict[str, Any]) -> None:
+    with (Path(payload["folder"]) / "attempts").open("a") as file:
+        file.write("one\n")
     raise ValueError("a batch of 1 cannot be shared by 2 workers; use a larger batch or fewer workers")
 
 
-def run(cluster: Cluster, folder: Path, *, dies: bool) -> dict[str, bytes]:
-    folder.mkdir()
-    fit(loop, {"folder": str(folder), "dies": dies}, scratch=folder, workers=1, gpus=0)
-    return {path.name: path.read_bytes() for path in [*(folder / "editor").iterdir(), folder / "metrics.jsonl"]}
-
-
 def test_a_dead_worker_is_restarted_and_ends_the_same(cluster: Cluster, tmp_path: Path) -> None:
-    disturbed = run(cluster, tmp_path / "disturbed", dies=True)
-    assert (tmp_path / "disturbed" / "died").exists()
-    assert disturbed == run(cluster, tmp_path / "undisturbed", dies=False)
-    assert is_trained(tmp_path / "disturbed" / "editor", "key") and not is_trained(tmp_path / "disturbed" / "editor", "other")
-    reports = read_metrics(tmp_path / "disturbed" / "metrics.jsonl")
+    disturbed, undisturbed = tmp_path / "disturbed", tmp_path / "undisturbed"
+    for folder in (disturbed, undisturbed):
+        folder.mkdir()
+    fit(dying, [{"folder": str(disturbed)}], cluster=cluster, scratch=disturbed, workers=1)
+    assert (disturbed / "died").exists()
+    metrics = MetricsFile(undisturbed / "metrics.jsonl", write=True)
+    train_editor(undisturbed, metrics.append)
+    assert storage.tree_hashes(disturbed / "editor") == storage.tree_hashes(undisturbed / "editor")
+    assert (disturbed / "metrics.jsonl").read_bytes() == (undisturbed / "metrics.jsonl").read_bytes()
+    assert is_trained(disturbed / "editor", "key") and not is_trained(disturbed / "editor", "other")
+    reports = read_metrics(disturbed / "metrics.jsonl")
     assert [report["step"] for report in reports] == [1, 2, 3, 4, 5, 6] and total_steps(reports) == 6
 
 
@@ -97,7 +105,8 @@ def test_a_mistake_arrives_as_one_sentence_also_where_the_workers_before_hold_al
     units = [Unit(str(number), number, 0) for number in range(2 * cluster.cpus)]  # an actor has two units at a time
     run_units(folder, units, lambda: partial(together, tmp_path / "processes"), cluster=cluster, workers=cluster.cpus)
     with pytest.raises(ValueError, match=r"^a batch of 1 cannot be shared by 2 workers; "):
-        fit(mistaken, {}, scratch=tmp_path, workers=1, gpus=0)
+        fit(mistaken, [{"folder": str(tmp_path)}], cluster=cluster, scratch=tmp_path, workers=1)
+    assert (tmp_path / "attempts").read_text() == "one\n"  # no restart
 
 
 def test_metrics_that_are_being_written_are_left_out(tmp_path: Path) -> None:

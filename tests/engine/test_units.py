@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from stages.engine import contracts
+from stages.engine import contracts, warm_workers
 from stages.engine.cluster import Cluster
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
@@ -133,6 +134,33 @@ def test_the_next_step_takes_over_the_workers(cluster: Cluster, tmp_path: Path) 
     os.kill(first, signal.SIGKILL)
     third = step("third")
     assert third != first
+    warm_workers.release(unless_free=1)
+    assert step("with room for others") == third
     assert step("fourth", num_cpus=0.5) != third
-    psutil.wait_procs([psutil.Process(third)] if psutil.pid_exists(third) else [], timeout=60)
-    assert not psutil.pid_exists(third)
+    assert ended(third)
+    fifth = step("fifth")
+    warm_workers.release(unless_free=cluster.cpus)
+    assert ended(fifth)
+
+
+def ended(process: int) -> bool:
+    psutil.wait_procs([psutil.Process(process)] if psutil.pid_exists(process) else [], timeout=60)
+    return not psutil.pid_exists(process)
+
+
+def crowded(inside: list[int], most: list[int], number: int) -> UnitOutput:
+    """The most units that were ever inside at a time; each stays for a moment."""
+    inside.append(number)
+    most[0] = max(most[0], len(inside))
+    time.sleep(0.3)
+    inside.remove(number)
+    return naming(str(most[0]), number)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_worker_runs_as_many_units_at_a_time_as_it_is_told(cluster: Cluster, tmp_path: Path, threads: int) -> None:
+    folder = RunDir(tmp_path).step("step")
+    folder.begin(settings={}, inputs={}, force=False)
+    done = run_units(folder, UNITS, lambda: partial(crowded, [], [0]), cluster=cluster, workers=1, threads=threads)
+    table = folder.read_table("selection", done.artifacts()["selection"])
+    assert max(map(int, table["rule"].to_pylist())) == threads

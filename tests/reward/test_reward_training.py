@@ -34,7 +34,7 @@ from reward.trainer.lora import adapt
 from reward.training.batches import separate_pairs, total_steps
 from reward.training.config import LoraConfig, LossConfig, TrainingConfig
 from stages.engine.cluster import Cluster
-from stages.engine.training_group import Gauges, fit
+from stages.engine.training_group import Gauges
 
 pytestmark = pytest.mark.slow
 
@@ -494,15 +494,3 @@ def test_gauges_show_numbers_and_rates(cluster: Cluster) -> None:
     silent = Gauges("test_training", tags={}, per_step={}, write=False)
     silent.show({"step": 10})
     assert not silent._gauges
-
-
-def refused(payload: dict[str, Any]) -> None:
-    with (Path(payload["folder"]) / "attempts").open("a") as file:
-        file.write("one\n")
-    raise ValueError("the split is too small")
-
-
-def test_a_mistake_ends_a_group_at_its_first_attempt(cluster: Cluster, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^the split is too small$"):
-        fit(refused, {"folder": str(tmp_path)}, scratch=tmp_path, workers=1, gpus=0)
-    assert (tmp_path / "attempts").read_text() == "one\n"
