@@ -51,7 +51,7 @@ def in_process(
     done = _sound_records(folder, folder.path / "units.jsonl", {unit.key for unit in todo})
     missing = [unit for unit in todo if unit.key not in done]
     worker = _Worker()
-    worker.begin(make_work, str(folder.path))
+    worker.begin(make_work, str(folder.path), threads=1)
     for number, unit in enumerate(reversed(missing) if backwards else missing):
         if number == stop_after:
             raise KeyboardInterrupt
