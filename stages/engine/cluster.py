@@ -6,11 +6,13 @@ CPUs: Ray places by logical CPUs, and actors and a training group must fit at th
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
 import socket
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -20,7 +22,12 @@ from stages.engine.config import RayConfig
 
 # Must be set before Ray starts. Workers report to the training controller at this interval, and a report blocks the loop until it is read.
 os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
+# Seconds for a process and for a training group to start: on a busy machine or a network disk Ray's 60 are too few.
+os.environ.setdefault("RAY_worker_register_timeout_seconds", "300")
+os.environ.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", "300")
 
+CODE = Path(__file__).resolve().parents[2]
+"""The folder of our packages."""
 CONNECT_SECONDS = 10.0
 """Time-out of the connection to an existing cluster."""
 
@@ -45,13 +52,16 @@ class Cluster:
                 "num_cpus": self.config.num_cpus or max(4, os.cpu_count() or 1),
                 "include_dashboard": self.config.dashboard,
                 "object_store_memory": self.config.object_store_mb << 20,
-                "_temp_dir": self.config.temp_dir,
+                "_temp_dir": self.config.temp_dir and str(Path(self.config.temp_dir).resolve()),
             }
+            print("starting Ray on this machine", flush=True)
         else:
             options["address"] = self.address
+            print(f"joining the Ray cluster at {self.address}", flush=True)
         try:
             _check_reachable(self.address)
-            context = ray.init(**options)
+            with contextlib.chdir(CODE):  # workers get the current folder first on their path, and a user's may hold a finetune.py
+                context = ray.init(**options)
         except ConnectionError as error:
             raise ValueError(
                 f"--address {self.address}: no Ray cluster answers there, or it wants another token ({error}); "
@@ -76,6 +86,23 @@ class Cluster:
         """Sum over the living nodes; Ray's own sum is too small for a moment after workers have died."""
         self.connect()
         return int(sum(node["Resources"].get(resource, 0) for node in ray.nodes() if node["Alive"]))
+
+    def room(self, *, num_cpus: float, num_gpus: float) -> int:
+        """How many processes with so many CPUs and GPUs each fit on the machines of the cluster at the same time."""
+        self.connect()
+        wanted = {name: one for name, one in (("CPU", num_cpus), ("GPU", num_gpus)) if one}
+        machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        return sum(min(int(machine.get(name, 0) / one) for name, one in wanted.items()) for machine in machines)
+
+    def need(self, processes: int, *, num_cpus: float, num_gpus: float, setting: str) -> None:
+        """Raise ``ValueError`` unless there is room for so many processes, for which the key ``setting`` of the configuration asks."""
+        room = self.room(num_cpus=num_cpus, num_gpus=num_gpus)
+        if room < processes:
+            each = " and ".join(f"{one:g} {name}" for name, one in (("CPU", num_cpus), ("GPU", num_gpus)) if one)
+            raise ValueError(
+                f"{setting} asks for {processes} with {each} each, and there is room for {room}: the cluster has {self.cpus} CPUs and "
+                f"{self.gpus} GPUs; lower {setting}, raise ray.num_cpus, or join a larger cluster with --address"
+            )
 
     def share_of_a_gpu(self, actors: int) -> float:
         """GPUs per actor: one where there are enough, otherwise an even share of one; 0 without GPUs."""

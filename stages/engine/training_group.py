@@ -52,15 +52,21 @@ class _StopOnUserError(UserCallback):
 
 
 def fit(
-    loop: Callable[[dict[str, Any]], None], payloads: Sequence[dict[str, Any]], *, cluster: Cluster, scratch: Path, workers: int
+    loop: Callable[[dict[str, Any]], None],
+    payloads: Sequence[dict[str, Any]],
+    *,
+    cluster: Cluster,
+    scratch: Path,
+    workers: int,
+    setting: str,
 ) -> None:
     """Run ``loop(payload)`` in every worker of a group, with a group per payload at the same time, and wait for all of them.
 
     A group costs some 20 seconds of processor time before it trains: short trainings better share one. With GPUs each worker gets one.
     ``scratch`` is a folder that every machine of the cluster sees. Ray Train writes its files there, and they are removed at the end.
-    Raises what the loop raises; ``ValueError`` without a restart.
+    Raises what the loop raises, ``ValueError`` without a restart; and ``ValueError`` naming ``setting`` when the cluster is too small.
     """
-    cluster.connect()
+    cluster.need(len(payloads) * workers, **per_worker(cluster), setting=setting)
     warm_workers.release(unless_free=len(payloads) * workers)
     run_group = partial(_run_group, loop, scratch=scratch, workers=workers, gpus=cluster.gpus)
     if len(payloads) == 1:
@@ -69,6 +75,11 @@ def fit(
         ray.get([ray.remote(num_cpus=0, max_retries=0)(run_group).remote(payload) for payload in payloads])
     except RayTaskError as error:
         raise root_cause(error) from error
+
+
+def per_worker(cluster: Cluster) -> dict[str, float]:
+    """What a worker of a group takes of the cluster."""
+    return {"num_cpus": 1, "num_gpus": min(1, cluster.gpus)}
 
 
 def _run_group(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], *, scratch: Path, workers: int, gpus: int) -> None:

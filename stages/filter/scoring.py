@@ -45,6 +45,8 @@ def score_edits(
         for piece in slices
     ]
     gpus = config.num_gpus or context.cluster.share_of_a_gpu(config.workers)
+    if config.num_gpus:
+        context.cluster.need(1, num_cpus=0, num_gpus=gpus, setting="filter.num_gpus")
     preparing = config.prepare_workers if config.prepare_workers is not None else PREPARE_WORKERS if gpus else 0
     if preparing and not gpus and context.cluster.cpus <= config.workers:
         raise ValueError(

@@ -23,5 +23,5 @@ class FinetuneConfig(Config):
     base: BaseTraining = Field(BaseTraining(), description="Training of the base editor, in place of a pretrained one")
     training: EditorTrainingConfig = Field(EditorTrainingConfig(), description="Optimisation of every arm")
     arms: tuple[str, ...] = Field(("full", "selected", "random", "naive"), min_length=1, description="Selections to train on")
-    parallel_arms: int = Field(2, ge=1, description="Arms trained at the same time")
+    parallel_arms: int = Field(2, ge=1, description="Arms trained at the same time, where the cluster has room")
     workers: int = Field(1, ge=1, description="Processes per training group")

@@ -25,6 +25,7 @@ from stages.engine.training_group import (
     fit,
     is_rank_zero,
     is_trained,
+    per_worker,
     progress,
     publish_trained,
     seeded,
@@ -76,25 +77,26 @@ def _train_missing(context: Context, config: FinetuneConfig, folder: Path, base_
         key = settings_hash(STEP, arm, base_key, training, flow.seed, config.workers, shards.content_hash(of_shards))
         arms.append(_payload(folder, arm, key, flow) | {"shards": of_shards})
     base, arms = ([one for one in editors if not is_trained(folder / "editors" / one["name"], one["key"])] for editors in (base, arms))
-    count = min(config.parallel_arms, len(arms))
+    if not base and not arms:
+        return
+    room = context.cluster.room(**per_worker(context.cluster)) // config.workers
+    count = min(config.parallel_arms, len(arms), room)
     rounds = [[base + arms]] if count < 2 else [[base], [arms[first::count] for first in range(count)]]
     for groups in rounds:
-        _train_groups(context, config, folder, [editors for editors in groups if editors])
+        if any(groups):
+            _train_groups(context, config, folder, groups)
 
 
 def _train_groups(context: Context, config: FinetuneConfig, folder: Path, groups: list[list[dict[str, Any]]]) -> None:
     """Train groups of editors at the same time, the editors of a group in turn."""
-    if not groups:
-        return
     bars = {}
     for name in (editor["name"] for editors in groups for editor in editors):
         training = config.base.training if name == BASE else config.training
         bars[f"{STEP} {name}"] = (folder / "metrics" / f"{name}.jsonl", training.steps)
         (folder / "metrics" / f"{name}.jsonl").unlink(missing_ok=True)
-    context.cluster.connect()
     payloads = [{"editors": editors} for editors in groups]
     with progress(bars):
-        fit(_train_in_turn, payloads, cluster=context.cluster, scratch=folder, workers=config.workers)
+        fit(_train_in_turn, payloads, cluster=context.cluster, scratch=folder, workers=config.workers, setting="finetune.workers")
 
 
 def _clear(folder: Path, arms: set[str]) -> None:

@@ -63,8 +63,9 @@ def run(context: Context) -> Index:
         context.cluster.connect()
         payload = {"run": str(context.run.path), "key": training_key, "flow": flow.model_dump(mode="json")}
         metrics = folder.path / METRICS
+        metrics.unlink(missing_ok=True)  # the progress bar would show the training before
         with progress({STEP: (metrics, config.pretraining.steps + (config.training.steps or 0))}):
-            fit(_loop, [payload], cluster=context.cluster, scratch=folder.path, workers=config.workers)
+            fit(_loop, [payload], cluster=context.cluster, scratch=folder.path, workers=config.workers, setting="reward.workers")
     shutil.rmtree(folder.path / CHECKPOINTS, ignore_errors=True)
     files = {f"model/{name}": sha256 for name, sha256 in storage.tree_hashes(model).items()}
     files |= {name: storage.sha256_of(folder.path / name) for name in (METRICS, CURVES)}

@@ -77,7 +77,7 @@ def test_a_dead_worker_is_restarted_and_ends_the_same(cluster: Cluster, tmp_path
     disturbed, undisturbed = tmp_path / "disturbed", tmp_path / "undisturbed"
     for folder in (disturbed, undisturbed):
         folder.mkdir()
-    fit(dying, [{"folder": str(disturbed)}], cluster=cluster, scratch=disturbed, workers=1)
+    fit(dying, [{"folder": str(disturbed)}], cluster=cluster, scratch=disturbed, workers=1, setting="x")
     assert (disturbed / "died").exists()
     metrics = MetricsFile(undisturbed / "metrics.jsonl", write=True)
     train_editor(undisturbed, metrics.append)
@@ -105,8 +105,14 @@ def test_a_mistake_arrives_as_one_sentence_also_where_the_workers_before_hold_al
     units = [Unit(str(number), number, 0) for number in range(2 * cluster.cpus)]  # an actor has two units at a time
     run_units(folder, units, lambda: partial(together, tmp_path / "processes"), cluster=cluster, workers=cluster.cpus)
     with pytest.raises(ValueError, match=r"^a batch of 1 cannot be shared by 2 workers; "):
-        fit(mistaken, [{"folder": str(tmp_path)}], cluster=cluster, scratch=tmp_path, workers=1)
+        fit(mistaken, [{"folder": str(tmp_path)}], cluster=cluster, scratch=tmp_path, workers=1, setting="x")
     assert (tmp_path / "attempts").read_text() == "one\n"  # no restart
+
+
+def test_more_workers_than_the_cluster_has_cpus_are_refused(cluster: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^reward.workers asks for 10 with 1 CPU each, and there is room for 4: the cluster has 4 CPUs"):
+        fit(mistaken, [{}, {}], cluster=cluster, scratch=tmp_path, workers=5, setting="reward.workers")
+    assert cluster.room(num_cpus=1.5, num_gpus=0) == 2 and cluster.room(num_cpus=1, num_gpus=1) == 0
 
 
 def test_metrics_that_are_being_written_are_left_out(tmp_path: Path) -> None:

@@ -232,7 +232,14 @@ def test_more_workers_are_no_change(small: Path, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_leaves_nothing_damaged(small: Path, tmp_path: Path) -> None:
-    """In a process of its own with its own Ray, interrupted after its first unit, as a terminal does it: the whole process group."""
+    """In a process of its own with its own Ray, interrupted after its first unit, as a terminal does it: the whole process group.
+
+    It runs in a folder whose files have the names of our packages, and imports none of them.
+    """
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for package in ("pipeline", "stages", "reward", "finetune"):
+        (elsewhere / f"{package}.py").write_text("raise SystemExit('this is not our package')")
     run = tmp_path / "run"
     pictures = tmp_path / "pictures"
     pictures.mkdir()
@@ -241,8 +248,8 @@ def test_ctrl_c_leaves_nothing_damaged(small: Path, tmp_path: Path) -> None:
     output = tmp_path / "output"
     with output.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline.cli", *command, str(run), *slow],
-            cwd=ROOT,
+            [Path(sys.executable).with_name("pipeline"), *command, str(run), *slow],
+            cwd=elsewhere,
             stdout=file,
             stderr=file,
             start_new_session=True,
