@@ -8,6 +8,7 @@ from typing import Any
 from pipeline.flow import STEPS
 from pipeline.words import text_table
 from reward.evaluation.estimate import Estimate
+from reward.model.origin import OTHER_DOMAIN
 from stages.engine.rundir import Index, RunDir, StepFolder
 from stages.engine.steps import ANNOTATION_QC
 
@@ -78,7 +79,7 @@ def _headline(index: Index) -> str:
             return f"held-out pair accuracy {accuracy['value']:.3f} [{accuracy['low']:.3f}, {accuracy['high']:.3f}]"
         case "filter":
             kept = ", ".join(_kept(name, entry) for name, entry in sorted(results["selections"].items()))
-            return f"selected: {kept}"
+            return f"selected: {kept}" + (" (warning: images of another domain than the model's)" if OTHER_DOMAIN in results else "")
         case "evaluate-editor":
             overall = ", ".join(f"{arm} {'–' if value is None else f'{value:.2f}'}" for arm, value in results["overall"].items())
             read = {arm: Estimate.read(entry) for arm, entry in results["differences"].items()}

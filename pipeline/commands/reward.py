@@ -85,6 +85,9 @@ def score_(model: str, source: str, instruction: str, edited: tuple[str, ...]) -
             raise ValueError(f"{file}: {result}") from result
         found.append((file, result))
     found.sort(key=lambda entry: (-entry[1].overall_mean, entry[0]))
+    if loaded.origin is not None:
+        for name, text in loaded.origin.lines().items():
+            print(f"trained on {name}: {text}")
     _print_scores(found)
 
 

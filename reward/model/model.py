@@ -3,7 +3,7 @@
     source, instruction, edit -> tree of prompts -> backbone -> hidden state at <|Reward|> -> head d -> s_d ~ N(mu_d, sigma_d^2)
 
 (EditReward, section 3.1 and eq. 2 and 3.) A saved model is a directory: model.safetensors, config.json, the tokenizer's files,
-calibration.json when there is one, and a model card. Equal models give equal bytes.
+calibration.json and origin.json when it has them, and a model card. Equal models give equal bytes.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from reward.model.backbone import FAMILIES, build_backbone, encode, load_pretrai
 from reward.model.calibration import Calibration
 from reward.model.card import model_card
 from reward.model.heads import RewardHeads
+from reward.model.origin import FILE as ORIGIN
+from reward.model.origin import Origin, read_origin
 from reward.model.weights import StoredTensor, stored_tensors
 
 
@@ -51,6 +53,8 @@ class RewardModel(nn.Module):
     """Scores edits. Make one with `from_config` or `load`; score with `reward.score`."""
 
     calibration: Calibration | None
+    origin: Origin | None
+    """What it was trained on; None when nobody says."""
 
     def __init__(self, *, config: RewardModelConfig, backbone: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         super().__init__()
@@ -58,6 +62,7 @@ class RewardModel(nn.Module):
         self.backbone = prepare_backbone(backbone)
         self.tokenizer = tokenizer
         self.calibration = None
+        self.origin = None
         text, vision = backbone.config.text_config, backbone.config.vision_config
         self.patch_size = vision.patch_size
         self.prompt = build_prompt(config=config, tokenizer=tokenizer, merge_size=vision.spatial_merge_size)
@@ -114,6 +119,7 @@ class RewardModel(nn.Module):
         calibration = path / "calibration.json"
         if calibration.exists():
             model.calibration = Calibration.model_validate_json(calibration.read_text())
+        model.origin = read_origin(path)
         return model.use_attention(attention_kind).eval()
 
     def take_weights(
@@ -166,10 +172,12 @@ class RewardModel(nn.Module):
         calibration.unlink(missing_ok=True)
         if self.calibration is not None:
             calibration.write_text(self.calibration.model_dump_json(indent=2) + "\n")
+        (path / ORIGIN).unlink(missing_ok=True)
+        if self.origin is not None:
+            (path / ORIGIN).write_text(self.origin.model_dump_json(indent=2) + "\n")
         parameters = sum(parameter.numel() for parameter in self.parameters())
-        (path / "README.md").write_text(
-            model_card(config=self.config, parameters=parameters, calibration=self.calibration, facts=facts or {})
-        )
+        known = (self.origin.lines() if self.origin else {}) | dict(facts or {})
+        (path / "README.md").write_text(model_card(config=self.config, parameters=parameters, calibration=self.calibration, facts=known))
 
     @property
     def device(self) -> torch.device:

@@ -20,6 +20,7 @@ from reward.config import DIMENSIONS, BackboneConfig, HeadConfig, PresentationCo
 from reward.inputs.tokenizer import load_tokenizer
 from reward.model.backbone import build_backbone
 from reward.model.model import RewardModel, located
+from reward.model.origin import Origin
 from reward.model.weights import StoredTensor, stored_tensors
 
 FILES = ("model.safetensors", "model.pth")
@@ -30,6 +31,8 @@ HEAD_LAYERS = (0, 3, 5)
 """Indices of the linear layers among ReLU and dropout."""
 DROPOUT = 0.05
 EMBEDDING = "model.language_model.embed_tokens.weight"
+PUBLISHED = Origin(domains=("photographs",), data={"TIGER-Lab/EditReward-Data": 9557}, raters={"imported": 1})
+"""Paper, section 2.1. The raters of the published data are not named."""
 
 
 def import_released(
@@ -81,6 +84,7 @@ def import_released(
         tokenizer=tokenizer,
     )
     model.take_weights(_renamed(weights, model.prompt.reward_token), file)
+    model.origin = PUBLISHED
     return model.eval()
 
 

@@ -17,6 +17,7 @@ from PIL import Image
 
 from reward.inputs.decoding import decode
 from reward.inputs.sample import ImageError
+from reward.model.origin import Domain
 from stages.datasets import candidates, editreward_data, sharegpt4o, table, webdataset, world
 from stages.datasets.config import WorldConfig
 from stages.datasets.slices import Edit, Request, Slice, kept, numbers_of, pick, position
@@ -25,8 +26,8 @@ from stages.engine import images
 from stages.engine.contracts import Quarantined
 
 __all__ = [
-    "READERS", "Edit", "Reader", "Slice", "fetch", "fetch_known", "good", "kept", "knows_truth", "load", "numbers_of", "opened", "pick",
-    "plan", "position", "samples",
+    "READERS", "Edit", "Reader", "Slice", "domain_of", "fetch", "fetch_known", "good", "kept", "knows_truth", "load", "numbers_of",
+    "opened", "pick", "plan", "position", "samples",
 ]  # fmt: skip
 
 
@@ -93,6 +94,13 @@ def fetch_known(piece: Slice, sample_ids: Sequence[str]) -> Iterator[Edit]:
             remedy = "restore the data set, or use a new run directory"
             raise ValueError(f"{entry.position} changed since it was read as sample {sample_id} ({now}); {remedy}")
         yield entry
+
+
+def domain_of(dataset: str) -> Domain | None:
+    """What the images of a data set show; None for candidates of a run, which may be either."""
+    if READERS.get(dataset) is candidates:
+        return None
+    return "toy" if READERS.get(dataset) is world else "photographs"
 
 
 def knows_truth(dataset: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reward.evaluation.estimate import number
+from reward.model.origin import OTHER_DOMAIN
 from stages.context import Context
 from stages.engine import contracts, steps, storage
 from stages.engine.ids import settings_hash
@@ -22,7 +23,7 @@ from stages.evaluate_reward import benchmarks
 from stages.evaluate_reward.config import EvaluateRewardConfig
 from stages.evaluate_reward.figures import figures
 from stages.preferences.groups import calibrates, load_groups, with_truth
-from stages.scoring.rows import Shown, score_units, scorer_revision
+from stages.scoring.rows import Shown, score_units, scorer_revision, warn_of_other_domain
 
 if TYPE_CHECKING:
     from reward import RatedGroup
@@ -49,7 +50,12 @@ def run(context: Context) -> Index:
         raise ValueError(
             f"there is nothing to evaluate {model} on: {context.run.path} has no held-out groups, and no benchmarks are listed"
         )
+    seen = ["benchmark"] if config.benchmarks else []
+    if groups:
+        seen += sorted(set(context.run.step(steps.GENERATE).column("sources", "source_id", "dataset").values()))
+    warnings = [warning for name in seen if (warning := warn_of_other_domain(model, name))]
     files, results = benchmarks.run(context, folder, model)
+    results |= {OTHER_DOMAIN: warnings[0]} if warnings else {}
     if not groups:
         return folder.publish(draft, files=files, results=results)
     revision = scorer_revision(model)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reward.inputs.decoding import DECODER
+from reward.model.origin import OTHER_DOMAIN, other_domain
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts
@@ -78,6 +79,7 @@ def make_scoring(model: Path, revision: str, token_budget: int, prepare_workers:
     from reward.inference.scorer import score_prepared
 
     inference = Inference(load_model(model), token_budget)
+    origin = inference.model.origin
     area = inference.model.config.presentation.image_area
     meter = Meter(step, peak_of(inference.model.device))
 
@@ -91,13 +93,16 @@ def make_scoring(model: Path, revision: str, token_budget: int, prepare_workers:
                 ready.append(replace(part, shown=[]))
 
         scores = list(score_prepared(inference=inference, prepared=shown(), on_pass=lambda spent: meter.count(spent, figures)))
-        return _output(ready, scores, revision, len(piece.rows), figures)
+        flags = [OTHER_DOMAIN] if other_domain(origin, edits.domain_of(piece.dataset)) else []
+        return _output(ready, scores, revision, flags, len(piece.rows), figures)
 
     return work
 
 
-def _output(ready: Sequence[Prepared], scores: Sequence[Score | SampleError], revision: str, rows_in: int, figures: Figures) -> UnitOutput:
-    """Tables and quarantine in the order of the rows."""
+def _output(
+    ready: Sequence[Prepared], scores: Sequence[Score | SampleError], revision: str, flags: list[str], rows_in: int, figures: Figures
+) -> UnitOutput:
+    """Tables and quarantine in the order of the rows; every score has the flags."""
     in_order = iter(scores)
     references: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
@@ -105,7 +110,7 @@ def _output(ready: Sequence[Prepared], scores: Sequence[Score | SampleError], re
     for part in ready:
         of_entry = {number: next(in_order) for number in part.order}
         for number, entry in enumerate(part.entries):
-            made = entry if isinstance(entry, Quarantined) else _row(entry, of_entry[number], revision)
+            made = entry if isinstance(entry, Quarantined) else _row(entry, of_entry[number], revision, flags)
             if isinstance(made, Quarantined):
                 quarantine.append(made)
             else:
@@ -117,7 +122,7 @@ def _output(ready: Sequence[Prepared], scores: Sequence[Score | SampleError], re
     return UnitOutput(tables, rows_in, len(rows), quarantine, figures)
 
 
-def _row(entry: Ready, score: Score | SampleError, revision: str) -> dict[str, Any] | Quarantined:
+def _row(entry: Ready, score: Score | SampleError, revision: str, flags: list[str]) -> dict[str, Any] | Quarantined:
     """A row of the ``scores`` contract, or why there is none."""
     from reward import SampleError
     from reward.inference.passes import MemoryNeedError
@@ -129,7 +134,15 @@ def _row(entry: Ready, score: Score | SampleError, revision: str) -> dict[str, A
         message = f"the model's score is {score.overall_mean} with sigma {score.overall_sigma}"
         return Quarantined(entry.row_id, entry.position, "score-not-finite", message)
     known = entry.reference
-    return score_row(known["sample_id"], score, revision=revision, change=entry.change, task=known["task"], language=known["language"])
+    return score_row(
+        known["sample_id"],
+        score,
+        revision=revision,
+        change=entry.change,
+        task=known["task"],
+        language=known["language"],
+        flags=flags,
+    )
 
 
 def _name(piece: edits.Slice) -> str:

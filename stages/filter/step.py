@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reward.model.origin import OTHER_DOMAIN
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, steps, storage
@@ -33,7 +34,7 @@ from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.side_columns import SideColumns
 from stages.filter.selection.values import columns_of, means
-from stages.scoring.rows import DECIMALS, scorer_revision
+from stages.scoring.rows import DECIMALS, scorer_revision, warn_of_other_domain
 from stages.shards import format as shards
 from stages.shards.read import folder_of
 
@@ -48,6 +49,7 @@ def run(context: Context) -> Index:
     config: FilterConfig = context.need("filter")
     model = _model(context, config)
     revision = scorer_revision(model)
+    warning = warn_of_other_domain(model, config.input.dataset)
     slices = edits.plan(config.input, seed=context.flow.seed, world=context.flow.world, unit_rows=config.unit_rows)
     step = context.run.step(STEP)
     settings = {
@@ -82,7 +84,8 @@ def run(context: Context) -> Index:
         tables[entry.name] = made.table
     artifacts["examples"] = _examples(step, scores, delivered, slices, config.selections, tables)
     hits = read("contamination")
-    about = {name: decontamination.about(compared, hits, table) for name, table in tables.items()}
+    domain: dict[str, Any] = {OTHER_DOMAIN: warning} if warning else {}
+    about = {name: decontamination.about(compared, hits, table) | domain for name, table in tables.items()}
     sets = shard_sets.assign(step, config.shards, tables, scores, delivered, slices, about)
     for name, content in shard_sets.write(context, step, sets, workers=config.workers).items():
         files |= _shard_files(step, config, name, content)
@@ -92,7 +95,9 @@ def run(context: Context) -> Index:
         files=files,
         counts=counts,
         quarantined=quarantined,
-        results=_results(config, revision, scores, delivered, tables) | {"gates": inspected.summary, decontamination.NAME: compared},
+        results=_results(config, revision, scores, delivered, tables)
+        | {"gates": inspected.summary, decontamination.NAME: compared}
+        | domain,
     )
 
 
@@ -133,6 +138,7 @@ def write_shards(context: Context, config: SelectionConfig) -> str:
     slices = _scored_slices(context, index)
     scores, delivered = step.read("scores"), step.read("edits", shard_sets.LOCATION)
     about = decontamination.about(index.results[decontamination.NAME], step.read("contamination"), table)
+    about |= {name: text for name, text in index.results.items() if name == OTHER_DOMAIN}
     sets = shard_sets.assign(step, flow.shards, {config.name: table}, scores, delivered, slices, {config.name: about})
     shard_sets.write(context, step, sets, workers=flow.workers)
     return sets[0].folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from reward.config import TOKEN_BUDGET
 from reward.evaluation.baselines import change_from_source
 from reward.inputs.decoding import decode
+from reward.model.origin import other_domain, read_origin
 from stages.context import Context
+from stages.datasets import readers
 from stages.engine import contracts, storage
 from stages.engine.contracts import Quarantined
 from stages.engine.run_units import run_units
@@ -87,7 +90,17 @@ def _scored(model: RewardModel, samples: Shown, revision: str) -> UnitOutput:
     return UnitOutput({"scores": contracts.table("scores", rows)}, len(samples), len(rows), quarantine)
 
 
-def score_row(sample_id: str, score: Score, *, revision: str, change: float, task: str, language: str) -> dict[str, Any]:
+def warn_of_other_domain(model: Path, dataset: str) -> str | None:
+    """Say on standard error that a saved model was trained on other images than those of a data set; returns the sentence, if any."""
+    warning = other_domain(read_origin(model), readers.domain_of(dataset))
+    if warning:
+        print(f"warning: {warning}", file=sys.stderr, flush=True)
+    return warning
+
+
+def score_row(
+    sample_id: str, score: Score, *, revision: str, change: float, task: str, language: str, flags: Sequence[str] = ()
+) -> dict[str, Any]:
     """A row of the ``scores`` contract, rounded."""
     likert = score.likert or {}
     return {
@@ -108,5 +121,5 @@ def score_row(sample_id: str, score: Score, *, revision: str, change: float, tas
         "change_from_source": round(change, DECIMALS),
         "task": task,
         "language": language,
-        "flags": [],
+        "flags": [*flags],
     }

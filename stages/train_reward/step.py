@@ -80,6 +80,7 @@ def _loop(payload: dict[str, Any]) -> None:
     from reward import RewardModel, pretrain, train
     from reward.trainer.curves import draw_curves
     from reward.training.batches import batch_size
+    from stages.train_reward.origin import origin_of
     from stages.train_reward.world import captioned
 
     flow = FlowConfig.model_validate(payload["flow"])
@@ -126,6 +127,7 @@ def _loop(payload: dict[str, Any]) -> None:
                 "held-out data": f"{len(validation)} rated groups, one half of them used for calibration",
                 "seed": str(flow.seed),
             }
+            trained.model.origin = origin_of(run, [group.source_id for group in training])
             seen = [(group.source_id, group.source, group.instruction) for group in (*training, *validation)]
 
             def save(path: Path) -> None:

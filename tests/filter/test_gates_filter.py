@@ -15,8 +15,6 @@ from command import save_model
 from pipeline.report.page import build
 from stages.config import FlowConfig
 from stages.context import Context
-from stages.engine.cluster import Cluster
-from stages.engine.config import RayConfig
 from stages.engine.rundir import RunDir
 from stages.filter import step as filter
 from stages.filter.decide import INSPECTED
@@ -31,6 +29,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
     shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = save_model(tmp_path / "model")
+    no_cluster: Any = filter_here.NoCluster()
 
     def context(run: str, *, force: bool = False, backwards: bool = False, **gates: Any) -> Context:
         filter_here.use(monkeypatch, [], backwards=backwards)
@@ -40,10 +39,9 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
             "selections": [{"name": "selected", "rule": "top", "count": 20}],
             "gates": gates,
             "unit_rows": 16,
-            "num_gpus": 0.5,  # given, so that no cluster is asked for its GPUs
             "prepare_workers": 0,
         }
-        return Context(RunDir(tmp_path / run), FlowConfig.model_validate({"name": "mini", "filter": settings}), Cluster(RayConfig()), force)
+        return Context(RunDir(tmp_path / run), FlowConfig.model_validate({"name": "mini", "filter": settings}), no_cluster, force)
 
     index = filter.run(context("run"))
     assert index.counts == {"in": 63, "out": 59, "quarantined": 4, "gated": 0}

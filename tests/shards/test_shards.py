@@ -24,6 +24,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from pipeline.report.page import build
+from reward.model.origin import Origin
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.datasets.config import ShareGPT4oEdits
@@ -529,15 +531,25 @@ def test_an_image_that_changed_after_scoring_stops_the_shards(
 
 
 def test_a_new_model_scores_again_and_an_absent_one_is_one_sentence(
-    own: dict[str, str], model: Path, tmp_path: Path, work_log: list[str]
+    own: dict[str, str], model: Path, tmp_path: Path, work_log: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The new one says that it was trained on the toy data set, and every place says so of its scores of photographs."""
     changes: dict[str, Any] = {"input": own, "selections": [{"name": "full", "rule": "all"}]}
     filter.run(context(tmp_path / "run", model, **changes))
+    assert "warning" not in capsys.readouterr().err
     shutil.copytree(model, tmp_path / "other")
-    (tmp_path / "other" / "extra.json").write_text("{}")
+    (tmp_path / "other" / "origin.json").write_text(Origin(domains=("toy",), data={"world": 9}, raters={"simulated": 6}).model_dump_json())
     assert scorer_revision(tmp_path / "other") != scorer_revision(model)
     with pytest.raises(ValueError, match="another version of its input reward model"):
         filter.run(context(tmp_path / "run", tmp_path / "other", **changes))
+    other = context(tmp_path / "other run", tmp_path / "other", **changes)
+    warning = filter.run(other).results["other-domain"]
+    assert "trained on drawn scenes of the built-in toy data set and scores photographs" in warning
+    assert f"warning: {warning}" in capsys.readouterr().err
+    step = other.run.step("filter")
+    assert set(map(tuple, step.read("scores")["flags"].to_pylist())) == {("other-domain",)}
+    assert json.loads((step.path / "shards" / "full" / "index.json").read_text())["other-domain"] == warning
+    assert warning[1:] in build(other.run).read_text()
     with pytest.raises(ValueError, match="no reward model at"):
         filter.run(context(tmp_path / "run", tmp_path / "absent", **changes))
     with pytest.raises(ValueError, match="step train-reward is not done"):

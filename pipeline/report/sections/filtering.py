@@ -15,6 +15,7 @@ from pipeline.report.published import Published
 from pipeline.report.sections import contamination, filter_cost, filter_galleries, filter_league, filter_scores
 from pipeline.report.sections import gates as gates_section
 from reward.evaluation.estimate import Estimate
+from reward.model.origin import OTHER_DOMAIN
 from stages.engine import storage
 from stages.engine.ids import settings_hash
 
@@ -63,8 +64,8 @@ def selection_names(published: Published) -> list[str]:
 
 
 def _note(published: Published) -> list[Callout]:
-    text = note(published)
-    return [Callout("Read before the scores", text)] if text else []
+    texts = [published.results(STEP).get(OTHER_DOMAIN, ""), note(published)]
+    return [Callout("Read before the scores", text[0].upper() + text[1:]) for text in texts if text]
 
 
 def _selections(published: Published) -> dict[str, pa.Table]:
