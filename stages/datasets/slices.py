@@ -114,7 +114,8 @@ class Edit:
 
     Paths are the images' names in the data set, None where they have none. ``edited`` is empty where the row is read as a source or as a
     reference. ``split`` is train, validation, or empty where the data set does not say it. ``editor`` and ``seed`` say who made the edit,
-    as the data set writes it; empty where it does not. ``metadata`` is JSON text.
+    as the data set writes it; empty where it does not. ``published_id``: by which the data set's ratings know the edit
+    (stages/datasets/published_ids.py); empty where it has none. ``metadata`` is JSON text.
     """
 
     row_id: str
@@ -132,6 +133,7 @@ class Edit:
     split: str = ""
     editor: str = ""
     seed: str = ""
+    published_id: str = ""
 
     @cached_property
     def source_sha256(self) -> str:
