@@ -17,7 +17,7 @@ from PIL import Image
 
 from reward.inputs.decoding import decode
 from reward.inputs.sample import ImageError
-from stages.datasets import candidates, editreward_data, sharegpt4o, table, webdataset, world
+from stages.datasets import candidates, editreward_data, reference_json, sharegpt4o, table, webdataset, world
 from stages.datasets.config import WorldConfig
 from stages.datasets.slices import Edit, Request, Slice, kept, numbers_of, pick, position
 from stages.datasets.world import samples
@@ -49,6 +49,7 @@ READERS: dict[str, Reader] = {
     "triplets": table,
     "table": table,
     "editreward-data": editreward_data,
+    "reference-json": reference_json,
     "webdataset": webdataset,
     "candidates": candidates,
 }
