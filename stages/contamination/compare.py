@@ -34,7 +34,7 @@ class References:
 
     items: pa.Table
     records: Mapping[str, Sequence[UnitRecord]]
-    artifacts: Mapping[str, list[Part]]
+    artifacts: dict[str, list[Part]]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Compared:
 
     hits: pa.Table
     counted: pa.ChunkedArray
-    artifacts: Mapping[str, list[Part]]
+    artifacts: dict[str, list[Part]]
     by_reference: dict[str, dict[str, int]]
 
 

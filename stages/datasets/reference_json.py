@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from stages.datasets import published_ids
@@ -60,18 +61,13 @@ def plan(config: ReferenceJsonEdits, request: Request) -> list[Slice]:
                         entries.append((name, split, *edit, cells.text(record.get(model)), found, ""))
     if not entries:
         raise ValueError(f"{request.key}: {config.path} has no records")
-    return cut(
-        DATASET,
-        folder,
-        {"licence": config.licence, "images": config.images and storage.absolute(config.images)},
-        entries,
-        request.unit_rows,
-    )
+    pieces = cut(DATASET, folder, {"licence": config.licence}, entries, request.unit_rows)
+    return [replace(piece, images=storage.absolute(config.images)) for piece in pieces] if config.images else pieces
 
 
 def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
     """Read the images of the edits."""
-    base = piece.shared["images"] or piece.location
+    base = piece.images or piece.location
     for number, (file, split, source_path, prompt, path, model, _, fault) in piece.rows:
         where = position(file, number)
         if fault:
