@@ -85,15 +85,14 @@ def _made_elsewhere(statistics: Mapping[str, Any]) -> list[Block]:
 
 
 def _sentences(found: Mapping[str, Any]) -> list[str]:
-    near = found["near_duplicates"]
+    near = {name: words.count(count) for name, count in found["near_duplicates"].items()}
     said = [
-        f"Of {words.count(near['images'])} source images {words.count(near['merged'])} have a near duplicate: {words.count(near['groups'])} "
-        f"groups, the largest of {words.count(near['largest'])} images; each group is in one split."
+        f"Of {near['images']} source images {near['merged']} have a near duplicate: {near['groups']} groups, the largest of "
+        f"{near['largest']} images; each group is in one split."
     ]
-    if near["across_declared_splits"]:
-        said.append(
-            f"{words.count(near['across_declared_splits'])} source images have a near duplicate in another split that the data set declares."
-        )
+    if found["near_duplicates"]["across_declared_splits"]:
+        across = near["across_declared_splits"]
+        said.append(f"{across} source images have a near duplicate in another split that the data set declares.")
     if "compared" in found:
         pairs = found["compared"]
         said.append(
