@@ -56,13 +56,20 @@ READERS: dict[str, Reader] = {
 
 
 def plan(
-    config: Any, *, seed: int, world: WorldConfig | None, unit_rows: int, key: str = "filter.input", edited: bool = True
+    config: Any,
+    *,
+    seed: int,
+    world: WorldConfig | None,
+    unit_rows: int,
+    key: str = "filter.input",
+    edited: bool = True,
+    sizes: bool = False,
 ) -> list[Slice]:
     """Slices of at most ``unit_rows`` rows of the data set that ``config``, one of stages/datasets/config.py, describes.
 
-    ``key`` and ``edited`` as in :class:`Request`. Raises ``ValueError`` with one sentence when the data set cannot be read.
+    ``key``, ``edited`` and ``sizes`` as in :class:`Request`. Raises ``ValueError`` with one sentence when the data set cannot be read.
     """
-    request = Request(unit_rows, key, edited, seed, world)
+    request = Request(unit_rows, key, edited, seed, world, sizes)
     return [replace(piece, edited=edited) for piece in READERS[config.dataset].plan(config, request)]
 
 

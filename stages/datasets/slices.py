@@ -24,7 +24,8 @@ class Request:
     """How a data set is to be read.
 
     unit_rows: rows per slice at most. key: configuration key that error messages name. edited: whether the edited images are needed, which
-    sources and references do without. seed, world: what the toy world draws from; no other reader uses them.
+    sources and references do without. seed, world: what the toy world draws from; no other reader uses them. sizes: whether the sizes of
+    image files are part of the fingerprints of text tables that name them; triplets and the training JSON always have them.
     """
 
     unit_rows: int
@@ -32,6 +33,7 @@ class Request:
     edited: bool = True
     seed: int = 0
     world: WorldConfig | None = None
+    sizes: bool = False
 
 
 @dataclass(frozen=True)

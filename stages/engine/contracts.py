@@ -9,7 +9,7 @@
 | ``inspected`` | the measures of such an edit before scoring |
 | ``gated`` | one gate that flags or drops an edit |
 | ``references`` | one source that edits, or sources to be trained on, are compared with |
-| ``training_sources`` | one source to be trained on, as hashes |
+| ``source_hashes`` | one source of the run, as hashes |
 | ``contamination`` | one reference whose image or instruction matches an edit's, or a training source's |
 | ``ratings`` | one score by one person |
 | ``pairs`` | one preference |
@@ -139,7 +139,7 @@ GATED = _schema(
 )  # fmt: skip
 REFERENCES = _schema(
     "references", 1,
-    ("reference", pa.string()),  # name of the reference, or training
+    ("reference", pa.string()),  # name of the reference, or training, or sources
     ("item", pa.string()),  # id in the reference
     ("source_sha256", pa.string()),
     ("source_phash", pa.uint64()),
@@ -279,7 +279,7 @@ CONSENSUS = _schema(
     ("label_source", pa.string()),  # mean, unanimous, majority, adjudicated, mean-opinion (0..100) or mean-rank (1 is best)
 )  # fmt: skip
 
-SCHEMAS |= {"examples": EDITS, "unreadable_references": QUARANTINE, "training_sources": REFERENCES}
+SCHEMAS |= {"examples": EDITS, "unreadable_references": QUARANTINE, "source_hashes": REFERENCES}
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def run(context: Context, config: GenerateConfig, delivered: CandidatesInput) ->
     """Make or complete the step; returns its index. Raises ``ValueError`` when no two edits can be compared."""
     seed = context.flow.seed
     settings = {"generate": config.model_dump(mode="json", exclude={"sources", "editors", "workers", "unit_sources"}), "seed": seed}
-    slices = readers.plan(delivered, seed=seed, world=context.flow.world, unit_rows=config.unit_sources, key=KEY)
+    slices = readers.plan(delivered, seed=seed, world=context.flow.world, unit_rows=config.unit_sources, key=KEY, sizes=True)
     folder = context.run.step(steps.GENERATE)
     inputs = {"candidates": settings_hash([piece.fingerprint for piece in slices])}
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)

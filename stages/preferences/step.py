@@ -77,8 +77,8 @@ def run(context: Context) -> Index:
     groups, quarantine = complete_groups(ratings, task)
     artifacts, compared = {}, {}
     if compares:
-        rated = {group.source_id for group in groups}
-        known = decontamination.check(context, folder, compares, planned, rated, workers=config.workers)
+        training = {group.source_id for group in groups if sources[group.source_id]["split"] == "train"}
+        known = decontamination.check(context, folder, compares, planned, training, workers=config.workers)
         groups = [group for group in groups if group.source_id not in known.dropped]
         quarantine += known.dropped.values()
         artifacts, compared = known.artifacts, {compare.NAME: known.summary}

@@ -238,9 +238,22 @@ def test_a_data_set_that_changes_in_between_is_an_error(tmp_path: Path, monkeypa
         generate.run(context(tmp_path / "run", candidates))
     monkeypatch.undo()
     here(monkeypatch)
-    (tmp_path / "photos" / "edited" / "6.img").write_bytes(ROWS[7]["edited"])
+    other = next(row["edited"] for row in ROWS if len(row["edited"]) < len(ROWS[6]["edited"]))
+    (tmp_path / "photos" / "edited" / "6.img").write_bytes(other.ljust(len(ROWS[6]["edited"]), b"\0"))  # of the same size
     with pytest.raises(ValueError, match=r"edits\.csv\[6\] changed since it was read as sample \w+ .*; restore the data set"):
         generate.run(context(tmp_path / "run", candidates))
+
+
+def test_an_image_of_another_size_behind_the_same_table_is_noticed(tmp_path: Path, log: list[str]) -> None:
+    candidates = table(tmp_path)
+    generate.run(context(tmp_path / "run", candidates))
+    (tmp_path / "photos" / "edited" / "6.img").write_bytes(encoded(photograph(9)))
+    with pytest.raises(ValueError, match=r"step generate in .* was made with (an)?other"):
+        generate.run(context(tmp_path / "run", candidates))
+    log.clear()
+    generate.run(context(tmp_path / "run", candidates, force=True))
+    assert encoded(photograph(9)) in {row["image"]["bytes"] for row in made(tmp_path / "run")[1]}
+    assert len(log) == 7 + 2  # the whole file is one block
 
 
 def test_refusals(tmp_path: Path, log: list[str]) -> None:

@@ -207,6 +207,7 @@ def test_benchmarks_that_know_training_sources_are_reported_before_training(tmp_
     assert preferences.run(dropping) == index
     page = report.build(RunDir(tmp_path / "run")).read_text()
     assert f"{len(known)} training sources were dropped; their groups have no pairs" in page
+    assert f"The first {len(known)} of {len(known)} matches that count" in page and all(name in page for name in known)
     (bench / "none.png").write_bytes(b"none")
     alone = [{"name": "none", "input": {"dataset": "images", "path": str(bench / "none.png")}}]
     with pytest.raises(ValueError, match=r"preferences\.contamination\.references: none of the 1 items of none can be read"):

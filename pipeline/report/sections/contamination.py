@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline import words
-from pipeline.report.blocks import Block, Heading, Paragraph, Table
+from pipeline.report.blocks import Block, Fold, Heading, Paragraph, Table
 from pipeline.report.published import Published
 
+SHOWN = 20
 COUNTS = {
     "image": "A source that matches counts as contamination; equal instructions alone are only listed.",
     "image-and-instruction": "A source that matches counts as contamination where the instruction is the same too.",
@@ -39,7 +40,21 @@ def blocks(published: Published, step: str, what: str, fate_of_dropped: str) -> 
         for name, entry in found["references"].items()
     ]
     caption = f"{what.capitalize()} by kind of match, each once per reference and kind."
-    return [Heading("Contamination"), paragraph, *([Table(columns, rows, caption)] if rows else [])]
+    return [Heading("Contamination"), paragraph, *([Table(columns, rows, caption)] if rows else []), *_matches(published, step)]
+
+
+def _matches(published: Published, step: str) -> list[Block]:
+    """The first matches that count."""
+    hits = published.table(step, "contamination", ["sample_id", "reference", "item", "match", "distance", "counted"])
+    counted = [hit for hit in hits.to_pylist() if hit["counted"]] if hits else []
+    if not counted:
+        return []
+    rows = [
+        (hit["sample_id"], hit["reference"], hit["item"], hit["match"], "–" if hit["distance"] is None else words.count(hit["distance"]))
+        for hit in counted[:SHOWN]
+    ]
+    columns = ("Id", "Reference", "Item", "Match", "Bits apart")
+    return [Fold(f"The first {len(rows)} of {words.count(len(counted))} matches that count", [Table(columns, rows, text_columns=4)])]
 
 
 def _near(distance: int) -> str:

@@ -1,7 +1,7 @@
-"""The sources of a run's training split as hashes, so that they can be compared with references.
+"""The sources of a run as hashes, so that they can be compared with references.
 
 In: the artifact ``sources`` of the step generate, read by workers a few rows at a time. Out: tables of the contract ``references``, as the
-artifact ``training_sources``. A unit is a part of ``sources``, so a comparison with other references hashes no source again.
+artifact ``source_hashes``. A unit is a part of ``sources``, so a comparison with other references hashes no source again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from stages.engine.ids import settings_hash
 from stages.engine.rundir import StepFolder
 from stages.engine.units import Unit, UnitOutput, Work
 
-ARTIFACT = "training_sources"
-COLUMNS = ["source_id", "split", "image", "instruction"]
+ARTIFACT = "source_hashes"
+COLUMNS = ["source_id", "image", "instruction"]
 BATCH_ROWS = 16
 """Rows in memory at the same time, images included."""
 
@@ -30,16 +30,15 @@ def units(generate: StepFolder) -> list[Unit]:
 
 
 def make_work() -> Work:
-    """The work of one unit: a row per source of the training split. Every image decodes, because generate decoded it."""
+    """The work of one unit: a row per source. Every image decodes, because generate decoded it."""
 
     def work(path: str) -> UnitOutput:
         rows: list[dict[str, Any]] = []
         for batch in pq.ParquetFile(path).iter_batches(batch_size=BATCH_ROWS, columns=COLUMNS):
             for source in batch.to_pylist():
-                if source["split"] == "train":
-                    found = references.row(references.TRAINING, source["source_id"], source["image"]["bytes"], source["instruction"])
-                    assert isinstance(found, dict), f"source {source['source_id']} is a source of the run and does not decode"
-                    rows.append(found)
+                found = references.row("sources", source["source_id"], source["image"]["bytes"], source["instruction"])
+                assert isinstance(found, dict), f"source {source['source_id']} is a source of the run and does not decode"
+                rows.append(found)
         return UnitOutput({ARTIFACT: contracts.table(ARTIFACT, rows)}, len(rows), len(rows))
 
     return work
