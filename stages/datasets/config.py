@@ -141,7 +141,9 @@ class WebdatasetEdits(Config):
     dataset: Literal["webdataset"]
     path: str = Field(description="Folder (its *.tar files at any depth), a tar, or a pattern")
     source: str = Field("source", description="Field of the source image: what follows the key, with or without the extension")
-    edited: str = Field("edited", description="Field of the edited image")
+    edited: str | tuple[str, ...] = Field(
+        "edited", min_length=1, description="Field of the edited image; a list: each sample has an edit per field"
+    )
     text: str = Field("json", description="Field of the text: a JSON object, or the instruction itself")
     instruction: str = Field("instruction", description="Key of the instruction in the JSON object")
     licence: str = Field("", description="Licence of samples that name none")

@@ -121,12 +121,28 @@ def as_tars(folder: Path) -> dict[str, Any]:
     return {"dataset": "webdataset", "path": str(folder)}
 
 
+def as_tars_of_groups(folder: Path) -> dict[str, Any]:
+    """A sample per photograph with all its edits."""
+    folder.mkdir()
+    with tarfile.open(folder / "0.tar", "w") as tar:
+        for number in range(0, len(ROWS), 4):
+            group = ROWS[number : number + 4]
+            text = {"instruction": group[0]["instruction"], "licence": group[0]["licence"]}
+            text |= {name: [row[name] for row in group] for name in ("editor", "seed")}
+            edits = [(f"edit{place}.img", row["edited"]) for place, row in enumerate(group)]
+            for name, data in (("source.jpg", group[0]["source"]), *edits, ("json", json.dumps(text).encode())):
+                member = tarfile.TarInfo(f"{number:04}.{name}")
+                member.size = len(data)
+                tar.addfile(member, BytesIO(data))
+    return {"dataset": "webdataset", "path": str(folder), "edited": [f"edit{place}" for place in range(4)]}
+
+
 def as_run(folder: Path) -> dict[str, Any]:
     generate.run(context(folder, as_tars(folder.with_name("tars"))))
     return {"dataset": "candidates", "path": str(folder)}
 
 
-@pytest.mark.parametrize("layout", [as_triplets, as_parquet, as_tars, as_run])
+@pytest.mark.parametrize("layout", [as_triplets, as_parquet, as_tars, as_tars_of_groups, as_run])
 def test_every_reader_gives_the_same_candidates(layout: Any, tmp_path: Path, log: list[str]) -> None:
     def ids(run: Path) -> tuple[set[tuple[Any, ...]], ...]:
         sources, candidates = made(run)
@@ -137,6 +153,24 @@ def test_every_reader_gives_the_same_candidates(layout: Any, tmp_path: Path, log
     generate.run(context(tmp_path / "expected", table(tmp_path)))
     generate.run(context(tmp_path / "run", layout(tmp_path / "data")))
     assert ids(tmp_path / "run") == ids(tmp_path / "expected")
+
+
+def test_a_sample_without_one_of_its_edits_loses_that_edit_alone(tmp_path: Path, log: list[str]) -> None:
+    given = as_tars_of_groups(tmp_path / "tars") | {"edited": ["edit0", "edit1", "edit3", "edit2.img"]}
+    with tarfile.open(tmp_path / "tars" / "1.tar", "w") as tar:
+        lists: list[dict[str, Any]] = [{}, {"editor": ["one", "two"]}]
+        for number, more in enumerate(lists):
+            content = {"source.jpg": ROWS[8]["source"], "json": json.dumps({"instruction": f"{number}"} | more).encode()}
+            for name, data in (content | {f"edit{place}.img": ROWS[8 + place]["edited"] for place in range(3)}).items():
+                member = tarfile.TarInfo(f"more{number}.{name}")
+                member.size = len(data)
+                tar.addfile(member, BytesIO(data))
+    index = generate.run(context(tmp_path / "run", given))
+    assert index.counts == {"in": 28, "out": 23, "quarantined": 5} and index.quarantined == {"missing-image": 2, "bad-sample": 3}
+    fields = {row["editor"] for row in made(tmp_path / "run")[1]} - {row["editor"] for row in ROWS}
+    assert fields == {"edit0", "edit1", "edit2.img"}
+    with pytest.raises(ValueError, match=r"have no member edit9; the first has source\.jpg, edit0\.img"):
+        generate.run(context(tmp_path / "other", given | {"edited": ["edit0", "edit9"]}))
 
 
 def test_what_cannot_be_used_is_set_aside_with_its_row(tmp_path: Path, log: list[str]) -> None:

@@ -238,6 +238,8 @@ def test_edits_and_scores_that_cannot_be_used_are_counted(tmp_path: Path, log: l
     rated = preferences.run(asked)
     assert rated.counts["in"] == 12 == rated.counts["out"] + rated.counts["quarantined"]
     assert rated.quarantined["incomplete-group"] >= 1
+    pairs = json.loads((tmp_path / "run" / "preferences" / "statistics.json").read_text())["made_elsewhere"]["compared"]
+    assert pairs["in_files"] == 72 - 3 - 3 - 3, "two edits are one, three pairs have no editor, three have two sources"
 
 
 def test_refusals(tmp_path: Path, log: list[str]) -> None:
