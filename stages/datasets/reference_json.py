@@ -73,8 +73,8 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
         if fault:
             yield Quarantined(str(number), where, "bad-record", fault)
             continue
-        instruction = cells.instruction(prompt)
-        source, edited = cells.image(source_path, base, "source"), cells.image(path, base, "edited")
+        instruction, source = cells.instruction(prompt), cells.image(source_path, base, "source")
+        edited = cells.image(path, base, "edited") if piece.edited else (b"", None)
         faults = [found for found in (instruction, source, edited) if isinstance(found, Fault)]
         if faults:
             yield Quarantined(path, where, faults[0].reason, "; ".join(fault.message for fault in faults))
