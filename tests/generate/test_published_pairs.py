@@ -23,6 +23,7 @@ from stages.context import Context
 from stages.engine.contracts import DIMENSIONS
 from stages.engine.ids import content_id, uniform
 from stages.engine.rundir import Index, RunDir
+from stages.evaluate_reward.leaks import training_sources
 from stages.generate import step as generate
 from stages.preferences import step as preferences
 from stages.preferences.export_pairs import export_pairs
@@ -205,6 +206,7 @@ def test_benchmarks_that_know_training_sources_are_reported_before_training(tmp_
     assert index.counts == {"in": 12, "out": 12 - len(known), "quarantined": len(known)}
     assert not known & {row["source_id"] for row in dropping.run.step("preferences").read("pairs").to_pylist()}
     assert preferences.run(dropping) == index
+    assert training_sources(dropping.run).splits.keys() == sources.keys() - known
     page = report.build(RunDir(tmp_path / "run")).read_text()
     assert f"{len(known)} training sources were dropped; their groups have no pairs" in page
     assert f"The first {len(known)} of {len(known)} matches that count" in page and all(name in page for name in known)

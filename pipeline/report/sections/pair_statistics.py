@@ -86,10 +86,9 @@ def _made_elsewhere(statistics: Mapping[str, Any]) -> list[Block]:
 
 def _sentences(found: Mapping[str, Any]) -> list[str]:
     near = {name: words.count(count) for name, count in found["near_duplicates"].items()}
-    said = [
-        f"Of {near['images']} source images {near['merged']} have a near duplicate: {near['groups']} groups, the largest of "
-        f"{near['largest']} images; each group is in one split."
-    ]
+    said = [f"Of {near['images']} source images {near['merged']} have a near duplicate."]
+    if found["near_duplicates"]["groups"]:
+        said.append(f"They are {near['groups']} groups, the largest of {near['largest']} images, and each group is in one split.")
     if found["near_duplicates"]["across_declared_splits"]:
         across = near["across_declared_splits"]
         said.append(f"{across} source images have a near duplicate in another split that the data set declares.")
