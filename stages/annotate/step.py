@@ -8,7 +8,7 @@ nothing. Unit of resume: one file.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,17 +18,19 @@ import pyarrow as pa
 from stages.annotate import simulate as simulated
 from stages.annotate.formats import page_database, pseudonyms
 from stages.annotate.formats import read as formats
+from stages.annotate.formats.files import PARQUET
 from stages.annotate.packet import group_list, plan
 from stages.annotate.packet import write as packet
 from stages.annotate.page.roster import roster_of
-from stages.annotate.ratings import imported_items, ledger
+from stages.annotate.ratings import imported_items, ledger, published_edits
 from stages.annotate.ratings.delivery import Delivery, ImportedItem
 from stages.annotate.ratings.groups import incomplete_warnings, raters_of
 from stages.annotate.ratings.ledger import Addition, Batch
-from stages.annotate.ratings.rating_task import generated_task
+from stages.annotate.ratings.rating_task import RatingTask, generated_task
 from stages.annotate.ratings.validate import Checked, validate
 from stages.context import Context
-from stages.engine import steps
+from stages.datasets.io.files import find
+from stages.engine import contracts, steps
 from stages.engine.rundir import Index
 
 STEP = steps.ANNOTATE
@@ -78,7 +80,8 @@ def ingest(
 ) -> IngestResult:
     """Validate files and append them to the ledger, one batch per file; if one file is refused, none is appended.
 
-    Data sets with imported items (ImagenHub, EditReward-Data) need no generate step. format: a name of
+    A folder among the files counts as its Parquet files. Data sets with imported items (ImagenHub, EditReward-Data, the training JSON) need
+    no generate step; where ``generate.candidates`` made candidates of them, they rate these. format: a name of
     :data:`stages.annotate.formats.read.FORMATS`. pseudonym_list: see :mod:`stages.annotate.formats.pseudonyms`. Raises ``ValueError`` for a
     file that is refused as a whole, and when the ledger has other candidates, another scale or other settings of simulated raters; with
     ``--force`` a new ledger is started instead.
@@ -87,7 +90,9 @@ def ingest(
         raise ValueError("no file of ratings was given; name at least one")
     folder = context.run.step(steps.ANNOTATE)
     people = pseudonyms.read(pseudonym_list) if pseudonym_list is not None else None
-    deliveries = [pseudonyms.apply(formats.read(file, format), people) for file in files]
+    deliveries = [pseudonyms.apply(formats.read(file, format), people) for file in _listed(files)]
+    if context.flow.generate is not None and context.flow.generate.candidates is not None:
+        deliveries = published_edits.given_to_candidates(deliveries, context.run.step(steps.GENERATE))
     dataset = imported_items.dataset_of(deliveries)
     items = [item for delivery in deliveries for item in delivery.items]
     rubric = context.flow.annotate.rubric_version
@@ -116,7 +121,8 @@ def ingest(
         superseded = history.withdraw(existing)
         checked = validate(delivery, rating_task, existing, batch=key, now=datetime.now(UTC), revisions=history)
         batches[key] = _batch(key, delivery, checked, superseded)
-        additions.append(Addition(batches[key], checked, _item_tables(delivery, known_items), new))
+        tables = _item_tables(delivery, known_items) | _comparisons(delivery, rating_task)
+        additions.append(Addition(batches[key], checked, tables, new))
         warnings += [*checked.warnings, *_roster_warnings(delivery, context)]
     if index is None or additions:
         index = ledger.append(folder, index, rating_task, additions, settings=settings, tasks=kinds)
@@ -166,6 +172,24 @@ def _item_tables(delivery: Delivery, known: dict[str, ImportedItem]) -> dict[str
     tables = imported_items.tables(delivery.dataset, new, {item.source_id for item in known.values()})
     known.update((item.candidate_id, item) for item in new)
     return tables
+
+
+def _comparisons(delivery: Delivery, task: RatingTask) -> dict[str, pa.Table]:
+    """Table of the pairs that a file compares, where it rates the run's candidates."""
+    if delivery.dataset is not None or not delivery.compared:
+        return {}
+    rows = [{"source_id": task.group_of[a], "candidate_a": a, "candidate_b": b} for a, b in delivery.compared]
+    return {"comparisons": contracts.table("comparisons", rows)}
+
+
+def _listed(files: Sequence[str | Path]) -> Iterator[str | Path]:
+    """The files, and the Parquet files of those that are folders."""
+    for file in files:
+        if Path(file).is_dir():
+            folder, names = find(str(file), suffixes=PARQUET, what="--file")
+            yield from (f"{folder}/{name}" for name in names)
+        else:
+            yield file
 
 
 def run(context: Context) -> Index:

@@ -1,8 +1,8 @@
-"""Configuration of decontamination: what the edits are compared with, and what happens to those that match."""
+"""Configuration of decontamination: what sources are compared with, and what happens to those that match."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -38,20 +38,25 @@ class Reference(Config):
     input: ReferenceInput = Field(description="Where they are; tables may use the presets of benchmarks, which have no edited images")
 
 
-class ContaminationConfig(Config):
-    """Edits whose source or instruction occurs in a reference."""
+class Comparison(Config):
+    """Sources that occur in a reference."""
 
-    action: Literal["keep", "drop"] = Field("keep", description="keep: list them; drop: list them and do not score them")
-    training: bool = Field(True, description="Compare with the sources that the reward model was trained on, where it names them")
-    references: tuple[Reference, ...] = Field((), description="Further references")
+    action: Literal["keep", "drop"] = Field("keep", description="keep: list them; drop: list them and leave them out")
+    references: tuple[Reference, ...] = Field((), description="What they are compared with")
     distance: int | None = Field(
         8, ge=0, le=16, description="Bits of 64 in which the perceptual hashes of the same picture may differ; null: equal bytes only"
     )
     counts: Counts = Field("image", description="Which match counts as contamination: equal instructions alone occur without any leak")
 
     @model_validator(mode="after")
-    def _distinct_names(self) -> ContaminationConfig:
+    def _distinct_names(self) -> Self:
         names = [reference.name for reference in self.references]
         if len(set(names)) < len(names) or "training" in names:
             raise ValueError(f"references need different names, and training is taken: {', '.join(sorted(names))}")
         return self
+
+
+class ContaminationConfig(Comparison):
+    """Edits whose source or instruction occurs in a reference."""
+
+    training: bool = Field(True, description="Compare with the sources that the reward model was trained on, where it names them")

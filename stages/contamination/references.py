@@ -58,9 +58,12 @@ class Pictures:
 Payload = Slice | ImagePaths | Pictures
 
 
-def units(reference: Reference) -> list[Unit]:
-    """Units of a reference. Raises ``ValueError`` naming the reference when it cannot be read."""
-    pieces = _pieces(reference, f"filter.contamination.references, {reference.name}")
+def units(reference: Reference, key: str) -> list[Unit]:
+    """Units of a reference. Raises ``ValueError`` naming the reference when it cannot be read.
+
+    key: configuration key of the comparison, for messages.
+    """
+    pieces = _pieces(reference, f"{key}.references, {reference.name}")
     return [Unit(settings_hash("reference", DECODER, reference.name, mark), (reference.name, piece), rows) for piece, mark, rows in pieces]
 
 

@@ -123,13 +123,27 @@ class EditRewardDataEdits(Config):
     path: str = Field(description="Folder (or URL) of the Parquet files, at any depth, or a pattern")
 
 
+class ReferenceJsonEdits(Config):
+    """The training JSON of the public EditReward code: a list with a record per rated pair; each candidate is an edit, once."""
+
+    dataset: Literal["reference-json"]
+    path: str = Field(description="The JSON file, such as train.json of `pipeline export pairs --format reference-json`")
+    validation: str | None = Field(
+        None, description="A second one beside it, whose sources are held out; default: the split by source image"
+    )
+    images: str | None = Field(None, description="Folder (or URL) that image paths are relative to; default: that of the JSON file")
+    licence: str = Field("", description="Licence of the edits, of which the layout says nothing")
+
+
 class WebdatasetEdits(Config):
     """Tars of samples in webdataset's layout, such as the shards of this program: <key>.<source>.png, <key>.<edited>.png, <key>.json."""
 
     dataset: Literal["webdataset"]
     path: str = Field(description="Folder (its *.tar files at any depth), a tar, or a pattern")
     source: str = Field("source", description="Field of the source image: what follows the key, with or without the extension")
-    edited: str = Field("edited", description="Field of the edited image")
+    edited: str | tuple[str, ...] = Field(
+        "edited", min_length=1, description="Field of the edited image; a list: each sample has an edit per field"
+    )
     text: str = Field("json", description="Field of the text: a JSON object, or the instruction itself")
     instruction: str = Field("instruction", description="Key of the instruction in the JSON object")
     licence: str = Field("", description="Licence of samples that name none")
@@ -142,7 +156,7 @@ class CandidateEdits(Config):
     path: str = Field(description="The run directory")
 
 
-Delivered = ShareGPT4oEdits | TripletEdits | EditRewardDataEdits | WebdatasetEdits
+Delivered = ShareGPT4oEdits | TripletEdits | EditRewardDataEdits | ReferenceJsonEdits | WebdatasetEdits
 """Data sets of edits that are sources and references as well."""
 
 SourcesInput = Annotated[WorldSources | TableSources | Delivered, Field(discriminator="dataset")]

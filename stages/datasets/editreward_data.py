@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stages.datasets import published_ids
 from stages.datasets.config import EditRewardDataEdits
 from stages.datasets.io import cells, parquet_files
 from stages.datasets.io.blocks import read_addressed
@@ -89,8 +90,13 @@ def _edit(batch: pa.RecordBatch, number: int, file: str, side: str) -> Edit | Qu
         task="",
         licence=LICENCE,
         editor=cells.text(row[f"{side}_model"]),
+        published_id=_published_id(cells.text(row["key"]), cells.text(row[f"{side}_img_rel"])),
         metadata=json.dumps(facts, sort_keys=True, ensure_ascii=False),
     )
+
+
+def _published_id(key: str, image: str) -> str:
+    return published_ids.of_editreward_data(key, image).candidate if key and image else ""
 
 
 def _columns(side: str) -> list[str]:

@@ -18,7 +18,7 @@ from PIL import Image
 from reward.inputs.decoding import decode
 from reward.inputs.sample import ImageError
 from reward.model.origin import Domain
-from stages.datasets import candidates, editreward_data, sharegpt4o, table, webdataset, world
+from stages.datasets import candidates, editreward_data, reference_json, sharegpt4o, table, webdataset, world
 from stages.datasets.config import WorldConfig
 from stages.datasets.slices import Edit, Request, Slice, kept, numbers_of, pick, position
 from stages.datasets.world import samples
@@ -50,19 +50,27 @@ READERS: dict[str, Reader] = {
     "triplets": table,
     "table": table,
     "editreward-data": editreward_data,
+    "reference-json": reference_json,
     "webdataset": webdataset,
     "candidates": candidates,
 }
 
 
 def plan(
-    config: Any, *, seed: int, world: WorldConfig | None, unit_rows: int, key: str = "filter.input", edited: bool = True
+    config: Any,
+    *,
+    seed: int,
+    world: WorldConfig | None,
+    unit_rows: int,
+    key: str = "filter.input",
+    edited: bool = True,
+    sizes: bool = False,
 ) -> list[Slice]:
     """Slices of at most ``unit_rows`` rows of the data set that ``config``, one of stages/datasets/config.py, describes.
 
-    ``key`` and ``edited`` as in :class:`Request`. Raises ``ValueError`` with one sentence when the data set cannot be read.
+    ``key``, ``edited`` and ``sizes`` as in :class:`Request`. Raises ``ValueError`` with one sentence when the data set cannot be read.
     """
-    request = Request(unit_rows, key, edited, seed, world)
+    request = Request(unit_rows, key, edited, seed, world, sizes)
     return [replace(piece, edited=edited) for piece in READERS[config.dataset].plan(config, request)]
 
 

@@ -5,15 +5,16 @@ all of them. The plan reads footers of Parquet files and scans text files; its m
 records, not of rows. A worker reads a few rows at a time. Rows out of order (shards are shuffled) cost a pass over the beginning of their
 row group each: small row groups, such as the Hub's 100 rows, make that cheap.
 
-Fingerprints are made of the sizes and offsets of row groups, and of the bytes of text. An image that changes is noticed when
-shards are written, since a sample's id is made of its bytes. The data set ``triplets`` is a table with stricter rows (``triplets``).
+Fingerprints are made of the sizes and offsets of row groups, and of the bytes of text, with the sizes of the image files where the caller
+asks for them. Otherwise an image that changes is noticed when shards are written, since a sample's id is made of its bytes. The data set
+``triplets`` is a table with stricter rows (``triplets``).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 
 from stages.datasets import presets, triplets
 from stages.datasets.config import CandidateTable, SourceTable, Table, TableEdits, TableSources, TripletEdits
-from stages.datasets.io import cells, files, parquet_files, text_tables
+from stages.datasets.io import cells, files, locations, parquet_files, text_tables
 from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.cells import Fault
 from stages.datasets.io.text_tables import Bad
@@ -64,7 +65,9 @@ def _plan(config: Table | TripletEdits, request: Request) -> list[Slice]:
         name = config.name if isinstance(config, SourceTable) else config.preset or ""
         folder, names = files.find(config.path, suffixes=SUFFIXES, what=request.key, in_folder=(parquet_files.SUFFIX,))
         needed = [column for role, column in columns.items() if role not in optional]
-        blocks = chain.from_iterable(_blocks(folder, file, needed, list(columns.values()), request.key) for file in names)
+        pictures = [columns[role] for role in ("source", "edited") if role in columns] if request.sizes else []
+        sized = _Sized(images, pictures)
+        blocks = chain.from_iterable(_blocks(folder, file, needed, list(columns.values()), request.key, sized) for file in names)
     shared = {"columns": columns, "licence": licence, "preset": name}
     slices = cut_blockwise(dataset, folder, shared, blocks, request.unit_rows, images=images)
     if not slices:
@@ -167,7 +170,20 @@ def _rows(tables: files.OneOpen, name: str, start: int, first: int, wanted: set[
     return parquet_files.rows(table, start, first, [column for column in table.schema_arrow.names if column in wanted])
 
 
-def _blocks(folder: str, name: str, needed: list[str], read: list[str], key: str) -> Iterator[Block]:
+class _Sized:
+    """Sizes of the image files that records name. ``images``: folder of the images where it differs; ``columns``: of their paths."""
+
+    def __init__(self, images: str, columns: list[str]) -> None:
+        self.images, self.columns, self.known = images, columns, locations.Sizes()
+
+    def of(self, folder: str, records: Sequence[tuple[int, text_tables.Record]]) -> bytes:
+        """What the sizes add to the hash of a block; nothing without columns."""
+        rows = [record for _, record in records if isinstance(record, dict)] if self.columns else []
+        paths = [path for row in rows for column in self.columns if isinstance(path := row.get(column), str) and path]
+        return repr([self.known.of(locations.join(self.images or folder, path)) for path in paths]).encode() if paths else b""
+
+
+def _blocks(folder: str, name: str, needed: list[str], read: list[str], key: str, sized: _Sized) -> Iterator[Block]:
     """Blocks of a file, in order. Raises ``ValueError`` for a file that cannot be read, lacks a column or has one twice."""
     if name.lower().endswith(parquet_files.SUFFIX):
         with parquet_files.opened(folder, name, needed=needed, what=key, read=read) as table:
@@ -181,7 +197,8 @@ def _blocks(folder: str, name: str, needed: list[str], read: list[str], key: str
                 parquet_files.check_columns(f"{folder}/{name}", columns, needed, what=key, read=read)
             file.seek(begin)
             data = file.read(-1 if end is None else end - begin)
-            yield Block(name, begin, len(records), hashlib.sha256(data).hexdigest()[:ID_DIGITS])
+            content = hashlib.sha256(data + sized.of(f"{folder}/{name}".rpartition("/")[0], records))
+            yield Block(name, begin, len(records), content.hexdigest()[:ID_DIGITS])
 
 
 def _text_spans(folder: str, name: str, unit_rows: int | None = None) -> Iterator[text_tables.TextSpan]:

@@ -3,7 +3,8 @@
 A member's name is its sample's key and, after the first dot of its base name, its field: ``0001.source.png`` has the field ``source.png``.
 A configured field matches the field of that name, with or without an extension. The text is a JSON object (with ``instruction`` and
 optionally ``language``, ``task``, ``licence``; the rest, with ``editor`` and ``seed``, is kept as metadata), or plain text that is the
-instruction.
+instruction. With several fields of edited images a sample is as many rows; ``editor`` and ``seed`` may then be lists in the order of the
+fields, and where the text names no editor the field does.
 
 The plan scans the headers of the tars once; its memory is a span per 64 samples and, while it runs, 8 bytes per sample to find keys that
 occur twice. Workers seek. Fingerprints are made of the names, offsets and sizes of members; a changed byte is noticed when
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any, BinaryIO
 
@@ -40,7 +41,12 @@ def plan(config: WebdatasetEdits, request: Request) -> list[Slice]:
     """Slices of samples. Raises ``ValueError`` for a tar that was cut short, a key that occurs twice, and fields that are not there."""
     folder, names = files.find(config.path, suffixes=(".tar",), what=request.key)
     keys: dict[str, array[int]] = {}
-    blocks = [block for name in names for block in _blocks(folder, name, keys.setdefault(name, array("Q")), request)]
+    edits = len(_edited(config.edited)) if request.edited else 1
+    blocks = [
+        block._replace(rows=block.rows * edits)
+        for name in names
+        for block in _blocks(folder, name, keys.setdefault(name, array("Q")), request)
+    ]
     if not blocks:
         raise ValueError(f"{request.key}: the tars of {config.path} are empty")
     _reject_duplicates(folder, keys, request)
@@ -51,28 +57,45 @@ def plan(config: WebdatasetEdits, request: Request) -> list[Slice]:
 
 def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
     """Read the members of the samples."""
+    fields = _edited(piece.shared.get("edited", ""))
     with files.OneOpen(piece.location) as tars:
-        addresses = ((name, start, sample) for _, (name, start, sample, _) in piece.rows)
+        wanted = groupby(piece.rows, key=lambda row: (row[1][0], row[1][1], row[1][2] // len(fields)))
+        rows = [(address, list(same)) for address, same in wanted]
+        addresses = (address for address, _ in rows)
         samples = read_addressed(addresses, lambda name, start, first: islice(_samples(tars.get(name), start), first, None))
-        for (number, (name, *_)), (key, _, members) in zip(piece.rows, samples, strict=True):
-            yield _edit(piece.shared, key, position(name, number), members, tars.get(name))
+        for ((name, *_), of_sample), (key, _, members) in zip(rows, samples, strict=True):
+            for number, (_, _, row, _) in of_sample:
+                yield _edit(piece.shared, fields, row % len(fields), key, position(name, number), members, tars.get(name))
 
 
-def _edit(fields: Mapping[str, Any], key: str, where: str, members: Members, file: BinaryIO) -> Edit | Quarantined:
+def _edit(
+    shared: Mapping[str, Any], edited: Sequence[str], which: int, key: str, where: str, members: Members, file: BinaryIO
+) -> Edit | Quarantined:
+    """The edit in the field ``edited[which]`` of a sample."""
+    several = len(edited) > 1
+    row_id = f"{key}.{edited[which]}" if several else key
+    fields = {**shared, "edited": edited[which]} if "edited" in shared else shared
     found: dict[str, tar.Member] = {}
     for role in (role for role in ("source", "edited", "text") if role in fields):
         matching = [member for field, member in members if _matches(fields[role], field)]
         if len(matching) != 1:
             reason = "missing-image" if role != "text" and not matching else "bad-sample"
             there = ", ".join(field for field, _ in members)
-            return Quarantined(key, where, reason, f"the sample has {len(matching)} members {fields[role]}, it has {there}")
+            return Quarantined(row_id, where, reason, f"the sample has {len(matching)} members {fields[role]}, it has {there}")
         found[role] = matching[0]
     parsed = _parsed(_read(file, found["text"]), found["text"].name, fields["instruction"])
     if isinstance(parsed, Fault):
-        return Quarantined(key, where, *parsed)
+        return Quarantined(row_id, where, *parsed)
     instruction, labels, others = parsed
+    made: dict[str, str] = {}
+    for name in ("editor", "seed"):
+        given = others.get(name)
+        if isinstance(given, list) and len(given) != len(edited):
+            message = f"{name} is a list of {len(given)}, but there are {len(edited)} fields of edited images"
+            return Quarantined(row_id, where, "bad-sample", message)
+        made[name] = cells.text(given[which] if isinstance(given, list) else given)
     return Edit(
-        row_id=key,
+        row_id=row_id,
         position=where,
         dataset=DATASET,
         source=_read(file, found["source"]),
@@ -84,8 +107,8 @@ def _edit(fields: Mapping[str, Any], key: str, where: str, members: Members, fil
         task=labels["task"],
         licence=labels["licence"] or fields["licence"],
         metadata=json.dumps(others, sort_keys=True, ensure_ascii=False),
-        editor=cells.text(others.get("editor")),
-        seed=cells.text(others.get("seed")),
+        editor=made["editor"] or (edited[which] if several else ""),
+        seed=made["seed"],
     )
 
 
@@ -103,6 +126,11 @@ def _parsed(data: bytes, name: str, instruction_key: str) -> tuple[str, dict[str
     others = {key: value for key, value in content.items() if key not in (instruction_key, *LABELS)}
     labels = {name: cells.text(content.get(name)) for name in LABELS}
     return instruction[0], labels, others
+
+
+def _edited(configured: str | Sequence[str]) -> Sequence[str]:
+    """The fields of edited images."""
+    return (configured,) if isinstance(configured, str) else configured
 
 
 def _matches(configured: str, field: str) -> bool:
@@ -171,8 +199,7 @@ def _check_fields(folder: str, name: str, fields: Mapping[str, Any], request: Re
     with files.opened(f"{folder}/{name}") as file:
         first = next(_samples(file, 0), None)
     there = [field for field, _ in first[2]] if first else []
-    for role in ("source", "edited", "text"):
-        if first and role in fields and not any(_matches(fields[role], field) for field in there):
-            raise ValueError(
-                f"{request.key}: the samples of {folder}/{name} have no member {fields[role]}; the first has {', '.join(there)}"
-            )
+    wanted = [field for role in ("source", "edited", "text") if role in fields for field in _edited(fields[role])]
+    for configured in wanted:
+        if first and not any(_matches(configured, field) for field in there):
+            raise ValueError(f"{request.key}: the samples of {folder}/{name} have no member {configured}; the first has {', '.join(there)}")

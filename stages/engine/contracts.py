@@ -8,8 +8,9 @@
 | ``edits``, ``examples`` | a source with an edit of a data set that is filtered |
 | ``inspected`` | the measures of such an edit before scoring |
 | ``gated`` | one gate that flags or drops an edit |
-| ``references`` | one source that edits are compared with |
-| ``contamination`` | one reference whose image or instruction matches an edit's |
+| ``references`` | one source that edits, or sources to be trained on, are compared with |
+| ``source_hashes`` | one source of the run, as hashes |
+| ``contamination`` | one reference whose image or instruction matches an edit's, or a training source's |
 | ``ratings`` | one score by one person |
 | ``pairs`` | one preference |
 | ``scores`` | one edit scored by one reward model |
@@ -20,6 +21,7 @@
 | ``quarantine`` | one row that could not be processed, with the reason |
 | ``revisions`` | one submission of a person for a group, with its number |
 | ``exclusions`` | one rating that quality control does not accept, with the reason |
+| ``comparisons`` | one pair of edits that a published data set compares, once |
 | ``consensus`` | the score of a candidate in a dimension, aggregated over raters |
 
 Images are the Hub's struct ``{bytes, path}`` with the encoded bytes as delivered. ``metadata`` columns are JSON text, read only by the
@@ -61,7 +63,7 @@ SOURCES = _schema(
     ("source_id", pa.string()),
     ("dataset", pa.string()),
     ("split", pa.string()),  # train or validation
-    ("group", pa.string()),  # split group: sources that share an image share it
+    ("group", pa.string()),  # split group: sources that share an image, or a near duplicate of it, share it
     ("image", IMAGE),
     ("instruction", pa.string()),
     ("language", pa.string()),
@@ -83,9 +85,13 @@ CANDIDATES = _schema(
     ("metadata", pa.string()),
 )  # fmt: skip
 DELIVERED = _schema(
-    "delivered", 1,
+    "delivered", 2,
     ("sample_id", pa.string()),
     ("source_id", pa.string()),
+    ("group", pa.string()),  # of equal source images
+    ("source_phash", pa.uint64()),  # 64 bits, reward/likeness.py
+    ("split", pa.string()),  # as the data set declares it, else empty
+    ("published_id", pa.string()),  # by which the data set's ratings know the edit; empty where it has none
     ("row_id", pa.string()),
     ("position", pa.string()),
     ("editor", pa.string()),
@@ -133,7 +139,7 @@ GATED = _schema(
 )  # fmt: skip
 REFERENCES = _schema(
     "references", 1,
-    ("reference", pa.string()),  # name of the reference, or training
+    ("reference", pa.string()),  # name of the reference, or training, or sources
     ("item", pa.string()),  # id in the reference
     ("source_sha256", pa.string()),
     ("source_phash", pa.uint64()),
@@ -257,6 +263,12 @@ EXCLUSIONS = _schema(
     ("reason", pa.string()),  # annotator-removed or exam
     ("message", pa.string()),
 )  # fmt: skip
+COMPARISONS = _schema(
+    "comparisons", 1,
+    ("source_id", pa.string()),
+    ("candidate_a", pa.string()),  # the smaller id of the two
+    ("candidate_b", pa.string()),
+)  # fmt: skip
 CONSENSUS = _schema(
     "consensus", 1,
     ("source_id", pa.string()),
@@ -267,7 +279,7 @@ CONSENSUS = _schema(
     ("label_source", pa.string()),  # mean, unanimous, majority, adjudicated, mean-opinion (0..100) or mean-rank (1 is best)
 )  # fmt: skip
 
-SCHEMAS |= {"examples": EDITS, "unreadable_references": QUARANTINE}
+SCHEMAS |= {"examples": EDITS, "unreadable_references": QUARANTINE, "source_hashes": REFERENCES}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Benchmark items that occur among the sources of the run, and the benchmark's figures without them.
 
-All sources of the run count, train and validation, since the validation half calibrates the model. The training data of a pretrained
+All sources of the run count, train and validation, since the validation half calibrates the model; but not those that preferences left out
+because a benchmark has them. The training data of a pretrained
 backbone are not known here.
 """
 
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from reward.likeness import NEAR, words
-from stages.contamination import match, references
+from stages.contamination import compare, match, references
 from stages.engine import contracts, steps
 from stages.engine.rundir import RunDir
 
@@ -39,12 +40,15 @@ class TrainingSources:
 
 def training_sources(run: RunDir) -> TrainingSources:
     """The run's sources as hashes, read part by part; none for a model that was not trained in this run."""
-    folder = run.step(steps.GENERATE)
+    folder, preferences = run.step(steps.GENERATE), run.step(steps.PREFERENCES)
     index = folder.index()
+    left_out = preferences.read("quarantine", ["row_id", "reason"]).to_pylist() if preferences.index() else []
+    dropped = {row["row_id"] for row in left_out if row["reason"] == compare.NAME}
     rows = (
         row
         for part in (index.artifacts["sources"] if index is not None else ())
         for row in folder.read_table("sources", [part], ["source_id", "image", "instruction", "split"]).to_pylist()
+        if row["source_id"] not in dropped
     )
     return hashed((row["source_id"], row["split"], (row["image"] or {}).get("bytes"), row["instruction"]) for row in rows)
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reward.model.origin import OTHER_DOMAIN
+from stages.contamination import compare
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, steps, storage
@@ -56,8 +57,8 @@ def run(context: Context) -> Index:
         "filter": config.model_dump(mode="json", exclude={"model", "inspect_workers", "workers", "num_gpus", "prepare_workers"}),
         "seed": context.flow.seed,
     }
-    references = decontamination.units(config.contamination)
-    inputs = {"reward model": revision, "edits": _fingerprint(slices)} | gates.inputs(config.gates) | decontamination.inputs(references)
+    references = compare.units(config.contamination, decontamination.KEY)
+    inputs = {"reward model": revision, "edits": _fingerprint(slices)} | gates.inputs(config.gates) | compare.inputs(references)
     draft, done = step.begin(settings=settings, inputs=inputs, force=context.force)
     if done and _shards_are_there(step, config):
         return done
@@ -71,7 +72,7 @@ def run(context: Context) -> Index:
 
     scores, delivered = read("scores"), read("edits", _held(config))
     if not scores.num_rows:
-        left_out = quarantined | inspected.dropped() | ({decontamination.NAME: compared["dropped"]} if compared["dropped"] else {})
+        left_out = quarantined | inspected.dropped() | ({compare.NAME: compared["dropped"]} if compared["dropped"] else {})
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
         raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}); correct filter.input or filter.gates")
     inspection.check_unchanged(inspected, delivered)
@@ -95,9 +96,7 @@ def run(context: Context) -> Index:
         files=files,
         counts=counts,
         quarantined=quarantined,
-        results=_results(config, revision, scores, delivered, tables)
-        | {"gates": inspected.summary, decontamination.NAME: compared}
-        | domain,
+        results=_results(config, revision, scores, delivered, tables) | {"gates": inspected.summary, compare.NAME: compared} | domain,
     )
 
 
@@ -137,7 +136,7 @@ def write_shards(context: Context, config: SelectionConfig) -> str:
     table = stored.load(step, config.name, index.artifacts["scores"])
     slices = _scored_slices(context, index)
     scores, delivered = step.read("scores"), step.read("edits", shard_sets.LOCATION)
-    about = decontamination.about(index.results[decontamination.NAME], step.read("contamination"), table)
+    about = decontamination.about(index.results[compare.NAME], step.read("contamination"), table)
     about |= {name: text for name, text in index.results.items() if name == OTHER_DOMAIN}
     sets = shard_sets.assign(step, flow.shards, {config.name: table}, scores, delivered, slices, {config.name: about})
     shard_sets.write(context, step, sets, workers=flow.workers)

@@ -24,6 +24,13 @@ class GenerateConfig(Config):
     editors: tuple[EditorChoice, ...] = Field((), description="Editors and their seeds")
     candidates: CandidatesInput | None = Field(None, description="Candidates made elsewhere, with their sources: in place of both")
     annotate: int = Field(7, ge=2, description="Candidates per source that are sampled for annotation; of those made elsewhere at most")
+    split_distance: int | None = Field(
+        8,
+        ge=0,
+        le=16,
+        description="Bits of 64 in which the perceptual hashes of source images may differ that are in one split, of candidates made "
+        "elsewhere; null: equal bytes only",
+    )
     unit_sources: int = Field(150, ge=1, description="Sources per unit of resume; edits where candidates made elsewhere are read")
     workers: int = Field(2, ge=1, description="Ray actors")
 

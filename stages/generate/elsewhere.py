@@ -3,20 +3,20 @@
 In: a data set (:mod:`stages.datasets.readers`) whose rows name the editor of each edit. Out: ``sources`` and ``candidates`` as with
 editors, ``delivered`` (every readable edit: ids, editor, seed) and the quarantine. Edits in = candidates + quarantined, always.
 
-Two phases, each resumable. A slice of rows is the unit of reading: its images are decoded, and ids are kept. Then the driver, which
-has ids and numbers but no images, groups the edits by source image and instruction and decides which can be used (:func:`decide`). Some
-sources with all their candidates are the unit of writing: a worker reads their rows again and compares the ids, so a data set that changed
-in between is an error. Neither the number of workers nor the order in which units end changes a byte.
+Two phases, each resumable. A slice of rows is the unit of reading (:mod:`stages.generate.reading`). Then the driver, which has ids and
+hashes but no images, groups the edits by source image and instruction, decides which can be used (:func:`decide`), and in which split
+(:mod:`stages.generate.split`). Some sources with all their candidates are the unit of writing: a worker reads their rows again and compares
+the ids, so a data set that changed in between is an error. Neither the number of workers nor the order in which units end changes a byte.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -31,51 +31,41 @@ from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Index
 from stages.engine.units import Unit, UnitOutput, Work, publish_table
+from stages.generate import split
 from stages.generate.config import GenerateConfig
+from stages.generate.reading import DeliveredEdit, make_reading
 from stages.generate.rows import sample_for_annotation, source_id, source_row
 
 KEY = "generate.candidates"
 UNIT_BYTES = 256 << 20
 """Encoded images of a unit of writing, all in memory together; one source with more is a unit of its own."""
-SEEDS = range(-(2**63), 2**63)
-"""Seeds that the contract can hold."""
-
-
-class DeliveredEdit(NamedTuple):
-    """A readable edit. ``number``: of its row in the data set; ``seed``: None where the row names none."""
-
-    number: int
-    sample_id: str
-    source_id: str
-    row_id: str
-    position: str
-    editor: str
-    seed: int | None
-    image_bytes: int
 
 
 @dataclass(frozen=True)
 class Task:
-    """A unit of writing: rows of whole groups by number, and ``sample_id``, editor and seed of each."""
+    """A unit of writing: rows of whole groups by number, and ``sample_id``, editor and seed of each. ``split_groups``: of the sources of
+    which the data set has near duplicates, by source id."""
 
     piece: Slice
     edits: list[tuple[str, str, int]]
+    split_groups: dict[str, str]
 
 
 def run(context: Context, config: GenerateConfig, delivered: CandidatesInput) -> Index:
     """Make or complete the step; returns its index. Raises ``ValueError`` when no two edits can be compared."""
     seed = context.flow.seed
     settings = {"generate": config.model_dump(mode="json", exclude={"sources", "editors", "workers", "unit_sources"}), "seed": seed}
-    slices = readers.plan(delivered, seed=seed, world=context.flow.world, unit_rows=config.unit_sources, key=KEY)
+    slices = readers.plan(delivered, seed=seed, world=context.flow.world, unit_rows=config.unit_sources, key=KEY, sizes=True)
     folder = context.run.step(steps.GENERATE)
     inputs = {"candidates": settings_hash([piece.fingerprint for piece in slices])}
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
         return done
-    reading = [Unit(settings_hash("delivered", DECODER, *_place(piece)), piece, len(piece.rows)) for piece in slices]
+    reading = [Unit(settings_hash("delivered/2", DECODER, *_place(piece)), piece, len(piece.rows)) for piece in slices]
     read = run_units(folder, reading, make_reading, cluster=context.cluster, workers=config.workers, rows_are="edits read")
     artifacts = read.artifacts()
-    groups, unusable = decide(_rows(folder.read_table("delivered", artifacts["delivered"])))
+    delivered_edits = folder.read_table("delivered", artifacts["delivered"])
+    groups, unusable = decide(_rows(delivered_edits))
     reasons = Counter(read.quarantined()) + Counter(row.reason for row in unusable)
     if not groups:
         listed = ", ".join(f"{reason} {count:,}" for reason, count in sorted(reasons.items()))
@@ -84,7 +74,8 @@ def run(context: Context, config: GenerateConfig, delivered: CandidatesInput) ->
             f"{row['position']}: {row['message']}" for row in folder.read_table("quarantine", artifacts["quarantine"]).to_pylist()
         )
         raise ValueError(f"{KEY}: no source has two candidates that can be compared ({listed}); e.g. {example}")
-    writing = list(units(groups, slices, config, seed))
+    split_groups, near = split.groups_of(delivered_edits, {group[0].source_id for group in groups}, config.split_distance)
+    writing = list(units(groups, slices, config, seed, split_groups))
     work = partial(make_writing, config.annotate, seed)
     written = run_units(folder, writing, work, cluster=context.cluster, workers=config.workers, rows_are="candidates")
     artifacts |= {name: parts for name, parts in written.artifacts().items() if name != "quarantine"}
@@ -96,49 +87,9 @@ def run(context: Context, config: GenerateConfig, delivered: CandidatesInput) ->
         "candidates_per_source": _span(sizes),
         "annotated_per_source": _span([min(size, config.annotate) for size in sizes]),
         "smaller_groups": sum(size < config.annotate for size in sizes),
+        "near_duplicates": near,
     }
     return folder.publish(draft, artifacts=artifacts, counts=counts, quarantined=dict(sorted(reasons.items())), results=results)
-
-
-def make_reading() -> Work:
-    """The work of a slice: a row of the contract ``delivered`` per readable edit."""
-
-    def work(piece: Slice) -> UnitOutput:
-        rows: list[dict[str, Any]] = []
-        quarantine: list[Quarantined] = []
-        for entry in readers.load(piece):
-            row = entry if isinstance(entry, Quarantined) else _delivered(entry)
-            (quarantine if isinstance(row, Quarantined) else rows).append(row)  # ty: ignore[invalid-argument-type]
-        return UnitOutput({"delivered": contracts.table("delivered", rows)}, len(piece.rows), len(rows), quarantine)
-
-    return work
-
-
-def _delivered(edit: Edit) -> dict[str, Any] | Quarantined:
-    editor, seed = edit.editor.strip(), _integer(edit.seed)
-    if not editor:
-        return Quarantined(edit.row_id, edit.position, "no-editor", "the row does not name the editor that made the edit")
-    if edit.seed and seed is None:
-        message = f"the seed should be an integer of 64 bits, it is {edit.seed[:40]!r}"
-        return Quarantined(edit.row_id, edit.position, "bad-seed", message)
-    return {
-        "sample_id": edit.sample_id,
-        "source_id": source_id(edit),
-        "row_id": edit.row_id,
-        "position": edit.position,
-        "editor": editor,
-        "seed": seed,
-        "image_bytes": len(edit.source) + len(edit.edited),
-    }
-
-
-def _integer(text: str) -> int | None:
-    """The seed that a text says, also as ``7.0``, which tables with empty cells write; None where it is none."""
-    whole = text.strip().removesuffix(".0")
-    digits = whole.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
-        return None
-    return int(whole) if int(whole) in SEEDS else None
 
 
 def decide(rows: Iterable[DeliveredEdit]) -> tuple[list[list[DeliveredEdit]], list[Quarantined]]:
@@ -182,7 +133,9 @@ def decide(rows: Iterable[DeliveredEdit]) -> tuple[list[list[DeliveredEdit]], li
     return [group for group in groups.values() if len(group) > 1], [entry for _, entry in sorted(unusable, key=lambda found: found[0])]
 
 
-def units(groups: Sequence[Sequence[DeliveredEdit]], slices: Sequence[Slice], config: GenerateConfig, seed: int) -> Iterator[Unit]:
+def units(
+    groups: Sequence[Sequence[DeliveredEdit]], slices: Sequence[Slice], config: GenerateConfig, seed: int, split_groups: Mapping[str, str]
+) -> Iterator[Unit]:
     """Units of writing: ``unit_sources`` groups, or fewer with large images."""
     first = 0
     while first < len(groups):
@@ -194,8 +147,10 @@ def units(groups: Sequence[Sequence[DeliveredEdit]], slices: Sequence[Slice], co
             last += 1
         rows = sorted((row.number, row.sample_id, row.editor, row.seed or 0) for group in groups[first:last] for row in group)
         piece = readers.pick(slices, [number for number, *_ in rows])
-        task = Task(piece, [(sample_id, editor, number) for _, sample_id, editor, number in rows])
-        yield Unit(settings_hash("candidates", *_place(piece), task.edits, config.annotate, seed), task, len(rows))
+        names = [group[0].source_id for group in groups[first:last]]
+        merged = {name: split_groups[name] for name in names if name in split_groups}
+        task = Task(piece, [(sample_id, editor, number) for _, sample_id, editor, number in rows], merged)
+        yield Unit(settings_hash("candidates", *_place(piece), task.edits, merged, config.annotate, seed), task, len(rows))
         first = last
 
 
@@ -210,7 +165,7 @@ def make_writing(annotate: int, seed: int) -> Work:
             name = source_id(edit)
             if name not in sources:
                 origin = json.dumps({"licence": edit.licence, "position": edit.position}, ensure_ascii=False)
-                sources[name] = source_row(edit, VALIDATION_SHARE) | {"metadata": origin}
+                sources[name] = source_row(edit, VALIDATION_SHARE, task.split_groups.get(name)) | {"metadata": origin}
             candidates.setdefault(name, []).append(_candidate(edit, sample_id, name, editor, number))
         sampled = [row for of_source in candidates.values() for row in sample_for_annotation(of_source, annotate, seed)]
         tables = {"sources": contracts.table("sources", [*sources.values()]), "candidates": contracts.table("candidates", sampled)}

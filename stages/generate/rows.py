@@ -15,9 +15,17 @@ def source_id(edit: Edit) -> str:
     return content_id("source", edit.source, edit.instruction)
 
 
-def source_row(edit: Edit, validation_share: float) -> dict[str, Any]:
-    """Row of the ``sources`` contract. Where the data set names no split, the image decides, so that all rows of an image share one."""
-    group = content_id("group", edit.source)
+def image_group(edit: Edit) -> str:
+    """Id of the source's image, which its sources with other instructions share."""
+    return content_id("group", edit.source)
+
+
+def source_row(edit: Edit, validation_share: float, group: str | None = None) -> dict[str, Any]:
+    """Row of the ``sources`` contract. Where the data set names no split, the group decides, so that all rows of a group share one.
+
+    group: that of the image where it has near duplicates; default: the image's own.
+    """
+    group = group or image_group(edit)
     return {
         "source_id": source_id(edit),
         "dataset": edit.dataset,

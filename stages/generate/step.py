@@ -49,7 +49,7 @@ def run(context: Context) -> Index:
             f"generate.annotate: {config.annotate} of {len(planned)} candidates per source cannot be sampled; add editors or seeds"
         )
     settings = {
-        "generate": config.model_dump(mode="json", exclude={"candidates", "workers", "unit_sources"}),
+        "generate": config.model_dump(mode="json", exclude={"candidates", "split_distance", "workers", "unit_sources"}),
         "world": flow.world.model_dump(mode="json") if flow.world else None,
         "seed": flow.seed,
     }

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from stages.contamination.config import Comparison
 from stages.engine.config import Config
 
 
@@ -17,3 +18,7 @@ class PreferencesConfig(Config):
         description="Overall ties whose dimensions disagree (paper 3.3): opposed: two pairs with opposite labels; all: every overall tie "
         "so, as the released data; soft: one pair with target 0.5; off: a tie",
     )
+    contamination: Comparison | None = Field(
+        None, description="Benchmarks that the sources of the training split are compared with, before training; drop: they get no pairs"
+    )
+    workers: int = Field(2, ge=1, description="Ray actors that hash images for that comparison")

@@ -23,7 +23,7 @@ PAPER_TIES = {"instruction_following": 0.3828, "visual_quality": 0.3283, OVERALL
 
 def tie_shares(groups: Sequence[CompleteGroup], dimensions: Sequence[str]) -> dict[str, float]:
     """Share of tied pairs per dimension and overall (the sum); ``opposed``: share of overall ties whose dimensions disagree."""
-    gaps = np.concatenate([_gaps(group)[np.triu_indices(len(group.candidates), 1)] for group in groups])  # [pairs, dimensions + 1]
+    gaps = np.concatenate([gaps_of(group)[np.triu_indices(len(group.candidates), 1)] for group in groups])  # [pairs, dimensions + 1]
     tied = np.abs(gaps) <= TIE_TOLERANCE
     opposed = tied[:, -1] & (gaps[:, :-1].max(1, initial=0) > TIE_TOLERANCE) & (gaps[:, :-1].min(1, initial=0) < -TIE_TOLERANCE)
     shares = dict(zip([*dimensions, OVERALL], tied.mean(0), strict=True)) | {"opposed": opposed.mean()}
@@ -39,7 +39,7 @@ def win_rates(
     tables = np.zeros((len(groups), len(editors), len(names), 2))  # (wins, pairs) by group, editor and dimension
     for table, group in zip(tables, groups, strict=True):
         editor = np.array([editors.index(editor_of[candidate]) for candidate in group.candidates])
-        gaps = _gaps(group)
+        gaps = gaps_of(group)
         credit = np.where(np.abs(gaps) <= TIE_TOLERANCE, 0.5, gaps > 0)
         other = editor[:, None] != editor[None, :]
         for i, row in enumerate(editor):
@@ -99,7 +99,7 @@ def _distribution(scores: Counter[float], levels: Sequence[float]) -> dict[str, 
     }
 
 
-def _gaps(group: CompleteGroup) -> np.ndarray:
+def gaps_of(group: CompleteGroup) -> np.ndarray:
     """Score of one candidate minus that of another, per dimension and for their sum: [candidate, candidate, dimension + 1]."""
     scores = np.concatenate([group.scores, group.scores.sum(1, keepdims=True)], axis=1)
     return scores[:, None, :] - scores[None, :, :]

@@ -2,7 +2,9 @@
 
 A candidate's score is the mean of its accepted ratings (:func:`stages.annotate.ratings.accepted.accepted_ratings`). Only raters who rated a
 whole group count, so both candidates of a pair have the same raters. All pairs of a group become rows; :mod:`reward.inputs.groups` treats
-the ties. The split is that of the source. Groups that nobody rated completely are quarantined. Unit of resume: the step.
+the ties. The split is that of the source. Groups that nobody rated completely are quarantined, and so are those of the training split that
+a benchmark has, where the configuration says so (:mod:`stages.preferences.decontamination`). Unit of resume: the step; for that comparison
+some of its images.
 
 ``statistics.json`` is for the report:
 ``dimensions``, ``scale``, ``ties`` (the setting);
@@ -12,7 +14,8 @@ the ties. The split is that of the source. Groups that nobody rated completely a
 ``score_shares``: ``all``, ``by_editor`` and ``by_task``, each by name and dimension ``{ratings, mean, levels: {level: share}}``;
 ``raters``: per rater and dimension ``{ratings, mean, compared, difference}``, the difference from other raters of the same candidates;
 ``rater_agreement``: per dimension the statistics of :mod:`stages.annotate.agreement.alpha`, and under ``overall`` those on pair directions;
-a reward model's pair accuracy is compared with ``rater_predicts_rater``.
+a reward model's pair accuracy is compared with ``rater_predicts_rater``;
+``made_elsewhere``: of candidates made elsewhere, what :mod:`stages.preferences.made_elsewhere` lists.
 An estimate is ``{value, low, high, n}``, or has ``value`` null and a ``note``.
 """
 
@@ -31,12 +34,13 @@ from stages.annotate.ratings import ledger
 from stages.annotate.ratings.accepted import accepted_ratings
 from stages.annotate.ratings.groups import CompleteGroup, complete_groups
 from stages.annotate.ratings.rating_task import RatingTask, generated_task
+from stages.contamination import compare
 from stages.context import Context
 from stages.engine import contracts, steps, storage
 from stages.engine.ids import content_id
 from stages.engine.rundir import Index, StepFolder
 from stages.engine.units import publish_unit
-from stages.preferences import statistics
+from stages.preferences import decontamination, made_elsewhere, statistics
 from stages.preferences.config import PreferencesConfig
 from stages.preferences.groups import label_of
 
@@ -53,13 +57,16 @@ def run(context: Context) -> Index:
     """
     config: PreferencesConfig = context.flow.preferences
     generate, annotate = context.run.step(steps.GENERATE), context.run.step(steps.ANNOTATE)
-    settings = {"preferences": config.model_dump(mode="json"), "seed": context.flow.seed}
+    compares = config.contamination
+    left_out = {"workers"} if compares else {"workers", "contamination"}
+    settings = {"preferences": config.model_dump(mode="json", exclude=left_out), "seed": context.flow.seed}
     inputs = {steps.GENERATE: generate.require().fingerprint, steps.ANNOTATE: annotate.require().fingerprint}
     if annotate.require().inputs.get(steps.GENERATE) != inputs[steps.GENERATE]:
         raise ValueError(f"the ratings in {annotate.path} are not of the candidates in {generate.path}; ingest ratings of these")
     accepted, decision = accepted_ratings(context.run)
     ratings = ledger.scores_only(accepted)
-    inputs |= decision
+    planned = compare.units(compares, decontamination.KEY) if compares else {}
+    inputs |= decision | compare.inputs(planned)
     folder = context.run.step(STEP)
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
@@ -68,6 +75,13 @@ def run(context: Context) -> Index:
     sources = {row["source_id"]: row for row in generate.read("sources", ["source_id", "split", "group", "task"]).to_pylist()}
     _reject_leaks(sources)
     groups, quarantine = complete_groups(ratings, task)
+    artifacts, compared = {}, {}
+    if compares:
+        training = {group.source_id for group in groups if sources[group.source_id]["split"] == "train"}
+        known = decontamination.check(context, folder, compares, planned, training, workers=config.workers)
+        groups = [group for group in groups if group.source_id not in known.dropped]
+        quarantine += known.dropped.values()
+        artifacts, compared = known.artifacts, {compare.NAME: known.summary}
     found = (rows(group, task.dimensions, config.ties, split=sources[group.source_id]["split"]) for group in groups)
     pairs = contracts.table("pairs", [row for of_group in found for row in of_group])
     if not pairs.num_rows:
@@ -76,14 +90,19 @@ def run(context: Context) -> Index:
     quarantine_table = contracts.table("quarantine", [asdict(row) for row in quarantine])
     parts = publish_unit(folder.path, draft.key, {"pairs": pairs, "quarantine": quarantine_table})
     figures = _statistics(ratings, groups, pairs, config, task, sources, generate, context.flow.seed)
+    split_of = {name: source["split"] for name, source in sources.items()}
+    editor_of = generate.column("candidates", "candidate_id", "editor")
+    elsewhere = made_elsewhere.of(generate, annotate, groups, split_of, editor_of, task.dimensions)
+    figures |= {"made_elsewhere": elsewhere} if elsewhere else {}
     return folder.publish(
         draft,
-        artifacts={name: [part] for name, part in parts.items() if part.rows},
+        artifacts=artifacts | {name: [part] for name, part in parts.items() if part.rows},
         files={"statistics.json": storage.publish_json(folder.path / "statistics.json", figures)},
         counts={"in": len(task.sampled), "out": len(groups), "quarantined": len(quarantine)},
         quarantined=dict(sorted(Counter(row.reason for row in quarantine).items())),
         results={name: figures[name] for name in ("groups", "pairs", "tie_shares")}
-        | {"rater_predicts_rater": figures["rater_agreement"][agreement.OVERALL]["rater_predicts_rater"]},
+        | {"rater_predicts_rater": figures["rater_agreement"][agreement.OVERALL]["rater_predicts_rater"]}
+        | compared,
     )
 
 

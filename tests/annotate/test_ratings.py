@@ -274,8 +274,9 @@ def test_a_file_is_refused_in_one_sentence_and_nothing_is_written(context: Conte
 
 
 def test_missing_files_and_folders_are_refused(context: Context, tmp_path: Path) -> None:
-    for path in (tmp_path / "absent.csv", tmp_path):
-        with pytest.raises(ValueError, match="cannot be read"):
+    (tmp_path / "empty").mkdir()
+    for path, sentence in ((tmp_path / "absent.csv", "cannot be read"), (tmp_path / "empty", r"has no \*\.parquet or \*\.pq; name a file")):
+        with pytest.raises(ValueError, match=sentence):
             annotate.ingest(context, [path])
     with pytest.raises(ValueError, match="no rating format 'table'; use one of auto, page, label-studio, "):
         annotate.ingest(context, [tmp_path / "absent.csv"], "table")  # type: ignore[arg-type]

@@ -136,7 +136,10 @@ def test_parts_of_the_edits_do_not_change_what_is_found(monkeypatch: Any) -> Non
 def hashed(reference: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Quarantined]]:
     """Rows of a reference, and what could not be read, as its units give them."""
     work = references.make_work()
-    outputs = [work(unit.payload) for unit in references.units(Reference.model_validate({"name": "bench", "input": reference}))]
+    outputs = [
+        work(unit.payload)
+        for unit in references.units(Reference.model_validate({"name": "bench", "input": reference}), "filter.contamination")
+    ]
     tables = [contracts.REFERENCES.empty_table(), *(output.tables["references"] for output in outputs)]
     return pa.concat_tables(tables).to_pylist(), [row for output in outputs for row in output.quarantine]
 

@@ -68,7 +68,8 @@ def test_a_table_becomes_sources_and_candidates(tmp_path: Path, log: list[str]) 
     index = generate.run(asked)
     sources, candidates = made(tmp_path / "run")
     assert index.counts == {"in": 20, "out": 20, "quarantined": 0}
-    assert index.results == {"candidates_per_source": 4, "annotated_per_source": 3, "smaller_groups": 0}
+    apart = {"images": 5, "merged": 0, "groups": 0, "largest": 0, "across_declared_splits": 0}
+    assert index.results == {"candidates_per_source": 4, "annotated_per_source": 3, "smaller_groups": 0, "near_duplicates": apart}
     assert [(row["image"]["bytes"], row["instruction"]) for row in sources] == [(r["source"], r["instruction"]) for r in ROWS[::4]]
     assert [row["split"] for row in sources] == ["validation" if generate_split(row) else "train" for row in sources]
     assert [(row["image"]["bytes"], row["editor"], str(row["seed"])) for row in candidates] == [
@@ -120,12 +121,28 @@ def as_tars(folder: Path) -> dict[str, Any]:
     return {"dataset": "webdataset", "path": str(folder)}
 
 
+def as_tars_of_groups(folder: Path) -> dict[str, Any]:
+    """A sample per photograph with all its edits."""
+    folder.mkdir()
+    with tarfile.open(folder / "0.tar", "w") as tar:
+        for number in range(0, len(ROWS), 4):
+            group = ROWS[number : number + 4]
+            text = {"instruction": group[0]["instruction"], "licence": group[0]["licence"]}
+            text |= {name: [row[name] for row in group] for name in ("editor", "seed")}
+            edits = [(f"edit{place}.img", row["edited"]) for place, row in enumerate(group)]
+            for name, data in (("source.jpg", group[0]["source"]), *edits, ("json", json.dumps(text).encode())):
+                member = tarfile.TarInfo(f"{number:04}.{name}")
+                member.size = len(data)
+                tar.addfile(member, BytesIO(data))
+    return {"dataset": "webdataset", "path": str(folder), "edited": [f"edit{place}" for place in range(4)]}
+
+
 def as_run(folder: Path) -> dict[str, Any]:
     generate.run(context(folder, as_tars(folder.with_name("tars"))))
     return {"dataset": "candidates", "path": str(folder)}
 
 
-@pytest.mark.parametrize("layout", [as_triplets, as_parquet, as_tars, as_run])
+@pytest.mark.parametrize("layout", [as_triplets, as_parquet, as_tars, as_tars_of_groups, as_run])
 def test_every_reader_gives_the_same_candidates(layout: Any, tmp_path: Path, log: list[str]) -> None:
     def ids(run: Path) -> tuple[set[tuple[Any, ...]], ...]:
         sources, candidates = made(run)
@@ -136,6 +153,24 @@ def test_every_reader_gives_the_same_candidates(layout: Any, tmp_path: Path, log
     generate.run(context(tmp_path / "expected", table(tmp_path)))
     generate.run(context(tmp_path / "run", layout(tmp_path / "data")))
     assert ids(tmp_path / "run") == ids(tmp_path / "expected")
+
+
+def test_a_sample_without_one_of_its_edits_loses_that_edit_alone(tmp_path: Path, log: list[str]) -> None:
+    given = as_tars_of_groups(tmp_path / "tars") | {"edited": ["edit0", "edit1", "edit3", "edit2.img"]}
+    with tarfile.open(tmp_path / "tars" / "1.tar", "w") as tar:
+        lists: list[dict[str, Any]] = [{}, {"editor": ["one", "two"]}]
+        for number, more in enumerate(lists):
+            content = {"source.jpg": ROWS[8]["source"], "json": json.dumps({"instruction": f"{number}"} | more).encode()}
+            for name, data in (content | {f"edit{place}.img": ROWS[8 + place]["edited"] for place in range(3)}).items():
+                member = tarfile.TarInfo(f"more{number}.{name}")
+                member.size = len(data)
+                tar.addfile(member, BytesIO(data))
+    index = generate.run(context(tmp_path / "run", given))
+    assert index.counts == {"in": 28, "out": 23, "quarantined": 5} and index.quarantined == {"missing-image": 2, "bad-sample": 3}
+    fields = {row["editor"] for row in made(tmp_path / "run")[1]} - {row["editor"] for row in ROWS}
+    assert fields == {"edit0", "edit1", "edit2.img"}
+    with pytest.raises(ValueError, match=r"have no member edit9; the first has source\.jpg, edit0\.img"):
+        generate.run(context(tmp_path / "other", given | {"edited": ["edit0", "edit9"]}))
 
 
 def test_what_cannot_be_used_is_set_aside_with_its_row(tmp_path: Path, log: list[str]) -> None:
@@ -153,6 +188,7 @@ def test_what_cannot_be_used_is_set_aside_with_its_row(tmp_path: Path, log: list
     ]
     index = generate.run(context(tmp_path / "run", table(tmp_path, [*sound, *wrong, *other])))
     assert index.counts == {"in": 14, "out": 6, "quarantined": 8}
+    del index.results["near_duplicates"]
     assert index.results == {"candidates_per_source": "2 to 4", "annotated_per_source": "2 to 3", "smaller_groups": 1}
     found = {
         row["position"]: (row["reason"], row["message"]) for row in RunDir(tmp_path / "run").step("generate").read("quarantine").to_pylist()
@@ -167,7 +203,8 @@ def test_what_cannot_be_used_is_set_aside_with_its_row(tmp_path: Path, log: list
         "edits.csv[10]": "same-seed",
         "edits.csv[11]": "single-candidate",
     }
-    assert found["edits.csv[5]"][1] == "the seed should be an integer of 64 bits, it is 'one'"
+    assert found["edits.csv[5]"][1].startswith("the seed should be an integer from -2^63 to 2^63 - 1, ")
+    assert found["edits.csv[6]"][1].endswith("it is '18446744073709551615'")
     assert found["edits.csv[9]"][1] == "source, instruction and edited image are those of edits.csv[0], by flux-kontext"
     assert "flux-kontext with seed 0 has another image for this source and instruction in edits.csv[0]" in found["edits.csv[10]"][1]
     assert sum(index.quarantined.values()) == len(found)
@@ -235,9 +272,22 @@ def test_a_data_set_that_changes_in_between_is_an_error(tmp_path: Path, monkeypa
         generate.run(context(tmp_path / "run", candidates))
     monkeypatch.undo()
     here(monkeypatch)
-    (tmp_path / "photos" / "edited" / "6.img").write_bytes(ROWS[7]["edited"])
+    other = next(row["edited"] for row in ROWS if len(row["edited"]) < len(ROWS[6]["edited"]))
+    (tmp_path / "photos" / "edited" / "6.img").write_bytes(other.ljust(len(ROWS[6]["edited"]), b"\0"))  # of the same size
     with pytest.raises(ValueError, match=r"edits\.csv\[6\] changed since it was read as sample \w+ .*; restore the data set"):
         generate.run(context(tmp_path / "run", candidates))
+
+
+def test_an_image_of_another_size_behind_the_same_table_is_noticed(tmp_path: Path, log: list[str]) -> None:
+    candidates = table(tmp_path)
+    generate.run(context(tmp_path / "run", candidates))
+    (tmp_path / "photos" / "edited" / "6.img").write_bytes(encoded(photograph(9)))
+    with pytest.raises(ValueError, match=r"step generate in .* was made with (an)?other"):
+        generate.run(context(tmp_path / "run", candidates))
+    log.clear()
+    generate.run(context(tmp_path / "run", candidates, force=True))
+    assert encoded(photograph(9)) in {row["image"]["bytes"] for row in made(tmp_path / "run")[1]}
+    assert len(log) == 7 + 2  # the whole file is one block
 
 
 def test_refusals(tmp_path: Path, log: list[str]) -> None:

@@ -29,12 +29,17 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["demo", "demo-small", "sharegpt4o-mini", "paper"])
+@pytest.mark.parametrize("name", ["demo", "demo-small", "sharegpt4o-mini", "paper", "editreward-data"])
 def test_shipped_configurations_load_and_plan(name: str, tmp_path: Path) -> None:
     loaded = config.load(ROOT / "configs" / f"{name}.yaml")
     assert loaded.flow.name == name
     text = plan(loaded.flow, tmp_path / "none")
     assert "filter" in text
+
+
+def test_editreward_data_trains_as_the_paper_does() -> None:
+    given, paper = (config.load(ROOT / "configs" / f"{name}.yaml").flow for name in ("editreward-data", "paper"))
+    assert given.reward == paper.reward and given.preferences.ties == paper.preferences.ties
 
 
 def test_paper_plan_has_the_papers_volume(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from paths import SHARED
 
 from stages.config import FlowConfig
+from stages.contamination import compare
 from stages.context import Context
 from stages.engine import run_units
 from stages.engine.run_units import _sound_records, _Worker
@@ -21,6 +22,7 @@ from stages.engine.units import Done, Unit, UnitRecord, Work
 from stages.filter import inspection, shard_sets
 from stages.filter import scoring as edit_scoring
 from stages.generate import elsewhere
+from stages.preferences import decontamination as training_split
 
 MINI = SHARED / "sharegpt4o-mini"
 
@@ -66,7 +68,7 @@ def in_process(
 def use(monkeypatch: pytest.MonkeyPatch, log: list[str], **how: Any) -> None:
     replacement = partial(in_process, **({"log": log, "backwards": False} | how))
     monkeypatch.setattr(run_units, "node_id", lambda: "here")
-    for module in (inspection, edit_scoring, shard_sets, elsewhere):
+    for module in (inspection, edit_scoring, shard_sets, elsewhere, compare, training_split):
         monkeypatch.setattr(module, "run_units", replacement)
 
 

@@ -33,7 +33,7 @@ def section(published: Published) -> Section:
         gates = index.results.get("gates", {})
         funnel = _funnel(index.counts, index.quarantined, gates, published.rows(STEP, "scores"), selections)
         blocks.append(Columns([*funnel, *_good(published)]))
-    blocks += gates_section.blocks(published) + contamination.blocks(published)
+    blocks += gates_section.blocks(published) + contamination.blocks(published, "filter", "edits", "they count as gated")
     edits = scored_edits.read(published)
     if edits is not None:
         blocks += filter_scores.distributions(edits, selections)

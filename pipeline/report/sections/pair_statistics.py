@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline import words
-from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Table
+from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Table
 from pipeline.report.charts import intervals, stacked
 from reward.evaluation.estimate import Estimate
 from stages.annotate.agreement.alpha import OVERALL
@@ -24,7 +24,7 @@ def blocks(statistics: Mapping[str, Any]) -> list[Block]:
     """Blocks of what ``statistics.json`` contains."""
     league = [*_league(statistics), *_ties(statistics)]
     made: list[Block] = [Columns(league)] if league else []
-    return made + _pairs(statistics) + _distributions(statistics) + _means(statistics)
+    return made + _pairs(statistics) + _made_elsewhere(statistics) + _distributions(statistics) + _means(statistics)
 
 
 def _league(statistics: Mapping[str, Any]) -> list[Block]:
@@ -59,6 +59,46 @@ def _pairs(statistics: Mapping[str, Any]) -> list[Block]:
     ]
     caption = f"Preference pairs by split and kind. {RULES.get(statistics.get('ties', ''), '')}".strip()
     return [Table(("Split", "Complete groups", *map(words.name, kinds)), rows, caption=caption)] if rows else []
+
+
+def _made_elsewhere(statistics: Mapping[str, Any]) -> list[Block]:
+    """Labels by split and dimension, editors by split, near duplicates, pairs of the data set, and what was set aside."""
+    found = statistics.get("made_elsewhere")
+    if not found:
+        return []
+    labels = [
+        (split, words.name(name), words.count(entry["decided"]), words.count(entry["tie"]))
+        for split, by_dimension in found["labels"].items()
+        for name, entry in by_dimension.items()
+    ]
+    splits = sorted({split for counts in found["editors"].values() for split in counts})
+    editors = [(name, *(words.count(counts.get(split, 0)) for split in splits)) for name, counts in found["editors"].items()]
+    dropped = [
+        (step, reason, words.count(count)) for step in ("generate", "annotate") for reason, count in found["dropped"][step].items()
+    ] + [("annotate", "the same score again", words.count(found["dropped"]["duplicates"]))]
+    tables: list[Block] = [
+        Table(("Split", "Labels", "Decided", "Tie"), labels, caption="Pairs by label, each once.", text_columns=2),
+        Table(("Editor", *splits), editors, caption="Rated candidates of complete groups by editor and split."),
+        Table(("Step", "Set aside", "Rows"), dropped, caption="Edits that generate, and scores that annotate set aside.", text_columns=2),
+    ]
+    return [Heading("Candidates made elsewhere"), Paragraph(" ".join(_sentences(found))), Columns(tables)]
+
+
+def _sentences(found: Mapping[str, Any]) -> list[str]:
+    near = {name: words.count(count) for name, count in found["near_duplicates"].items()}
+    said = [f"Of {near['images']} source images {near['merged']} have a near duplicate."]
+    if found["near_duplicates"]["groups"]:
+        said.append(f"They are {near['groups']} groups, the largest of {near['largest']} images, and each group is in one split.")
+    if found["near_duplicates"]["across_declared_splits"]:
+        across = near["across_declared_splits"]
+        said.append(f"{across} source images have a near duplicate in another split that the data set declares.")
+    if "compared" in found:
+        pairs = found["compared"]
+        said.append(
+            f"All pairs of a complete group are used: {words.count(pairs['pairs'])}, of which {words.count(pairs['both'])} are among the "
+            f"{words.count(pairs['in_files'])} pairs of the files of ratings."
+        )
+    return said
 
 
 def _distributions(statistics: Mapping[str, Any]) -> list[Block]:

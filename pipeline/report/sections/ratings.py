@@ -12,7 +12,7 @@ from pipeline import words
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Table
 from pipeline.report.charts import columns
 from pipeline.report.published import Published
-from pipeline.report.sections import pair_statistics
+from pipeline.report.sections import contamination, pair_statistics
 from stages.annotate.agreement.alpha import OVERALL
 from stages.annotate.ratings.ledger import scores_only
 from stages.engine.steps import ANNOTATION_QC
@@ -55,6 +55,7 @@ def section(published: Published) -> Section:
         blocks += [Columns([given, strictness])] if few else [given, Fold(f"Severity of the {len(strictness.rows)} raters", [strictness])]
     blocks += published.missing("preferences")
     blocks += pair_statistics.blocks(published.json("preferences", "statistics.json"))
+    blocks += contamination.blocks(published, "preferences", "training sources", "their groups have no pairs")
     return Section(
         "ratings",
         "Ratings",

@@ -27,6 +27,7 @@ FORMATS = {
     "label-studio": Format("label_studio", "Label Studio's JSON export"),
     "argilla": Format("argilla", "Argilla's records as JSON or JSON Lines"),
     "editreward-data": Format("editreward_data", "rows of TIGER-Lab/EditReward-Data as Parquet or JSON"),
+    "reference-json": Format("reference_json", "the training JSON of the public EditReward code"),
     "imagenhub": Format("imagenhub", "ImagenHub's rater tables, never recognised by auto"),
     "wide": Format("wide", "a table with a row per candidate"),
     "long": Format("long", "a table with a row per rating"),

@@ -87,7 +87,8 @@ class Delivery:
 
     counts_in: unit of the row numbers: line of text, record of a list, or row of a table. items: candidates of ``dataset``, which is None
     for ratings of the run's own candidates. revisions: history of the file's groups, where the file has one. named: whether the file name
-    is part of the content, because it says who rated what.
+    is part of the content, because it says who rated what. means: whether scores are means over raters, which lie between the levels of
+    the scale. compared: candidates of every pair that the file compares, each pair once and the smaller id first, where a row is a pair.
     """
 
     file: str
@@ -101,6 +102,8 @@ class Delivery:
     dataset: ImportedDataset | None = None
     revisions: Sequence[Revision] = ()
     named: bool = False
+    means: bool = False
+    compared: Sequence[tuple[str, str]] = ()
 
     @property
     def ratings(self) -> int:

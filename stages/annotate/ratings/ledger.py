@@ -47,11 +47,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class Addition:
-    """A new batch: its validated rows, tables of its imported items, and its new revisions."""
+    """A new batch: its validated rows, tables of its imported items or of the pairs that it compares, and its new revisions."""
 
     batch: Batch
     checked: Checked
-    items: Mapping[str, pa.Table]
+    more: Mapping[str, pa.Table]
     revisions: Sequence[Revision] = ()
 
 
@@ -135,7 +135,7 @@ def append(
     for addition in additions:
         ratings = contracts.table("ratings", addition.checked.accepted)
         quarantine = contracts.table("quarantine", [asdict(row) for row in addition.checked.quarantine])
-        tables = {"ratings": ratings, "quarantine": quarantine, **addition.items}
+        tables = {"ratings": ratings, "quarantine": quarantine, **addition.more}
         if addition.revisions:
             tables["revisions"] = contracts.table("revisions", [one._asdict() for one in addition.revisions])
         parts = publish_unit(folder.path, addition.batch.key, tables)

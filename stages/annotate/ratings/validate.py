@@ -9,8 +9,8 @@ candidate-of-another-group, candidate-not-sampled, score-empty, score-not-a-numb
 time-without-offset, time-in-the-future, round-unknown, seconds-invalid, rubric-unknown, comment-invalid, conflict, older-revision
 (:mod:`stages.annotate.ratings.revisions`). Reasons that the formats add: field-count, not-json; unrateable (our page); cancelled,
 changed-by-another, ground-truth, empty-submission, not-one-choice, control-unknown (Label Studio); not-submitted, responses-incomplete,
-control-unknown (Argilla); item-unnamed (EditReward-Data); annotator-not-listed
-(:mod:`stages.annotate.formats.pseudonyms`).
+control-unknown (Argilla); item-unnamed (:mod:`stages.annotate.formats.published_pairs`); edit-set-aside, pair-of-two-sources
+(:mod:`stages.annotate.ratings.published_edits`); annotator-not-listed (:mod:`stages.annotate.formats.pseudonyms`).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def validate(
     ]
     duplicates = 0
     for place, row in enumerate(delivery.rows):
-        problem = _problem(row, task, other_scale, groups, candidates, now)
+        problem = _problem(row, task, other_scale, groups, candidates, now, means=delivery.means)
         if problem is None:
             rating = _rating(row, task, batch)
             cell = (rating["candidate_id"], rating["dimension"], rating["annotator"], rating["round"])
@@ -103,9 +103,9 @@ def _row_id(delivery: Delivery, kind: str, place: int) -> str:
 
 
 def _problem(
-    row: RawRating, task: RatingTask, other_scale: Mapping[str, str], groups: Closest, candidates: Closest, now: datetime
+    row: RawRating, task: RatingTask, other_scale: Mapping[str, str], groups: Closest, candidates: Closest, now: datetime, *, means: bool
 ) -> Problem | None:
-    """The first problem of a row, or None."""
+    """The first problem of a row, or None. means: as in :class:`Delivery`."""
     if not row.annotator_id:
         return "annotator-empty", "annotator_id is empty; give the rater's pseudonym"
     if row.annotator_id in other_scale:
@@ -113,7 +113,7 @@ def _problem(
     return (
         _dimension_problem(row.dimension, task.dimensions)
         or _item_problem(row, task, groups, candidates)
-        or score_problem(row.score, _scale(row, task))
+        or score_problem(row.score, _scale(row, task), between=means)
         or _time_problem(row.rated_at, now)
         or _rest_problem(row, task)
     )
@@ -151,8 +151,8 @@ def number(text: str) -> float:
 
 
 @lru_cache(maxsize=4096)
-def score_problem(text: str, scale: Scale) -> Problem | None:
-    """The problem of a score, or None."""
+def score_problem(text: str, scale: Scale, *, between: bool = False) -> Problem | None:
+    """The problem of a score, or None. between: whether it may lie between the levels of the scale."""
     if not text or text.lower() in ("nan", "null", "none", "na", "n/a"):
         return "score-empty", f"the score is empty; give one of {scale}"
     score = number(text)
@@ -160,7 +160,7 @@ def score_problem(text: str, scale: Scale) -> Problem | None:
         return "score-not-a-number", f"score {text!r} is not a number; give one of {scale}"
     if not scale.minimum <= score <= scale.maximum:
         return "score-out-of-scale", f"score {text} is outside the scale {scale}"
-    if score not in scale.levels:
+    if not between and score not in scale.levels:
         return "score-not-whole", f"score {text} lies between the levels of the scale {scale}"
     return None
 

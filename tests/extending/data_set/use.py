@@ -39,5 +39,5 @@ Path("2.after.png").write_bytes(Path("1.after.png").read_bytes())
 (edits,) = readers.plan(flow.filter.input, seed=0, world=None, unit_rows=9)
 assert inspection.make_work()(edits).tables["inspected"]["row_id"].to_pylist() == ["1", "2"]
 
-(unit,) = references.units(flow.filter.contamination.references[0])
+(unit,) = references.units(flow.filter.contamination.references[0], "filter.contamination")
 assert references.make_work()(unit.payload).tables["references"]["item"].to_pylist() == ["1", "2"]
