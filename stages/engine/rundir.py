@@ -187,12 +187,14 @@ class RunDir:
             raise ValueError(f"--run {path}: a run directory must be on a (shared) file system; inputs and shards may be URLs")
         self.path = Path(path).absolute()
         self._lock: Any = None
+        self._new = False
 
     def step(self, name: str) -> StepFolder:
         """Folder of a step (it need not exist yet)."""
         return StepFolder(path=self.path / name, name=name)
 
     def __enter__(self) -> Self:
+        self._new = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = open(self.path / ".lock", "a+")
@@ -211,6 +213,9 @@ class RunDir:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Unlock; a directory that this command made and wrote no work into goes again."""
+        if self._new and {path.name for path in self.path.iterdir()} <= {".lock", "config.yaml"}:
+            shutil.rmtree(self.path)
         self._lock.close()
 
     def note(self, step: str, facts: Mapping[str, Any]) -> None:
