@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from stages.engine.rundir import StepFolder
 
 CACHE_BYTES = 64 << 20
-"""Encoded images that a process keeps."""
+"""Encoded images that a process keeps; Arrow's buffers for them take up to twice as much."""
 
 
 class ImageFile(NamedTuple):
@@ -99,7 +99,7 @@ def _read(file: ImageFile, group: int) -> pa.Array:
     if changed:
         raise ValueError(f"{file.path} was changed while its images were in use; leave the run directory alone and start the command again")
     with pq.ParquetFile(file.path) as table:
-        column = table.read_row_group(group, columns=["image.bytes"])["image"].combine_chunks()
+        column = table.read_row_group(group, columns=["image.bytes"], use_threads=False)["image"].combine_chunks()
     return column.field("bytes")
 
 
