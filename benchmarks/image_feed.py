@@ -7,7 +7,7 @@ The folder gets a run directory once, of 9,557 groups with 8 images of 1 MP each
 generate writes them. Then one rank trains on it with a model that sleeps. `--pairs` is the rank's share of a step: 16 pairs on 8 ranks
 are 2, so 6 images. Waiting is all time between two passes of the model: the loader, the collating, the loss and the optimizer. Memory is
 that of the rank and its loader workers together (PSS), highest and after the groups were loaded, above what the process had with the
-model alone. Linux only.
+model alone. On a machine that others use, look at the CPU of the rank per step: it is what waiting cannot be below. Linux only.
 """
 
 from __future__ import annotations
@@ -64,12 +64,14 @@ def main() -> None:
     print(f"{seconds * 1000:.1f} ms of CPU to read, decode and resize an image")
     print(f"{images} images per step of {options.seconds} s: {math.ceil(images * seconds / options.seconds)} loader workers needed")
     print(f"48 images, all 16 pairs of a step on one rank: {math.ceil(48 * seconds / options.seconds)} loader workers needed\n")
-    print("| loader workers | waits | first batch | memory with the groups loaded | highest memory |\n| --- | --- | --- | --- | --- |")
+    print(f"load average {os.getloadavg()[0]:.1f} before\n")
+    print("| loader workers | waits | for images | CPU of the rank per step | memory with the groups loaded | highest memory |")
+    print("| --- | --- | --- | --- | --- | --- |")
     for workers in options.workers:
         command = [sys.executable, *sys.argv, "--measure", str(workers)]
         found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
         memory = f"{found['held'] / 1e6:,.0f} MB | {found['peak'] / 1e6:,.0f} MB"
-        print(f"| {workers} | {found['waits']:.1%} | {found['first']:.1f} s | {memory} |", flush=True)
+        print(f"| {workers} | {found['waits']:.1%} | {found['for_images']:.1%} | {1000 * found['cpu']:.0f} ms | {memory} |", flush=True)
 
 
 def made_run(folder: Path, groups: int) -> Path:
@@ -161,7 +163,7 @@ def cpu_per_image(run: RunDir) -> float:
 
 
 def sleeping(seconds: float) -> Any:
-    """A tiny model with the paper's presentation whose training pass sleeps; ``passes`` are the beginnings and ends of its passes."""
+    """A tiny model with the paper's presentation whose training pass sleeps; ``passes``: begin, end and CPU of the thread then."""
     import torch
 
     from reward import RewardModel, RewardModelConfig
@@ -180,10 +182,10 @@ def sleeping(seconds: float) -> Any:
         mean = model.reward_embedding.sum() + torch.zeros(batch.reads.shape)  # [edit, dimension]
         if model.training:
             time.sleep(seconds)
-            model.passes.append((begin, time.monotonic()))
+            model.passes.append((begin, time.monotonic(), time.thread_time()))
         return RewardOutput(mean, torch.ones_like(mean), *aggregate(mean, torch.ones_like(mean), config.aggregation))
 
-    model.forward = forward  # ty: ignore[invalid-assignment]
+    model.forward = forward
     return model
 
 
@@ -206,20 +208,40 @@ def measured(run: RunDir, workers: int, options: argparse.Namespace) -> dict[str
     config = TrainingConfig(
         steps=options.steps, groups_per_batch=None, pairs_per_batch=options.pairs, loader_workers=workers, validate_every=options.steps
     )
-    begun = time.monotonic()
+    waits = timed_loader()
     with tempfile.TemporaryDirectory() as checkpoints:
         arguments = {"checkpoint_dir": Path(checkpoints), "on_metrics": lambda _: None}
         train(model=model, config=config, loss=LossConfig(), groups=training, validation=validation[:VALIDATED], **arguments)
     ended.set()
     watching.join()
-    passes = model.passes
-    slept = sum(end - begin for begin, end in passes[1:])
+    (_, begin, cpu_begin), *_, (_, end, cpu_end) = passes = model.passes
     return {
-        "waits": 1 - slept / (passes[-1][1] - passes[0][1]),
-        "first": passes[0][0] - begun,
+        "waits": 1 - sum(end - begin for begin, end, _ in passes[1:]) / (end - begin),
+        "for_images": sum(seconds for moment, seconds in waits if begin < moment < end) / (end - begin),
+        "cpu": (cpu_end - cpu_begin) / (options.steps - 1),
         "held": held,
         "peak": highest[0] - before,
     }
+
+
+def timed_loader() -> list[tuple[float, float]]:
+    """When a batch was asked for, and the seconds until it came; grows while a training runs."""
+    from reward.inputs.loading import GroupLoader
+
+    plain, waits = GroupLoader.batches, []
+
+    def batches(self: GroupLoader, wanted: Any) -> Any:
+        found = plain(self, wanted)
+        while True:
+            begin = time.monotonic()
+            batch = next(found, None)
+            if batch is None:
+                return
+            waits.append((begin, time.monotonic() - begin))
+            yield batch
+
+    GroupLoader.batches = batches
+    return waits
 
 
 def memory() -> int:

@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from reward.inputs.sample import EncodedImage
+if TYPE_CHECKING:
+    from reward.inputs.sample import EncodedImage
 
 Ties = Literal["opposed", "all", "soft", "off"]
 Origin = Literal["plain", "tie-disentangled", "tie-doubled", "tie-soft"]

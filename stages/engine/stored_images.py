@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from stages.engine.rundir import StepFolder
 
-CACHE_BYTES = 64 << 20
-"""Encoded images that a process keeps; Arrow's buffers for them take up to twice as much."""
+CACHE_BYTES = 32 << 20
+"""Encoded images that a process keeps."""
 
 
 class ImageFile(NamedTuple):

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from reward.inputs.groups import Preference, RatedGroup, build_preferences
 from stages.engine import steps
 from stages.engine.ids import uniform
 from stages.engine.rundir import RunDir
-from stages.engine.stored_images import ImageReference, references
+from stages.engine.stored_images import references
 
 if TYPE_CHECKING:
-    from reward.inputs.groups import Preference, RatedGroup
+    from reward.inputs.sample import EncodedImage
 
 LABELS = {1.0: "a", 0.0: "b"}
 """Label of a strict target, the probability that a is better; every other target is a tie."""
@@ -39,10 +41,10 @@ def target_of(label: str, origin: str = "plain") -> float | None:
 
 def load_groups(run: RunDir, split: str) -> list[RatedGroup]:
     """Groups of a split in the order of the pairs artifact; images are references into the artifacts sources and candidates."""
-    rated: dict[str, _Rated] = {}
+    rated: dict[str, RatedRows] = {}
     for row in run.step(steps.PREFERENCES).rows("pairs", COLUMNS, batch_size=1024):
         if row["split"] == split:
-            rated.setdefault(row["source_id"], _Rated()).add(row)
+            rated.setdefault(row["source_id"], RatedRows()).add(row)
     folder = run.step(steps.GENERATE)
     table = folder.read("sources", ["source_id", "instruction", "task"])
     sources = {row["source_id"]: row for row in table.filter(pc.field("source_id").isin(list(rated))).to_pylist()}
@@ -53,8 +55,6 @@ def load_groups(run: RunDir, split: str) -> list[RatedGroup]:
 
 def with_truth(groups: Sequence[RatedGroup], run: RunDir) -> list[RatedGroup] | None:
     """The same groups labelled with the toy world's ground-truth quality, or None if candidates have none."""
-    from reward import RatedGroup, build_preferences
-
     wanted = {candidate for group in groups for candidate in group.candidate_ids}
     table = run.step(steps.GENERATE).read("candidates", ["candidate_id", "metadata"])
     truth = {
@@ -67,11 +67,11 @@ def with_truth(groups: Sequence[RatedGroup], run: RunDir) -> list[RatedGroup] | 
     for group in groups:
         scores = tuple({name: float(truth[candidate][name]) for name in dimensions} for candidate in group.candidate_ids)
         chosen = tuple(build_preferences(scores, dimensions, ties="off"))
-        relabelled.append(RatedGroup(**{**vars(group), "scores": scores, "preferences": chosen}))
+        relabelled.append(replace(group, scores=scores, preferences=chosen))
     return relabelled
 
 
-class _Rated:
+class RatedRows:
     """What the rows of ``pairs`` say of one source: the candidates' scores in the order in which they occur, and preferences."""
 
     def __init__(self) -> None:
@@ -81,8 +81,6 @@ class _Rated:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Take in a row."""
-        from reward import Preference
-
         for side in ("a", "b"):
             candidate = row[f"candidate_{side}"]
             self._position.setdefault(candidate, len(self._position))
@@ -98,10 +96,8 @@ class _Rated:
             )
         )
 
-    def group(self, source: Mapping[str, Any], image: ImageReference, edits: Mapping[str, ImageReference]) -> RatedGroup:
+    def group(self, source: Mapping[str, Any], image: EncodedImage, edits: Mapping[str, EncodedImage]) -> RatedGroup:
         """The group of a source; edits: images of candidates by id."""
-        from reward import RatedGroup
-
         return RatedGroup(
             source_id=source["source_id"],
             source=image,
