@@ -18,8 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from image_feed import made_run, memory, sleeping
-
+from benchmarks.image_feed import made_run, memory, sleeping
 from pipeline.report.published import Published
 from pipeline.report.sections.samples import section as samples
 from reward.evaluation.baselines import closeness_scores

@@ -146,8 +146,12 @@ def table_bytes(table: pa.Table) -> bytes:
 
 
 def read_table(path: str | Path, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
-    """All columns of a local Parquet file or some, rows that pass ``filters`` only; names in the path are never read as columns."""
-    return pq.read_table(path, columns=columns and [*columns], filters=filters, partitioning=None)
+    """All columns of a local Parquet file or some, rows that pass ``filters`` only; names in the path are never read as columns.
+
+    With filters nothing is read ahead, so that a few images of a file do not need the memory of all.
+    """
+    ahead = filters is None
+    return pq.read_table(path, columns=columns and [*columns], filters=filters, partitioning=None, pre_buffer=ahead, use_threads=ahead)
 
 
 def sha256_of(path: str | Path) -> str:
