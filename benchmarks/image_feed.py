@@ -111,43 +111,32 @@ def picture(number: int) -> bytes:
 
 def source(group: int, pictures: list[bytes]) -> dict[str, Any]:
     """Row of the contract sources."""
-    return {
+    row = dict.fromkeys(contracts.SOURCES.names, "") | {
         "source_id": content_id("source", group),
-        "dataset": "made",
         "split": "validation" if uniform("split", group) < HELD_OUT else "train",
-        "group": content_id("group", group),
         "image": {"bytes": pictures[group % PICTURES], "path": None},
         "instruction": f"make object {group} larger and keep the rest of the picture as it is",
-        "language": "en",
-        "task": "resize",
-        "metadata": "{}",
     }
+    return row | {"group": content_id("group", group), "task": "resize"}
 
 
 def candidate(group: int, place: int, pictures: list[bytes]) -> dict[str, Any]:
     """Row of the contract candidates."""
-    return {
-        "candidate_id": candidate_id(content_id("source", group), place),
-        "source_id": content_id("source", group),
+    source_id = content_id("source", group)
+    return dict.fromkeys(contracts.CANDIDATES.names, "") | {
+        "candidate_id": content_id("candidate", source_id, place),
+        "source_id": source_id,
         "editor": f"editor-{place}",
-        "editor_revision": "",
         "seed": 0,
-        "settings_hash": "",
         "image": {"bytes": pictures[(CANDIDATES * group + place) % PICTURES], "path": None},
         "status": "ok",
-        "error": "",
         "annotate": True,
-        "metadata": "{}",
     }
-
-
-def candidate_id(source_id: str, place: int) -> str:
-    return content_id("candidate", source_id, place)
 
 
 def rated(source_id: str) -> CompleteGroup:
     """Scores of 1 to 4 that depend on the candidate."""
-    ids = sorted(candidate_id(source_id, place) for place in range(CANDIDATES))
+    ids = sorted(content_id("candidate", source_id, place) for place in range(CANDIDATES))
     scores = np.array([[1 + int(4 * uniform(name, dimension)) for dimension in contracts.DIMENSIONS] for name in ids], float)
     return CompleteGroup(source_id, tuple(ids), scores, 1)
 

@@ -48,7 +48,7 @@ def contents(batches: Iterator[list[PreparedSample]]) -> list[list[tuple[str, ..
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_batches_come_as_they_are_wanted(model: RewardModel, workers: int) -> None:
     alone = [model.prepare(source=g.source, candidates=g.candidates, instruction=g.instruction).contents for g in GROUPS]
-    loader = GroupLoader(model.processor, GROUPS, workers=workers, cache_bytes=3000)  # of which some fit
+    loader = GroupLoader(model.processor, GROUPS, workers=workers, cache_bytes=7000)  # two groups
     for _ in range(2):
         assert contents(loader.batches(WANTED)) == [[alone[index] for index in batch] for batch in WANTED]
     assert [item.contents for item in loader.in_order()] == alone
