@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -18,26 +18,41 @@ from reward.evaluation.outcomes import ThreeWay, measure_three_way
 from reward.inference.passes import Inference, MemoryNeedError
 from reward.inputs.batch import PreparedSample
 from reward.inputs.groups import RatedGroup
+from reward.inputs.loading import GroupLoader
 from reward.model.calibration import log_likelihood
 from reward.model.model import RewardModel
 
 
-def predict(*, model: RewardModel, prepared: Sequence[PreparedSample], token_budget: int = TOKEN_BUDGET) -> list[Prediction]:
-    """Score prepared groups, without gradients; the model's training mode is kept. Raises MemoryNeedError where an edit does not fit."""
-    outputs = []
-    for _, output in Inference(model, token_budget).passes(prepared):
+def predict(*, model: RewardModel, prepared: Iterable[PreparedSample], token_budget: int = TOKEN_BUDGET) -> list[Prediction]:
+    """Score prepared groups, without gradients; the model's training mode is kept. Memory has those of about one pass.
+
+    Raises MemoryNeedError where an edit does not fit.
+    """
+    outputs, edits = [], []
+
+    def counted() -> Iterator[PreparedSample]:
+        for item in prepared:
+            edits.append(len(item.tree.reads))
+            yield item
+
+    for _, output in Inference(model, token_budget).passes(counted()):
         if isinstance(output, MemoryNeedError):
             raise output
         outputs.append([value.double().numpy() for value in vars(output).values()])
     columns = [np.concatenate(column) for column in zip(*outputs, strict=True)]
-    ends = np.cumsum([len(item.tree.reads) for item in prepared[:-1]], dtype=np.int64)
+    ends = np.cumsum(edits[:-1], dtype=np.int64)
     return [Prediction(*group) for group in zip(*(np.split(column, ends) for column in columns), strict=True)]
 
 
-def predict_groups(*, model: RewardModel, groups: Sequence[RatedGroup], token_budget: int = TOKEN_BUDGET) -> list[Prediction]:
-    """Decode and score groups, each candidate once. Raises SampleError for a damaged image."""
-    prepared = [model.prepare(source=group.source, candidates=group.candidates, instruction=group.instruction) for group in groups]
-    return predict(model=model, prepared=prepared, token_budget=token_budget)
+def predict_groups(
+    *, model: RewardModel, groups: Sequence[RatedGroup], token_budget: int = TOKEN_BUDGET, loader_workers: int = 0
+) -> list[Prediction]:
+    """Decode and score groups, each candidate once. Raises SampleError for a damaged image, ValueError for one that cannot be read.
+
+    loader_workers: processes that read, decode and resize ahead of the model; with 0 this process does. They change no prediction.
+    """
+    loader = GroupLoader(model.processor, groups, workers=loader_workers)
+    return predict(model=model, prepared=loader.in_order(), token_budget=token_budget)
 
 
 def from_scores(scores: Sequence[np.ndarray], dimensions: int) -> list[Prediction]:

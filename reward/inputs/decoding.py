@@ -17,11 +17,12 @@ An opaque 8-bit RGB or greyscale file has the values that ``Image.convert("RGB")
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
 from PIL import ExifTags, Image
 
-from reward.inputs.sample import ImageError, ImageInput
+from reward.inputs.sample import EncodedImage, ImageError, ImageInput, StoredImage
 
 DECODER = "decoder/2"
 """Names the rule above in the keys of units that look at pixels; changed whenever some file decodes to other pixels."""
@@ -39,11 +40,13 @@ _UPRIGHT = {
 
 
 def decode(data: ImageInput, *, what: str = "image") -> Image.Image:
-    """The RGB picture of encoded bytes, of a file, or of a Pillow image (whose ``info`` says how it was stored); see above for the rule.
+    """The RGB picture of an encoded image, or of a Pillow image (whose ``info`` says how it was stored); see above for the rule.
 
     Raises ImageError, naming `what`, for anything that does not decode completely, and for more pixels than Pillow's bound against
-    decompression bombs (``Image.MAX_IMAGE_PIXELS``) allows.
+    decompression bombs (``Image.MAX_IMAGE_PIXELS``) allows; and what a reference raises that cannot be read.
     """
+    if isinstance(data, StoredImage):
+        data = data.read()
     try:
         if isinstance(data, Image.Image):
             return _picture(data)
@@ -53,6 +56,13 @@ def decode(data: ImageInput, *, what: str = "image") -> Image.Image:
         detail = str(error) or type(error).__name__
         size = f"of {len(data)} bytes" if isinstance(data, bytes) else str(data)
         raise ImageError(f"{what} {size} cannot be decoded ({detail}); expected a whole image file") from error
+
+
+def encoded(data: EncodedImage) -> bytes:
+    """The file of an image, read where it is. Raises OSError for a path, ValueError for another reference, that cannot be read."""
+    if isinstance(data, bytes):
+        return data
+    return data.read() if isinstance(data, StoredImage) else Path(data).read_bytes()
 
 
 def for_browser(data: bytes, *, what: str = "image") -> bytes:

@@ -18,7 +18,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from reward.inputs.sample import EncodedImage
 
 Ties = Literal["opposed", "all", "soft", "off"]
 Origin = Literal["plain", "tie-disentangled", "tie-doubled", "tie-soft"]
@@ -52,17 +55,17 @@ class Preference:
 
 @dataclass(frozen=True)
 class RatedGroup:
-    """A source, what was asked, and its rated candidates. Images are encoded bytes.
+    """A source, what was asked, and its rated candidates. Images are encoded bytes, or where they are: then none is held in memory.
 
     scores: per candidate, dimension -> score. preferences refer to candidates by position.
     Raises ValueError for fewer than two candidates, or when the parts disagree in number.
     """
 
     source_id: str
-    source: bytes
+    source: EncodedImage
     instruction: str
     candidate_ids: tuple[str, ...]
-    candidates: tuple[bytes, ...]
+    candidates: tuple[EncodedImage, ...]
     scores: tuple[Mapping[str, float], ...]
     preferences: tuple[Preference, ...]
     task: str = ""

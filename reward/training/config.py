@@ -80,8 +80,17 @@ class TrainingConfig(OptimizerConfig):
         "ddp", description="what several workers do with the weights: ddp: each has all of them; fsdp: each has a shard (FSDP2)"
     )
     validate_every: int = Field(100, gt=0, description="steps between validations; the last step is always validated")
+    loader_workers: int = Field(
+        0,
+        ge=0,
+        repr=False,  # what a checkpoint belongs to does not depend on it
+        description="processes per worker that read, decode and resize images ahead of the model; 0: the worker itself does, when a step "
+        "needs them. No result depends on it",
+    )
     cache_mebibytes: int = Field(
-        1024, ge=0, description="memory for decoded training images, and as much for held-out ones; the rest is decoded anew"
+        1024,
+        ge=0,
+        description="with loader_workers 0: memory for decoded training images, and as much for held-out ones; the rest is decoded anew",
     )
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ Out: the same model with new parameters, and the metrics of the run; validation 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from reward.evaluation.evaluate import predict
 from reward.evaluation.metrics import labelled_pairs, pair_accuracy
 from reward.inputs.batch import PreparedSample, packed
 from reward.inputs.groups import RatedGroup
-from reward.inputs.sample import SampleError
+from reward.inputs.loading import GroupLoader
 from reward.model.model import RewardModel
 from reward.trainer.loop import LossTerms, Metrics, Objective, accumulate, optimise
 from reward.trainer.order import batch_order, derived_seed, epoch_shuffles
@@ -58,8 +58,8 @@ def train(
 
     Starts from the newest sound checkpoint in checkpoint_dir (which all workers share). on_metrics gets all reports since step 0, those of
     finished steps first. With `parallel: fsdp` and several workers only the first worker's model has weights in the end.
-    Raises ValueError for no groups, for pairs that are all ties, for a source that is in both `groups` and `validation`, or for checkpoints
-    of another run.
+    Raises ValueError for no groups, for pairs that are all ties, for a source that is in both `groups` and `validation`, for checkpoints
+    of another run, or for an image that cannot be read or decoded when its step comes.
     """
     if not groups:
         raise ValueError("there are no groups to train on; rate candidates and build their preferences first")
@@ -91,7 +91,7 @@ def train(
             config=config,
             steps=steps,
             warmup_steps=round(config.warmup_ratio * steps),
-            objective=_preference_objective(learner, config, loss, groups),
+            objective=_preference_objective(learner, config, loss, groups, steps),
             task=repr(
                 (
                     "training",
@@ -114,11 +114,29 @@ def train(
     return TrainedReward(model=model.eval(), steps=steps, history=history)
 
 
-def _preference_objective(model: RewardModel, config: TrainingConfig, loss: LossConfig, groups: Sequence[RatedGroup]) -> Objective:
+def _preference_objective(
+    model: RewardModel, config: TrainingConfig, loss: LossConfig, groups: Sequence[RatedGroup], steps: int
+) -> Objective:
     """The loss of a step's groups. Each worker takes its share of them, in as many passes as the token budget asks for."""
-    prepared = _PreparedGroups(model, groups, config.cache_mebibytes * 2**20)
+    loader = _loader(model, config, groups)
     order = batch_order(len(groups), batch_size(config), epoch_shuffles(config.seed))
     dimensions = model.config.dimensions
+    ahead: tuple[int, Iterator[list[PreparedSample]]] | None = None  # the next step, and the batches from it on
+
+    def share(step: int) -> list[int]:
+        """This worker's part. One for which nothing is left computes the first group without effect, because all workers exchange weights
+        and gradients.
+        """
+        rank, world = rank_and_world()
+        batch = order(step)
+        return batch[rank::world] or batch[:1]
+
+    def prepared(step: int) -> list[PreparedSample]:
+        nonlocal ahead
+        if ahead is None or ahead[0] != step:  # at the first step, which a resumed run has anywhere
+            ahead = step, loader.batches(share(coming) for coming in range(step, steps))
+        ahead = step + 1, ahead[1]
+        return next(ahead[1])
 
     def one_pass(module: nn.Module, samples: list[PreparedSample], rated: list[RatedGroup], counts: Tensor, *, idle: bool) -> LossTerms:
         targets = loss_targets(rated, dimensions, loss).to(model.device)
@@ -133,11 +151,9 @@ def _preference_objective(model: RewardModel, config: TrainingConfig, loss: Loss
         batch = order(step)
         # Each term is divided by the labels of the whole batch, not of its pass: so the terms of all passes and workers add up to the mean.
         counts = loss_targets([groups[index] for index in batch], dimensions, loss).counts().to(model.device)
-        rank, world = rank_and_world()
-        # A worker for which nothing is left computes the first group without effect, because all workers exchange weights and gradients.
-        mine, idle = batch[rank::world] or batch[:1], rank >= len(batch)
-        parts = list(packed([prepared[index] for index in mine], config.token_budget))
-        rated = iter(groups[index] for index in mine)
+        idle = rank_and_world()[0] >= len(batch)
+        parts = list(packed(prepared(step), config.token_budget))
+        rated = iter(groups[index] for index in share(step))
         return accumulate(module, [partial(one_pass, module, part, [next(rated) for _ in part], counts, idle=idle) for part in parts])
 
     return objective
@@ -145,10 +161,10 @@ def _preference_objective(model: RewardModel, config: TrainingConfig, loss: Loss
 
 def _validation(model: RewardModel, config: TrainingConfig, groups: Sequence[RatedGroup]) -> Callable[[], Metrics]:
     """Accuracies on held-out groups."""
-    prepared = _PreparedGroups(model, groups, config.cache_mebibytes * 2**20)
+    loader = _loader(model, config, groups)
 
     def validate() -> Metrics:
-        predictions = predict(model=model, prepared=[prepared[index] for index in range(len(groups))])
+        predictions = predict(model=model, prepared=loader.in_order())
         pairs = labelled_pairs(groups, predictions)
         accuracies = {"validation/accuracy": pair_accuracy(pairs.overall_margin, pairs.overall)}
         for column, name in enumerate(_named("validation/accuracy", model)):
@@ -158,25 +174,8 @@ def _validation(model: RewardModel, config: TrainingConfig, groups: Sequence[Rat
     return validate
 
 
-class _PreparedGroups:
-    """Decoded groups by position; kept while they fit into a number of bytes, else decoded at each use."""
-
-    def __init__(self, model: RewardModel, groups: Sequence[RatedGroup], capacity: int) -> None:
-        self._model, self._groups, self._free = model, groups, capacity
-        self._kept: dict[int, PreparedSample] = {}
-
-    def __getitem__(self, index: int) -> PreparedSample:
-        if index in self._kept:
-            return self._kept[index]
-        group = self._groups[index]
-        try:
-            prepared = self._model.prepare(source=group.source, candidates=group.candidates, instruction=group.instruction)
-        except SampleError as error:
-            raise SampleError(f"group {group.source_id}: {error}") from error
-        if prepared.bytes <= self._free:
-            self._free -= prepared.bytes
-            self._kept[index] = prepared
-        return prepared
+def _loader(model: RewardModel, config: TrainingConfig, groups: Sequence[RatedGroup]) -> GroupLoader:
+    return GroupLoader(model.processor, groups, workers=config.loader_workers, cache_bytes=config.cache_mebibytes * 2**20)
 
 
 def _adapters(model: RewardModel, config: TrainingConfig) -> list[Any]:

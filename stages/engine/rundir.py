@@ -165,10 +165,12 @@ class StepFolder:
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def rows(self, artifact: str, columns: Sequence[str], batch_size: int = 16) -> Iterator[dict[str, Any]]:
-        """Rows of an artifact one by one; ``batch_size`` of them are in memory together, for columns with images."""
+        """Rows of an artifact one by one; ``batch_size`` of them are in memory together, for columns with images, and their row group."""
         for part in self.require().artifacts.get(artifact, []):
-            for batch in pq.ParquetFile(self.path / part.path).iter_batches(batch_size=batch_size, columns=list(columns)):
-                yield from batch.to_pylist()
+            table = pq.ParquetFile(self.path / part.path)
+            for group in range(table.num_row_groups):  # several at a time would be read ahead: a file is many times as large
+                for batch in table.iter_batches(batch_size=batch_size, row_groups=[group], columns=list(columns)):
+                    yield from batch.to_pylist()
 
     def require(self) -> Index:
         """The index. Raises ``ValueError`` naming the command to run when the step is not done."""

@@ -27,6 +27,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
+ROW_GROUP_ROWS, ROW_GROUP_BYTES = 1024, 4 << 20
+"""Most rows, and most bytes, of a row group of a published table."""
 TEMPORARY = ".partial-"
 """Prefix of names that are not published yet; files with it may be deleted at any time."""
 
@@ -133,15 +135,23 @@ def read_json(path: str | Path) -> Any:
 
 
 def table_bytes(table: pa.Table) -> bytes:
-    """Parquet encoding of a table; equal tables give equal bytes for one pyarrow version."""
+    """Parquet encoding of a table; equal tables give equal bytes for one pyarrow version.
+
+    Row groups have ``ROW_GROUP_BYTES`` at most, as far as rows are alike, so that one image can be read without hundreds of others.
+    """
     buffer = io.BytesIO()
-    pq.write_table(table.combine_chunks(), buffer, compression="zstd", row_group_size=1024, store_schema=True)
+    rows = max(1, min(ROW_GROUP_ROWS, ROW_GROUP_BYTES * table.num_rows // max(1, table.nbytes)))
+    pq.write_table(table.combine_chunks(), buffer, compression="zstd", row_group_size=rows, store_schema=True)
     return buffer.getvalue()
 
 
 def read_table(path: str | Path, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
-    """All columns of a local Parquet file or some, rows that pass ``filters`` only; names in the path are never read as columns."""
-    return pq.read_table(path, columns=columns and [*columns], filters=filters, partitioning=None)
+    """All columns of a local Parquet file or some, rows that pass ``filters`` only; names in the path are never read as columns.
+
+    With filters nothing is read ahead, so that a few images of a file do not need the memory of all.
+    """
+    ahead = filters is None
+    return pq.read_table(path, columns=columns and [*columns], filters=filters, partitioning=None, pre_buffer=ahead, use_threads=ahead)
 
 
 def sha256_of(path: str | Path) -> str:

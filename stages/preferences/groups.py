@@ -1,22 +1,30 @@
-"""Rated groups for the reward library, from the artifacts sources, candidates and pairs; labels and training targets."""
+"""Rated groups for the reward library, from the artifacts sources, candidates and pairs; labels and training targets.
+
+Groups have ids, numbers and references to images, so their memory does not grow with the images.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from reward.inputs.groups import Preference, RatedGroup, build_preferences
 from stages.engine import steps
 from stages.engine.ids import uniform
 from stages.engine.rundir import RunDir
+from stages.engine.stored_images import references
 
 if TYPE_CHECKING:
-    from reward.inputs.groups import RatedGroup
+    from reward.inputs.sample import EncodedImage
 
 LABELS = {1.0: "a", 0.0: "b"}
 """Label of a strict target, the probability that a is better; every other target is a tie."""
+COLUMNS = ("source_id", "split", "candidate_a", "candidate_b", "dimensions", "label", "origin")
+"""Columns of ``pairs`` that training and evaluation read."""
 SOFT = "tie-soft"
 """Origin of a row whose overall target is 0.5 instead of None."""
 
@@ -32,24 +40,21 @@ def target_of(label: str, origin: str = "plain") -> float | None:
 
 
 def load_groups(run: RunDir, split: str) -> list[RatedGroup]:
-    """Groups of a split in the order of the pairs artifact; images are the encoded bytes of the candidates artifact."""
-    pairs = run.step(steps.PREFERENCES).read("pairs")
-    pairs = pairs.filter(pc.field("split") == split)
-    by_source: dict[str, list[dict[str, Any]]] = {}
-    for row in pairs.to_pylist():
-        by_source.setdefault(row["source_id"], []).append(row)
+    """Groups of a split in the order of the pairs artifact; images are references into the artifacts sources and candidates."""
+    rated: dict[str, RatedRows] = {}
+    for row in run.step(steps.PREFERENCES).rows("pairs", COLUMNS, batch_size=1024):
+        if row["split"] == split:
+            rated.setdefault(row["source_id"], RatedRows()).add(row)
     folder = run.step(steps.GENERATE)
-    sources = {row["source_id"]: row for row in folder.read("sources").filter(pc.field("source_id").isin(list(by_source))).to_pylist()}
-    wanted = {row[side] for rows in by_source.values() for row in rows for side in ("candidate_a", "candidate_b")}
-    candidates = folder.read("candidates", ["candidate_id", "image"]).filter(pc.field("candidate_id").isin(list(wanted)))
-    images = {row["candidate_id"]: row["image"]["bytes"] for row in candidates.to_pylist()}
-    return [rated_group(sources[source_id], rows, images) for source_id, rows in by_source.items()]
+    table = folder.read("sources", ["source_id", "instruction", "task"])
+    sources = {row["source_id"]: row for row in table.filter(pc.field("source_id").isin(list(rated))).to_pylist()}
+    originals = references(folder, "sources", "source_id", rated.keys())
+    edits = references(folder, "candidates", "candidate_id", {candidate for found in rated.values() for candidate in found.scores})
+    return [found.group(sources[source_id], originals[source_id], edits) for source_id, found in rated.items()]
 
 
 def with_truth(groups: Sequence[RatedGroup], run: RunDir) -> list[RatedGroup] | None:
     """The same groups labelled with the toy world's ground-truth quality, or None if candidates have none."""
-    from reward import RatedGroup, build_preferences
-
     wanted = {candidate for group in groups for candidate in group.candidate_ids}
     table = run.step(steps.GENERATE).read("candidates", ["candidate_id", "metadata"])
     truth = {
@@ -62,41 +67,47 @@ def with_truth(groups: Sequence[RatedGroup], run: RunDir) -> list[RatedGroup] | 
     for group in groups:
         scores = tuple({name: float(truth[candidate][name]) for name in dimensions} for candidate in group.candidate_ids)
         chosen = tuple(build_preferences(scores, dimensions, ties="off"))
-        relabelled.append(RatedGroup(**{**vars(group), "scores": scores, "preferences": chosen}))
+        relabelled.append(replace(group, scores=scores, preferences=chosen))
     return relabelled
 
 
-def rated_group(source: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], images: Mapping[str, bytes]) -> RatedGroup:
-    """The group of a source from its rows of ``pairs`` and the encoded images of its candidates by id."""
-    from reward import Preference, RatedGroup
+class RatedRows:
+    """What the rows of ``pairs`` say of one source: the candidates' scores in the order in which they occur, and preferences."""
 
-    scores: dict[str, dict[str, float]] = {}
-    for row in rows:
+    def __init__(self) -> None:
+        self.scores: dict[str, dict[str, float]] = {}
+        self.preferences: list[Preference] = []
+        self._position: dict[str, int] = {}
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take in a row."""
         for side in ("a", "b"):
-            scores[row[f"candidate_{side}"]] = {entry["dimension"]: entry[f"score_{side}"] for entry in row["dimensions"]}
-    ids = tuple(scores)
-    position = {candidate_id: i for i, candidate_id in enumerate(ids)}
-    chosen = tuple(
-        Preference(
-            a=position[row["candidate_a"]],
-            b=position[row["candidate_b"]],
-            dimensions=tuple(target_of(entry["label"]) for entry in row["dimensions"]),
-            overall=target_of(row["label"], row["origin"]),
-            gaps=tuple(entry["score_a"] - entry["score_b"] for entry in row["dimensions"]),
-            origin=row["origin"],
+            candidate = row[f"candidate_{side}"]
+            self._position.setdefault(candidate, len(self._position))
+            self.scores[candidate] = {entry["dimension"]: entry[f"score_{side}"] for entry in row["dimensions"]}
+        self.preferences.append(
+            Preference(
+                a=self._position[row["candidate_a"]],
+                b=self._position[row["candidate_b"]],
+                dimensions=tuple(target_of(entry["label"]) for entry in row["dimensions"]),
+                overall=target_of(row["label"], row["origin"]),
+                gaps=tuple(entry["score_a"] - entry["score_b"] for entry in row["dimensions"]),
+                origin=row["origin"],
+            )
         )
-        for row in rows
-    )
-    return RatedGroup(
-        source_id=source["source_id"],
-        source=source["image"]["bytes"],
-        instruction=source["instruction"],
-        candidate_ids=ids,
-        candidates=tuple(images[candidate_id] for candidate_id in ids),
-        scores=tuple(scores[candidate_id] for candidate_id in ids),
-        preferences=chosen,
-        task=source["task"],
-    )
+
+    def group(self, source: Mapping[str, Any], image: EncodedImage, edits: Mapping[str, EncodedImage]) -> RatedGroup:
+        """The group of a source; edits: images of candidates by id."""
+        return RatedGroup(
+            source_id=source["source_id"],
+            source=image,
+            instruction=source["instruction"],
+            candidate_ids=tuple(self.scores),
+            candidates=tuple(edits[candidate_id] for candidate_id in self.scores),
+            scores=tuple(self.scores.values()),
+            preferences=tuple(self.preferences),
+            task=source["task"],
+        )
 
 
 CALIBRATION_SHARE = 0.5

@@ -119,7 +119,7 @@ def _reject_leaks(sources: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def rows(group: CompleteGroup, dimensions: Sequence[str], ties: Ties, *, split: str) -> list[dict[str, Any]]:
-    """Rows of the ``pairs`` contract; the inverse is :func:`stages.preferences.groups.rated_group`."""
+    """Rows of the ``pairs`` contract; the inverse is :func:`stages.preferences.groups.load_groups`."""
     scores = [dict(zip(dimensions, row.tolist(), strict=True)) for row in group.scores]
     return [_row(group, split, scores, preference) for preference in build_preferences(scores, dimensions, ties)]
 

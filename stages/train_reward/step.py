@@ -11,6 +11,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
+from reward.inputs.decoding import encoded
 from stages.config import FlowConfig
 from stages.contamination import references
 from stages.context import Context
@@ -48,7 +51,7 @@ def run(context: Context) -> Index:
         raise ValueError("reward.caption_items is 0, but reward.pretraining.steps is not; set both or neither")
     preferred = context.run.step(steps.PREFERENCES).require()
     settings = {
-        "reward": config.model_dump(mode="json"),
+        "reward": config.model_dump(mode="json", exclude={"training": {"loader_workers"}}),
         "world": flow.world.model_dump(mode="json") if flow.world else None,
         "seed": flow.seed,
     }
@@ -60,6 +63,7 @@ def run(context: Context) -> Index:
     model = folder.path / "model"
     training_key = settings_hash(STEP, settings, inputs)
     if not is_trained(model, training_key):
+        _require_calibration(context.run)
         context.cluster.connect()
         payload = {"run": str(context.run.path), "key": training_key, "flow": flow.model_dump(mode="json")}
         metrics = folder.path / METRICS
@@ -71,6 +75,17 @@ def run(context: Context) -> Index:
     files |= {name: storage.sha256_of(folder.path / name) for name in (METRICS, CURVES)}
     results = {"groups": preferred.results["groups"]["train"], "pairs": sum(preferred.results["pairs"]["train"].values())}
     return folder.publish(draft, files=files, results=results)
+
+
+def _require_calibration(run: RunDir) -> None:
+    """Raise ``ValueError``, before anything is trained, when no held-out group is there to calibrate on."""
+    pairs = run.step(steps.PREFERENCES).read("pairs", ["source_id", "split"])
+    held_out = pc.unique(pairs.filter(pc.field("split") == "validation")["source_id"]).to_pylist()
+    if not any(calibrates(source_id) for source_id in held_out):
+        raise ValueError(
+            f"the validation split is too small to calibrate on: none of its {len(held_out)} rated groups falls into the calibration half; "
+            "rate more sources of that split"
+        )
 
 
 def _loop(payload: dict[str, Any]) -> None:
@@ -120,7 +135,8 @@ def _loop(payload: dict[str, Any]) -> None:
             on_metrics=ranked,
         )
         if first:
-            _calibrate(trained.model, [group for group in validation if calibrates(group.source_id)])
+            unseen = [group for group in validation if calibrates(group.source_id)]
+            _calibrate(trained.model, unseen, loader_workers=config.training.loader_workers)
             storage.publish_bytes(folder / CURVES, draw_curves({"pretraining": warm_up, "training": trained.history}))
             facts = {
                 "training data": f"{len(training)} rated groups, {sum(len(g.preferences) for g in training)} pairs (hash {payload['key']})",
@@ -128,7 +144,7 @@ def _loop(payload: dict[str, Any]) -> None:
                 "seed": str(flow.seed),
             }
             trained.model.origin = origin_of(run, [group.source_id for group in training])
-            seen = [(group.source_id, group.source, group.instruction) for group in (*training, *validation)]
+            seen = ((group.source_id, encoded(group.source), group.instruction) for group in (*training, *validation))
 
             def save(path: Path) -> None:
                 trained.model.cpu().save(path, facts=facts)
@@ -137,15 +153,13 @@ def _loop(payload: dict[str, Any]) -> None:
             publish_trained(folder / "model", payload["key"], save)
 
 
-def _calibrate(model: RewardModel, groups: list[RatedGroup]) -> None:
+def _calibrate(model: RewardModel, groups: list[RatedGroup], *, loader_workers: int) -> None:
     """Fit the map from raw means to the raters' scale, and the margin within which they call two edits equal."""
     from reward.evaluation.evaluate import held_out_means, predict_groups
     from reward.evaluation.metrics import labelled_pairs
     from reward.model.calibration import fit_calibration, fit_tie_threshold
 
-    if not groups:
-        raise ValueError("the validation split is too small to calibrate on: none of its groups falls into the calibration half")
-    predictions = predict_groups(model=model, groups=groups)
+    predictions = predict_groups(model=model, groups=groups, loader_workers=loader_workers)
     pairs = labelled_pairs(groups, predictions)
     threshold = fit_tie_threshold(pairs.overall_margin, pairs.sigma_a, pairs.sigma_b, pairs.overall)
     model.calibration = fit_calibration(*held_out_means(groups, predictions, model.config.dimensions), tie_threshold=threshold)

@@ -13,7 +13,7 @@ from reward.inputs.groups import Ties, build_preferences
 from stages.annotate.ratings.groups import CompleteGroup
 from stages.engine.contracts import DIMENSIONS, table
 from stages.preferences import step as preferences
-from stages.preferences.groups import label_of, rated_group, target_of
+from stages.preferences.groups import RatedRows, label_of, target_of
 
 RULES = st.sampled_from(["opposed", "all", "soft", "off"])
 
@@ -27,7 +27,10 @@ def test_preferences_survive_the_pairs_artifact(scores: list[tuple[int, int]], t
     candidates = tuple(f"c{i}" for i in range(len(scores)))
     group = CompleteGroup("s", candidates, np.array(scores, dtype=float), raters=1)
     rows = table("pairs", preferences.rows(group, DIMENSIONS, ties, split="train")).to_pylist()
-    found = rated_group(source("s"), rows, dict.fromkeys(candidates, b""))
+    rated = RatedRows()
+    for row in rows:
+        rated.add(row)
+    found = rated.group(source("s"), b"", dict.fromkeys(candidates, b""))
     wanted = build_preferences([dict(zip(DIMENSIONS, map(float, score), strict=True)) for score in scores], DIMENSIONS, ties)
     assert list(found.preferences) == wanted
 

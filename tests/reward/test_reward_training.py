@@ -224,6 +224,33 @@ def test_a_killed_run_ends_with_identical_parameters(changes: dict[str, Any], tm
     assert_identical(weights(again), weights(whole))
 
 
+def test_loader_workers_change_no_result_and_no_resume(tmp_path: Path) -> None:
+    """Dropout would show whether a loader draws from the training's randomness; steps go over the end of an epoch."""
+    changes: dict[str, Any] = {"adapter": "lora", "lora": LoraConfig(rank=4, alpha=8, dropout=0.1), "groups_per_batch": 3}
+    whole, resumed = make(), make(seed=9)
+    history = run(whole, tmp_path / "whole", **changes)
+
+    def kill(metrics: Metrics) -> None:
+        if metrics["step"] == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(make(), tmp_path / "killed", kill, loader_workers=2, **changes)
+    assert run(resumed, tmp_path / "killed", loader_workers=1, **changes) == history
+    assert_identical(weights(resumed), weights(whole))
+
+
+def test_an_image_that_cannot_be_used_ends_the_run_in_one_sentence(tmp_path: Path) -> None:
+    damaged = [*GROUPS[:4], replace(GROUPS[4], source=tmp_path / "gone.png")]
+    arguments = {"loss": LossConfig(), "validation": [], "checkpoint_dir": tmp_path / "run", "on_metrics": nothing}
+    for workers in (0, 1):
+        training = TRAINING.model_copy(update={"loader_workers": workers})
+        with pytest.raises(
+            ValueError, match=r"^group s4: source image \S+/gone\.png cannot be decoded \([^\n]*\); expected a whole image file$"
+        ):
+            train(model=make(), config=training, groups=damaged, **arguments)
+
+
 def test_so_many_checkpoints_are_kept(tmp_path: Path) -> None:
     run(make(), tmp_path, keep_checkpoints=3)
     assert [path.name[:13] for path in sorted(tmp_path.iterdir())] == ["step-00000002", "step-00000004", "step-00000006"]

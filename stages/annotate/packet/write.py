@@ -23,6 +23,7 @@ from stages.annotate.ratings.rating_task import RatingTask, Scale
 from stages.engine import images, storage
 from stages.engine.ids import ID_DIGITS
 from stages.engine.rundir import StepFolder
+from stages.engine.stored_images import references
 
 TEMPLATE = (*REQUIRED, "rated_at", "round", "seconds", "comment", "rubric_version", "project")
 """Columns of the table to fill in: the canonical long format."""
@@ -112,16 +113,14 @@ def _rubric(task: RatingTask) -> str:
 def _copy_images(generate: StepFolder, artifact: str, key: str, wanted: Collection[str], folder: Path) -> dict[str, tuple[str, str]]:
     """Copy the images of the wanted rows; returns their file names (made of the content hash) and sha256 by id."""
     copied = {}
-    for row in generate.rows(artifact, [key, "image"]):
-        if row[key] not in wanted:
-            continue
-        data = row["image"]["bytes"]
+    for row, image in references(generate, artifact, key, wanted).items():
+        data = image.read()
         if images.extension(data) is None:
-            raise ValueError(f"the image of {artifact} row {row[key]} is neither PNG, JPEG nor WebP; raters cannot be shown it")
-        data = for_browser(data, what=f"the image of {artifact} row {row[key]}")
+            raise ValueError(f"the image of {artifact} row {row} is neither PNG, JPEG nor WebP; raters cannot be shown it")
+        data = for_browser(data, what=f"the image of {artifact} row {row}")
         sha256 = hashlib.sha256(data).hexdigest()
         name = f"images/{sha256[:ID_DIGITS]}.{images.extension(data)}"
         (folder / name).write_bytes(data)
-        copied[row[key]] = (name, sha256)
+        copied[row] = (name, sha256)
     assert copied.keys() == set(wanted), f"{artifact} without an image"
     return copied
