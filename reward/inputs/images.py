@@ -55,6 +55,6 @@ def patchify(frames: Tensor, *, patch_size: int, merge_size: int, statistics: St
 
 @lru_cache(maxsize=8)
 def _normalisation(statistics: Statistics, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Mean and 1 / deviation of values in 0..255, float32 [3, 1] each, on the device; kept, so that no pass copies them there."""
-    mean, deviation = (torch.tensor(channels, dtype=torch.float32)[:, None] * 255 for channels in statistics)
-    return mean.to(device), (1 / deviation).to(device)
+    """Mean and 1 / deviation of values in 0..255, float32 [3, 1] each, made on the device, so that nothing is copied there."""
+    mean, deviation = (torch.cat([torch.full((1, 1), value, device=device) for value in channels]) * 255 for channels in statistics)
+    return mean, 1 / deviation

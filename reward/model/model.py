@@ -84,7 +84,7 @@ class RewardModel(nn.Module):
                 tokenizer = load_tokenizer(config.backbone.pretrained, revision=config.backbone.revision)
                 backbone = load_pretrained(config.backbone, tokenizer)
             else:
-                tokenizer = build_tokenizer([*instructions, *_prompt_texts(config)])
+                tokenizer = build_tokenizer([*instructions, *prompt_texts(config)])
                 backbone = build_backbone(config.backbone.family, sized_config(config.backbone, tokenizer))
             return cls(config=config, backbone=backbone, tokenizer=tokenizer)
 
@@ -222,7 +222,7 @@ class RewardModel(nn.Module):
         return encode(self.backbone, batch, keep=keep, reward_vectors=self.reward_embedding)
 
 
-def _prompt_texts(config: RewardModelConfig) -> list[str]:
+def prompt_texts(config: RewardModelConfig) -> list[str]:
     """What a prompt in sentences says, for the vocabulary of a model with random weights."""
     if config.presentation.prompt == "words":
         return []

@@ -23,12 +23,12 @@ from reward.inputs.groups import RatedGroup
 from reward.inputs.sample import SampleError
 from reward.model.model import RewardModel
 from reward.trainer.loop import LossTerms, Metrics, Objective, accumulate, optimise
-from reward.trainer.order import batch_order, derived_seed, epoch_shuffles
+from reward.trainer.order import batch_order, epoch_shuffles
 from reward.trainer.sharding import sharded_copy
 from reward.trainer.workers import rank_and_world
 from reward.training.batches import batch_size, separate_pairs, total_steps
 from reward.training.config import LossConfig, TrainingConfig
-from reward.training.losses import reward_loss
+from reward.training.preference_pass import BLOCK_LISTS, named, preference_pass, ready_to_learn
 from reward.training.targets import loss_targets
 
 
@@ -66,10 +66,7 @@ def train(
     shared = {group.source_id for group in groups} & {group.source_id for group in validation}
     if shared:
         raise ValueError(f"source {sorted(shared)[0]} is in training and in validation; split by source")
-    model.backbone.get_input_embeddings().weight.requires_grad_(not config.freeze_vocabulary)
-    adapters = _adapters(model, config)
-    if config.activation_checkpointing:
-        model.backbone.activation_checkpointing_enable()
+    adapters = ready_to_learn(model, config)
     if config.pairs_per_batch is not None:
         groups = separate_pairs(groups, loss)
         if not groups:
@@ -81,7 +78,7 @@ def train(
         model,
         parallel=config.parallel,
         precision=config.precision,
-        block_lists=("backbone.visual.blocks", "backbone.language_model.layers"),
+        block_lists=BLOCK_LISTS,
         float32=("heads",),
         methods=("cached_root",),
     ) as learner:
@@ -122,12 +119,7 @@ def _preference_objective(model: RewardModel, config: TrainingConfig, loss: Loss
 
     def one_pass(module: nn.Module, samples: list[PreparedSample], rated: list[RatedGroup], counts: Tensor, *, idle: bool) -> LossTerms:
         targets = loss_targets(rated, dimensions, loss).to(model.device)
-        output = module(model.collate(samples))
-        result = reward_loss(output.mean, output.sigma, targets, loss, model.config.aggregation, counts)
-        terms = {"loss": result.total, "loss/aggregate": result.aggregate} | dict(
-            zip(_named("loss", model), result.dimensions, strict=True)
-        )
-        return (result.total * 0, {name: term * 0 for name, term in terms.items()}) if idle else (result.total, terms)
+        return preference_pass(model, loss, module, model.collate(samples), targets, counts, idle=idle)
 
     def objective(module: nn.Module, step: int) -> LossTerms:
         batch = order(step)
@@ -151,7 +143,7 @@ def _validation(model: RewardModel, config: TrainingConfig, groups: Sequence[Rat
         predictions = predict(model=model, prepared=[prepared[index] for index in range(len(groups))])
         pairs = labelled_pairs(groups, predictions)
         accuracies = {"validation/accuracy": pair_accuracy(pairs.overall_margin, pairs.overall)}
-        for column, name in enumerate(_named("validation/accuracy", model)):
+        for column, name in enumerate(named("validation/accuracy", model)):
             accuracies[name] = pair_accuracy(pairs.margins[:, column], pairs.dimensions[:, column])
         return {name: value for name, value in accuracies.items() if not np.isnan(value)}
 
@@ -179,16 +171,6 @@ class _PreparedGroups:
         return prepared
 
 
-def _adapters(model: RewardModel, config: TrainingConfig) -> list[Any]:
-    if config.adapter == "full":
-        return []
-    from reward.trainer.lora import adapt  # peft takes seconds to import
-
-    model.backbone.requires_grad_(False)
-    parts = [model.backbone.language_model, *([model.backbone.visual] if config.lora.vision else [])]
-    return adapt(parts, config.lora, seed=derived_seed(config.seed, "adapters"))
-
-
 def _parameter_groups(model: RewardModel, config: TrainingConfig) -> list[dict[str, Any]]:
     """What learns: the backbone; heads and the reward token's vector."""
     learning = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
@@ -198,7 +180,3 @@ def _parameter_groups(model: RewardModel, config: TrainingConfig) -> list[dict[s
         {"params": backbone, "lr": config.learning_rate},
         {"params": rest, "lr": config.head_learning_rate or config.learning_rate},
     ]
-
-
-def _named(prefix: str, model: RewardModel) -> list[str]:
-    return [f"{prefix}/{dimension}" for dimension in model.config.dimensions]
