@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
@@ -32,8 +31,6 @@ from transformers import (
     Qwen3VLForConditionalGeneration,
     Qwen3VLModel,
 )
-from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLDecoderLayer
-from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextDecoderLayer, Qwen3VLTextModel
 
 from reward.config import BackboneConfig
 from reward.inputs.batch import Batch
@@ -41,6 +38,7 @@ from reward.inputs.images import Statistics, patchify
 from reward.inputs.tokenizer import IMAGE_TOKEN, VIDEO_TOKEN, VISION_END_TOKEN, VISION_START_TOKEN, token_id
 from reward.inputs.vision import VisionLayout, VisionSizes
 from reward.model import attention
+from reward.model.layers import LastLayer, LastLayer2_5, LastLayer3, ProductPatchEmbed, TextModel3
 
 TEMPORAL_PATCH = 2
 """Frames that one vision token covers: a still image twice, or source and edit."""
@@ -59,38 +57,6 @@ def _sizes_3(config: BackboneConfig) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"head_dim": config.text_hidden // config.text_heads}, {"deepstack_visual_indexes": [config.vision_depth - 1]}
 
 
-class _LastLayer(nn.Module):
-    """A decoder layer whose MLP sees only the tokens that are read: nothing comes after it that the others could reach."""
-
-    input_layernorm: nn.Module
-    self_attn: nn.Module
-    post_attention_layernorm: nn.Module
-    mlp: nn.Module
-
-    def forward(self, hidden_states: Tensor, *, keep: Tensor, **arguments: Any) -> Tensor:
-        """[1, token, hidden] -> [1, kept token, hidden]"""
-        attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **arguments)
-        states = (hidden_states + attended).index_select(1, keep)
-        return states + self.mlp(self.post_attention_layernorm(states))
-
-
-class _LastLayer2_5(_LastLayer, Qwen2_5_VLDecoderLayer):  # ty: ignore[incompatible-method-override]
-    pass
-
-
-class _LastLayer3(_LastLayer, Qwen3VLTextDecoderLayer):  # ty: ignore[incompatible-method-override]
-    pass
-
-
-class _TextModel3(Qwen3VLTextModel):
-    """The vision features of further layers are added at given tokens; transformers takes a mask, which it reads back from the device."""
-
-    def _deepstack_process(self, hidden_states: Tensor, visual_pos_masks: Tensor, visual_embeds: Tensor) -> Tensor:
-        """hidden_states [1, token, hidden]; visual_pos_masks [vision token]: numbers of tokens; visual_embeds [vision token, hidden]"""
-        sums = hidden_states.index_select(1, visual_pos_masks) + visual_embeds.to(hidden_states.dtype)
-        return hidden_states.index_copy(1, visual_pos_masks, sums)
-
-
 @dataclass(frozen=True)
 class Family:
     """What differs between model families: transformers' classes and what inputs look like.
@@ -102,7 +68,7 @@ class Family:
     config: Any
     model: Any
     generating: Any
-    last_layer: type[_LastLayer]
+    last_layer: type[LastLayer]
     text_model: type[nn.Module] | None
     statistics: Statistics
     sizes: Callable[[BackboneConfig], tuple[dict[str, Any], dict[str, Any]]]
@@ -113,7 +79,7 @@ FAMILIES = {
         Qwen2_5_VLConfig,
         Qwen2_5_VLModel,
         Qwen2_5_VLForConditionalGeneration,
-        _LastLayer2_5,
+        LastLayer2_5,
         None,
         ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),  # those of CLIP
         _sizes_2_5,
@@ -122,8 +88,8 @@ FAMILIES = {
         Qwen3VLConfig,
         Qwen3VLModel,
         Qwen3VLForConditionalGeneration,
-        _LastLayer3,
-        _TextModel3,
+        LastLayer3,
+        TextModel3,
         ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
         _sizes_3,
     ),
@@ -219,23 +185,13 @@ def load_pretrained(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) 
     return backbone
 
 
-class _ProductPatchEmbed(nn.Module):
-    """The same map as a matrix product: a convolution whose stride is its kernel is one, and slower."""
-
-    proj: nn.Conv3d
-
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        weight = self.proj.weight  # [hidden, 3, 2, patch, patch]
-        return F.linear(hidden_states.to(weight.dtype), weight.flatten(1), self.proj.bias)
-
-
 def prepare_backbone(backbone: Any, *, attention_kind: attention.Kind = "auto") -> Any:
     """Let the vision tower work on all images at once and the language model on trees, up to the tokens that are read.
 
     Parameter names stay what they were.
     """
     family = FAMILIES[backbone.config.model_type]
-    backbone.visual.patch_embed.__class__ = _ProductPatchEmbed
+    backbone.visual.patch_embed.__class__ = ProductPatchEmbed
     backbone.visual.config._attn_implementation = attention.IMAGES.format(kind=attention_kind)
     backbone.language_model.config._attn_implementation = attention.TREE.format(kind=attention_kind)
     backbone.language_model.layers[-1].__class__ = family.last_layer

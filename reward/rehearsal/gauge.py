@@ -28,6 +28,8 @@ from reward.inputs.batch import Batch
 
 _ALLOCATING = {torch.ops.aten.empty, torch.ops.aten.empty_strided, torch.ops.aten.empty_like, torch.ops.aten.new_empty}
 _LOWERED = {F.linear, F.conv3d, F.scaled_dot_product_attention, torch.matmul, torch.bmm, torch.mm, torch.addmm, torch.Tensor.matmul}
+_READS = ("meta tensor", "Meta tensor", "_nonzero_")
+"""In torch's messages for what needs a value on the meta device, or a size that depends on values."""
 _SOURCES = Path(__file__).parents[2]
 
 
@@ -143,7 +145,7 @@ def faults(part: str) -> Generator[None]:
         yield
     except (RuntimeError, NotImplementedError, IndexError, RehearsalError) as error:
         text = str(error).splitlines()[0]
-        if "meta tensor" in text.lower() and not isinstance(error, RehearsalError):
+        if any(mark in text for mark in _READS) and not isinstance(error, RehearsalError):
             text = f"a value is read back from the device ({text})"
         raise RehearsalError(f"{part} fails at {_place(error)}: {text}") from error
 
