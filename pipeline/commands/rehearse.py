@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pipeline.commands.common import CONFIG, EXAMPLE, OVERRIDES, RUN, Options, takes
-from pipeline.planning.filter_cost import PEAK_TFLOPS, UTILISATION
+from pipeline.planning.assumptions import PEAK_TFLOPS, UTILISATION
 
 
 @click.command(

@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeline.flow import STEPS
 from pipeline.planning import filter_cost, selection_sizes
+from pipeline.planning.assumptions import PEAK_TFLOPS, UTILISATION
 from pipeline.planning.compute import Compute, compute_of, tokens
 from pipeline.words import text_table
 from reward.config import RewardModelConfig
@@ -22,7 +23,7 @@ from stages.editors import editors
 from stages.engine import storage
 from stages.engine.rundir import Index, RunDir
 
-SUSTAINED_TFLOPS = filter_cost.PEAK_TFLOPS * filter_cost.UTILISATION
+SUSTAINED_TFLOPS = PEAK_TFLOPS * UTILISATION
 """Assumed for GPU hours: 40 % of the 312 TFLOP/s that an A100 or A800 does in bf16."""
 SECONDS_PER_GROUP = (75, 150)
 """Assumed time of one annotator for a group of seven."""

@@ -16,6 +16,7 @@ class ProductPatchEmbed(nn.Module):
     proj: nn.Conv3d
 
     def forward(self, hidden_states: Tensor) -> Tensor:
+        """[patch, channel * frame * row * column] -> [patch, hidden]"""
         weight = self.proj.weight  # [hidden, 3, 2, patch, patch]
         return F.linear(hidden_states.to(weight.dtype), weight.flatten(1), self.proj.bias)
 
