@@ -70,7 +70,7 @@ def _training(flow: FlowConfig, candidates: int, hardware: Hardware) -> list[str
 
 
 def _run(flow: FlowConfig, step: TrainingRehearsal, candidates: int, hardware: Hardware) -> list[str]:
-    """The whole training: steps, hours, cost; and its validations, which every rank makes in full."""
+    """The whole training: steps, hours, cost; and its validations, which the ranks share."""
     config, loss = flow.reward.training, flow.reward.loss
     groups, held_out = sources(flow, made_elsewhere(flow)[0])
     if not groups:
@@ -80,10 +80,10 @@ def _run(flow: FlowConfig, step: TrainingRehearsal, candidates: int, hardware: H
     training = hardware.hours(step.whole.flop * hardware.ranks * steps)
     group = rehearse_scoring(flow.reward.model, sources=1, candidates=candidates, token_budget=1).figures.flop
     validations = math.ceil(steps / config.validate_every)
-    validation = hardware.hours(group * held_out * validations * hardware.ranks)
+    validation = hardware.hours(group * held_out * validations)
     shown = [
         ("training", f"{steps:,} steps, {loss.kind}", training),
-        ("validation", f"{validations:,} times {held_out:,} groups on each of {hardware.ranks} ranks", validation),
+        ("validation", f"{validations:,} times {held_out:,} groups", validation),
         ("both", "", training + validation),
     ]
     rows = [

@@ -7,6 +7,7 @@ Out: the same model with new parameters, and the metrics of the run; validation 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch.distributed as dist
 from torch import Tensor, nn
 
+from reward.config import TOKEN_BUDGET
 from reward.evaluation.evaluate import predict
 from reward.evaluation.metrics import labelled_pairs, pair_accuracy
 from reward.inputs.batch import PreparedSample, packed
@@ -136,11 +139,18 @@ def _preference_objective(model: RewardModel, config: TrainingConfig, loss: Loss
 
 
 def _validation(model: RewardModel, config: TrainingConfig, groups: Sequence[RatedGroup]) -> Callable[[], Metrics]:
-    """Accuracies on held-out groups."""
+    """Accuracies on held-out groups. Each worker scores its share of them."""
     prepared = _PreparedGroups(model, groups, config.cache_mebibytes * 2**20)
 
     def validate() -> Metrics:
-        predictions = predict(model=model, prepared=[prepared[index] for index in range(len(groups))])
+        rank, world = rank_and_world()
+        # With fsdp workers gather weights from each other in every pass, so all make equally many: one per group, a last one perhaps twice.
+        share = [index % len(groups) for index in range(rank, rank + world * math.ceil(len(groups) / world), world)]
+        found = predict(model=model, prepared=[prepared[index] for index in share], token_budget=TOKEN_BUDGET if world == 1 else 1)
+        shares = [found] * world
+        if world > 1:
+            dist.all_gather_object(shares, found)
+        predictions = [shares[index % world][index // world] for index in range(len(groups))]
         pairs = labelled_pairs(groups, predictions)
         accuracies = {"validation/accuracy": pair_accuracy(pairs.overall_margin, pairs.overall)}
         for column, name in enumerate(named("validation/accuracy", model)):

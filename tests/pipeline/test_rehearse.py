@@ -29,7 +29,7 @@ def test_a_configuration_is_rehearsed_for_a_number_of_ranks_and_a_price() -> Non
     hours, cost = re.findall(r"^training +600 steps, uncertainty +([\d,.]+) .* ([\d,]+)$", text, re.M)[0]
     assert float(hours.replace(",", "")) == pytest.approx(whole * 2 * 600 / 0.5e-6 / 3600, rel=1e-3)
     assert float(cost.replace(",", "")) == pytest.approx(2 * float(hours.replace(",", "")), abs=1)
-    assert re.search(r"^buckets +1.3 MB$", text, re.M) and "6 times 150 groups on each of 2 ranks" in text
+    assert re.search(r"^buckets +1.3 MB$", text, re.M) and re.search(r"^validation +6 times 150 groups ", text, re.M)
     assert "50% of 1e-06 TFLOP/s per GPU (--efficiency, --peak-tflops)" in text
 
 
