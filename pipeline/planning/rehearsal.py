@@ -63,7 +63,7 @@ def _training(flow: FlowConfig, candidates: int, hardware: Hardware) -> list[str
         f"{config.parallel}, {recomputed} activation checkpointing; {step.learning:,} parameters learn"
     )
     rows = _rows({"forward": step.forward, "forward and backward": step.whole}, step.groups, kind[:-1])
-    memory = [[name, words.size(size)] for name, size in vars(step.memory).items() if size]
+    memory = [[words.name(name), words.size(size)] for name, size in vars(step.memory).items() if size]
     memory.append(["total", words.size(step.memory.total)])
     tables = [words.text_table(["", "forward", "forward and backward"], rows), "", words.text_table(["memory per GPU", ""], memory)]
     return [title, *tables, "", *_run(flow, step, candidates, hardware)]

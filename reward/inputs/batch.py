@@ -90,7 +90,7 @@ class TreeAttention:
             record=record,
         )
 
-    @property
+    @cached_property
     def blocks(self) -> list[tuple[Tensor, Tensor]]:
         """Views of queries and keys: (queries [node, length], keys [node, before + length]) per block."""
         asked = self.queries.split([nodes * length for nodes, length, _ in self.shapes])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 import weakref
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import varlen  # noqa: F401  registers its operations
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
@@ -27,7 +26,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from reward.inputs.batch import Batch
 
 _ALLOCATING = {torch.ops.aten.empty, torch.ops.aten.empty_strided, torch.ops.aten.empty_like, torch.ops.aten.new_empty}
-_LOWERED = {F.linear, F.conv3d, F.scaled_dot_product_attention, torch.matmul, torch.bmm, torch.mm, torch.addmm, torch.Tensor.matmul}
+_LOWERED = ((F, "linear"), (F, "conv3d"), (F, "scaled_dot_product_attention"), (torch, "matmul"), (torch, "bmm"))
 _READS = ("meta tensor", "Meta tensor", "_nonzero_")
 """In torch's messages for what needs a value on the meta device, or a size that depends on values."""
 _SOURCES = Path(__file__).parents[2]
@@ -93,33 +92,34 @@ class Gauge(TorchDispatchMode):
 def half_precision(excepted: nn.Module) -> Generator[None]:
     """What `torch.autocast` in bfloat16 does to products of matrices; autocast itself does not know the meta device.
 
-    excepted: a module that turns autocast off.
+    torch's functions are replaced meanwhile: a function mode would not reach what the backward pass computes again. excepted: a module that
+    turns autocast off.
     """
-    mode = _Lowering()
-    hooks = [excepted.register_forward_pre_hook(mode.pause), excepted.register_forward_hook(mode.resume)]
-    with mode:
+    paused = False
+
+    def pause(pausing: bool) -> None:
+        nonlocal paused
+        paused = pausing
+
+    def lowered(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def call(*args: Any, **kwargs: Any) -> Tensor:
+            if paused:
+                return function(*args, **kwargs)
+            return function(*(_lowered(value) for value in args), **{name: _lowered(value) for name, value in kwargs.items()})
+
+        return call
+
+    kept = [(home, name, getattr(home, name)) for home, name in _LOWERED]
+    hooks = [excepted.register_forward_pre_hook(lambda *_: pause(True)), excepted.register_forward_hook(lambda *_: pause(False))]
+    try:
+        for home, name, function in kept:
+            setattr(home, name, lowered(function))
         yield
-    for hook in hooks:
-        hook.remove()
-
-
-class _Lowering(TorchFunctionMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.paused = False
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in _LOWERED and not self.paused:
-            args = tuple(_lowered(value) for value in args)
-            kwargs = {name: _lowered(value) for name, value in kwargs.items()}
-        return func(*args, **kwargs)
-
-    def pause(self, *_: Any) -> None:
-        self.paused = True
-
-    def resume(self, *_: Any) -> None:
-        self.paused = False
+    finally:
+        for home, name, function in kept:
+            setattr(home, name, function)
+        for hook in hooks:
+            hook.remove()
 
 
 def segments_key(bounds: Tensor) -> int:

@@ -16,16 +16,17 @@ FLOAT32, BFLOAT16 = 4, 2
 class Memory:
     """Bytes of one GPU.
 
-    weights, gradients, optimizer (AdamW's two averages) and averages (of `ema_decay`) are float32, a share of each with fsdp. gathered:
-    with fsdp two blocks and all that is in no block, as they are computed with, and the gradients of one block. buckets: with ddp, copies
-    of the gradients that are exchanged. activations: the most that was alive beside these in a pass.
+    weights, gradients, optimizer (AdamW's two averages) and averages (of `ema_decay`) are float32, a share of each with fsdp.
+    working_weights: copies in the precision that is computed in: with fsdp of two blocks and of all that is in no block, and the gradients
+    of one block; else those that autocast keeps until the loss, which without recomputation are among the activations. buckets: with ddp,
+    copies of the gradients that are exchanged. activations: the most that was alive beside these in a pass.
     """
 
     weights: int
     gradients: int
     optimizer: int
     averages: int
-    gathered: int
+    working_weights: int
     buckets: int
     activations: int
 
@@ -42,13 +43,17 @@ def memory_per_gpu(model: nn.Module, config: TrainingConfig, *, ranks: int, acti
     sharded = config.parallel == "fsdp" and ranks > 1
     shards = ranks if sharded else 1
     blocks = [sum(p.numel() for p in block.parameters()) for name in BLOCK_LISTS for block in model.get_submodule(name).children()]
-    computed = BFLOAT16 if config.precision == "bf16" else FLOAT32
+    half = config.precision == "bf16"
+    if sharded:
+        working = (BFLOAT16 if half else FLOAT32) * (3 * max(blocks) + whole - sum(blocks))
+    else:
+        working = BFLOAT16 * learning if half and config.activation_checkpointing else 0
     return Memory(
         weights=FLOAT32 * whole // shards,
         gradients=FLOAT32 * learning // shards,
         optimizer=2 * FLOAT32 * learning // shards,
         averages=0 if config.ema_decay is None else FLOAT32 * learning // shards,
-        gathered=computed * (3 * max(blocks) + whole - sum(blocks)) if sharded else 0,
+        working_weights=working,
         buckets=FLOAT32 * learning if not sharded and ranks > 1 else 0,
         activations=activations,
     )

@@ -149,14 +149,15 @@ def test_memory_of_a_gpu_by_hand() -> None:
     step = rehearse_training(TINY, HALF, LossConfig(), candidates=3, ranks=1)
     n = step.parameters
     assert step.learning == n and vars(step.memory) | {"activations": 0} == {
-        "weights": 4 * n, "gradients": 4 * n, "optimizer": 8 * n, "averages": 0, "gathered": 0, "buckets": 0, "activations": 0
+        "weights": 4 * n, "gradients": 4 * n, "optimizer": 8 * n, "averages": 0, "working_weights": 0, "buckets": 0, "activations": 0
     }  # fmt: skip
     shared = HALF.model_copy(update={"parallel": "fsdp", "activation_checkpointing": True, "ema_decay": 0.9})
     sharded = rehearse_training(TINY, shared, LossConfig(), candidates=3, ranks=2)
-    assert sharded.memory.weights == 2 * n and sharded.memory.averages == 2 * n and 0 < sharded.memory.gathered < 8 * n
+    assert sharded.memory.weights == 2 * n and sharded.memory.averages == 2 * n and 0 < sharded.memory.working_weights < 8 * n
     assert sharded.groups == 1 and sharded.memory.activations < step.memory.activations / 2
-    lora = HALF.model_copy(update={"adapter": "lora", "lora": LoraConfig(rank=2)})
+    lora = HALF.model_copy(update={"adapter": "lora", "lora": LoraConfig(rank=2), "activation_checkpointing": True})
     adapted = rehearse_training(TINY, lora, LossConfig(), candidates=3, ranks=2)
+    assert adapted.memory.working_weights == 2 * adapted.learning  # what autocast keeps
     assert adapted.parameters > n > 5 * adapted.learning and adapted.memory.gradients == adapted.memory.buckets == 4 * adapted.learning
 
 
