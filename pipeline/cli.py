@@ -14,6 +14,7 @@ import click
 from pipeline.commands.annotate import annotate
 from pipeline.commands.common import EXAMPLE, Options, common
 from pipeline.commands.export import export
+from pipeline.commands.rehearse import rehearse
 from pipeline.commands.reward import reward
 from pipeline.commands.run import run
 from pipeline.commands.select import select
@@ -66,7 +67,7 @@ def main() -> None:
     """
 
 
-for _group in (run, annotate, select, reward, shards, export):
+for _group in (run, annotate, select, reward, rehearse, shards, export):
     main.add_command(_group)
 
 

@@ -1,1 +1,1 @@
-"""`pipeline plan`: state, work and estimated cost of every step."""
+"""`pipeline plan` and `pipeline rehearse`: state, work and estimated cost, before anything runs."""

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline import words
+from pipeline.planning.assumptions import PEAK_TFLOPS, UTILISATION
 from stages.filter.selection.config import SelectionConfig
 
 PAIRS = (46_539, 1_000_000, 100_000_000)
 """ShareGPT-4o-Image's edit split, and larger sets."""
 GPUS = (8, 64, 512)
-PEAK_TFLOPS, UTILISATION = 312.0, 0.40
-"""Assumed: dense bf16 of an A100 or A800, and the share of it that the model gets (MFU)."""
 IMAGE_BYTES = 1_000_000
 """Assumed size of an encoded image of one megapixel."""
 DECODE_SECONDS = 0.04

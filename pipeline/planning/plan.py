@@ -1,19 +1,20 @@
 """`pipeline plan`: the state, the work and the estimated cost of every step, before anything runs.
 
-Compute is counted as 2 FLOP per parameter and token forward and three times that for training (forward and backward), attention left out.
+Compute comes from `pipeline.planning.compute`.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 from typing import Any
 
 from pipeline.flow import STEPS
 from pipeline.planning import filter_cost, selection_sizes
+from pipeline.planning.assumptions import PEAK_TFLOPS, UTILISATION
+from pipeline.planning.compute import Compute, compute_of, tokens
 from pipeline.words import text_table
-from reward.config import BackboneConfig, RewardModelConfig
+from reward.config import RewardModelConfig
 from reward.training.batches import batch_size, total_steps
 from stages.config import FlowConfig
 from stages.datasets import readers
@@ -22,17 +23,15 @@ from stages.editors import editors
 from stages.engine import storage
 from stages.engine.rundir import Index, RunDir
 
-SUSTAINED_TFLOPS = filter_cost.PEAK_TFLOPS * filter_cost.UTILISATION
+SUSTAINED_TFLOPS = PEAK_TFLOPS * UTILISATION
 """Assumed for GPU hours: 40 % of the 312 TFLOP/s that an A100 or A800 does in bf16."""
 SECONDS_PER_GROUP = (75, 150)
 """Assumed time of one annotator for a group of seven."""
-RUBRIC_TOKENS, INSTRUCTION_TOKENS = 150, 20
-"""Assumed length of the rubric of a dimension and of an instruction."""
 
 
 def plan(flow: FlowConfig, path: Path) -> str:
     """The plan as text."""
-    delivered, fault = _made_elsewhere(flow)
+    delivered, fault = made_elsewhere(flow)
     work = _work(flow, path, delivered)
     manifest = RunDir(path).manifest().get("steps", {}) if path.exists() else {}
     rows = []
@@ -47,22 +46,27 @@ def plan(flow: FlowConfig, path: Path) -> str:
     text = f"run directory: {path}\n\n" + text_table(["", "step", "state", "work", "last time"], rows)
     text += "\n\n" + "\n".join(f"- {note}" for note in notes) if notes else ""
     if flow.filter is not None:
-        text += "\n\n" + filter_cost.table(flow.filter.selections, *flop_per_pair(flow))
+        flop, counted = flop_per_pair(flow)
+        if flop is None:
+            text += f"\n\nfilter at other sizes: unknown ({counted})"
+        else:
+            text += "\n\n" + filter_cost.table(flow.filter.selections, flop, counted)
     return text
 
 
-def flop_per_pair(flow: FlowConfig) -> tuple[float, str]:
-    """FLOP to score one pair with the filter's model, and a description of the counted model.
+def flop_per_pair(flow: FlowConfig) -> tuple[float | None, str]:
+    """FLOP to score one pair with the filter's model, None where they are unknown, and a description of the counted model.
 
     A saved model is counted from its weights without the embeddings, anything else as ``reward.model`` of the configuration.
     """
     assert flow.filter is not None
     model = flow.reward.model
     if flow.filter.model is None:
-        return 2 * parameters(model.backbone) * tokens(model, 1), "reward.model"
+        found = _compute(flow)
+        return found.edit, "reward.model" if found.edit is not None else found.method
     folder = Path(flow.filter.model)
     if not (folder / "config.json").exists() or not (folder / "model.safetensors").exists():
-        return 2 * parameters(model.backbone) * tokens(model, 1), f"reward.model, because {folder} contains no saved model"
+        return _compute(flow).edit, f"reward.model, because {folder} contains no saved model"
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -91,46 +95,17 @@ def _changed(then: Any, now: Any, name: str) -> list[str]:
     return [found for key, value in then.items() for found in _changed(value, now.get(key), f"{name}.{key}")]
 
 
-def parameters(config: BackboneConfig) -> float:
-    """Parameters of a backbone: from the size in its name when pretrained, otherwise from its widths and depths (embeddings left out)."""
-    if config.pretrained is not None:
-        named = re.search(r"(\d+(?:\.\d+)?)B", config.pretrained)
-        if named is None:
-            raise ValueError(
-                f"reward.model.backbone.pretrained: no size such as 7B in the name {config.pretrained}, so the cost is unknown"
-            )
-        return float(named[1]) * 1e9
-    kv = config.text_hidden * config.text_kv_heads // config.text_heads
-    text = config.text_layers * (
-        2 * config.text_hidden**2 + 2 * config.text_hidden * kv + 3 * config.text_hidden * config.text_intermediate
-    )
-    vision = config.vision_depth * (4 * config.vision_hidden**2 + 3 * config.vision_hidden * config.vision_intermediate)
-    return text + vision
-
-
-def tokens(config: RewardModelConfig, edits: int) -> int:
-    """Language tokens of one source with some edits, as one tree; what inference keeps of the prompt is not counted."""
-    side = config.backbone.patch_size * config.backbone.merge_size if config.backbone.pretrained is None else 28
-    image = math.ceil(config.presentation.image_area / side**2)
-    if config.presentation.layout == "clip":
-        return edits * (image + INSTRUCTION_TOKENS)
-    dimensions = len(config.dimensions)
-    per_source, per_edit = {
-        "words": (0, INSTRUCTION_TOKENS),
-        "reference": (0, dimensions * (RUBRIC_TOKENS + INSTRUCTION_TOKENS)),
-        "rubric_first": (INSTRUCTION_TOKENS, dimensions),
-    }[config.presentation.prompt]
-    return image + per_source + edits * (image + per_edit)
+def _compute(flow: FlowConfig) -> Compute:
+    """Of the configuration's reward model. Where nothing is annotated, the size of a group is of no consequence."""
+    return compute_of(flow.reward.model, flow.reward.training, 2 if flow.generate is None else flow.generate.annotate)
 
 
 def _work(flow: FlowConfig, path: Path, delivered: int) -> dict[str, str]:
     """Work of every step, in words. ``delivered``: number of candidates made elsewhere."""
     work = {}
-    model = flow.reward.model
-    flop_per_token = 2 * parameters(model.backbone)
-    one_edit = flop_per_token * tokens(model, 1)
+    flop = _compute(flow)
     if flow.generate is not None:
-        train, validation = _sources(flow, delivered)
+        train, validation = sources(flow, delivered)
         groups, annotated = train + validation, flow.generate.annotate
         made = sum(len(choice.seeds) for choice in flow.generate.editors)
         edits = f"{groups:,} sources x {made} candidates = {groups * made:,} edits, {annotated} of each annotated"
@@ -140,7 +115,6 @@ def _work(flow: FlowConfig, path: Path, delivered: int) -> dict[str, str]:
         hours = [groups * seconds / 3600 for seconds in SECONDS_PER_GROUP]
         people = "simulated raters" if flow.annotate.simulate else f"{hours[0]:,.0f} to {hours[1]:,.0f} hours of annotators"
         training = flow.reward.training
-        one_group = flop_per_token * tokens(model, annotated)
         kind, count, size = ("groups", train, annotated)
         if training.pairs_per_batch is not None:
             kind, count, size = ("pairs", train * math.comb(annotated, 2), 2)
@@ -150,17 +124,17 @@ def _work(flow: FlowConfig, path: Path, delivered: int) -> dict[str, str]:
             "generate": edits,
             "annotate": f"{groups * annotated * 2:,} ratings; {people}",
             "preferences": f"{pairs:,} pairs",
-            "train-reward": f"{steps:,} steps of {batch_size(training)} {kind}: {seen * size:,} edits, "
-            f"{_cost(3 * flop_per_token * tokens(model, size) * seen)}",
-            "evaluate-reward": f"{validation * annotated:,} held-out edits, {_cost(one_group * validation)}",
+            "train-reward": f"{steps:,} steps of {batch_size(training)} {kind}: {seen * size:,} edits, {_cost(flop.trained, seen)}",
+            "evaluate-reward": f"{validation * annotated:,} held-out edits, {_cost(flop.group, validation)}",
         }
     if flow.filter is not None:
         source = flow.filter.input
         count = source.count if isinstance(source, WorldEdits) else None
+        one = flop_per_pair(flow)[0]
         amount = (
-            f"{count:,} edits, {_cost(one_edit * count)}"
+            f"{count:,} edits, {_cost(one, count)}"
             if count
-            else f"the edits at {getattr(source, 'path', '')}, {_cost(one_edit * 1000)} per 1,000"
+            else f"the edits at {getattr(source, 'path', '')}, {_cost(one, 1000)} per 1,000"
         )
         kept = selection_sizes.described(flow.filter.selections, RunDir(path).step("filter"))
         work["filter"] = f"{amount}; selections: {kept}"
@@ -179,7 +153,7 @@ def _work(flow: FlowConfig, path: Path, delivered: int) -> dict[str, str]:
     return work
 
 
-def _sources(flow: FlowConfig, delivered: int) -> tuple[int, int]:
+def sources(flow: FlowConfig, delivered: int) -> tuple[int, int]:
     """Groups for training and validation, as far as the configuration determines them."""
     assert flow.generate is not None
     config = flow.generate.sources
@@ -197,7 +171,7 @@ def _sources(flow: FlowConfig, delivered: int) -> tuple[int, int]:
     return total - held_out, held_out
 
 
-def _made_elsewhere(flow: FlowConfig) -> tuple[int, str]:
+def made_elsewhere(flow: FlowConfig) -> tuple[int, str]:
     """Number of candidates made elsewhere, and why they cannot be read if they cannot."""
     if flow.generate is None or flow.generate.candidates is None:
         return 0, ""
@@ -216,7 +190,11 @@ def _rows(config: SourcesInput | None) -> int:
         return 0
 
 
-def _cost(flop: float) -> str:
+def _cost(flop: float | None, count: int) -> str:
+    """flop: of each of ``count``."""
+    if flop is None:
+        return "FLOP unknown"
+    flop *= count
     hours = flop / (SUSTAINED_TFLOPS * 1e12) / 3600
     amount = f"{hours:,.1f} GPU hours" if hours >= 0.05 else "seconds of a GPU"
     return f"{flop:.1e} FLOP ({amount})"
@@ -240,9 +218,7 @@ def _notes(flow: FlowConfig) -> list[str]:
     if flow.filter is not None and not _reachable(getattr(flow.filter.input, "path", "")):
         notes.append(f"missing input: {getattr(flow.filter.input, 'path', '')}")
     if flow.reward.model.backbone.pretrained:
-        notes.append(
-            f"GPU hours assume {SUSTAINED_TFLOPS:.0f} TFLOP/s sustained (40 % of an A100 or A800) and {RUBRIC_TOKENS} tokens of a rubric"
-        )
+        notes.append(f"GPU hours assume {SUSTAINED_TFLOPS:.0f} TFLOP/s sustained (40 % of an A100 or A800); FLOP: {_compute(flow).method}")
     return notes
 
 

@@ -47,7 +47,7 @@ class PassCost:
     def flop(self, batch: Batch) -> float:
         """Operations of one pass over a batch; what it takes from a cached root costs nothing."""
         tokens, read = len(batch.input_ids), batch.reads.numel()
-        pairs = sum(queries.numel() * keys.shape[1] for queries, keys in batch.attention.blocks)
+        pairs = sum(nodes * length * path for nodes, length, path in batch.attention.shapes)
         products = read * self._per_token + (tokens - read) * self._per_unread_token + pairs * self._per_pair
         for (rows, columns), stack in zip(batch.grids, batch.stacks, strict=True):
             area, images = rows * columns, len(stack)

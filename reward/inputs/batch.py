@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from reward.inputs.device import on_device
 from reward.inputs.prompt import Prompt
 from reward.inputs.tree import Grid, Tree, vision_tokens
+from reward.inputs.vision import VisionLayout, VisionSizes, vision_layout
 
 
 @dataclass(frozen=True)
@@ -55,21 +58,50 @@ KeysValues = tuple[Tensor, Tensor]
 class TreeAttention:
     """What the tokens of a packed row see: their own node up to themselves, and all of its ancestors.
 
-    blocks: nodes of one shape each, (queries [node, length], keys [node, before + length]): numbers of tokens, in the order of the path;
-    keys are counted from the cached root on, when there is one, queries from the row's first token.
-    order [token]: index of each token of the row in the blocks' outputs.
+    Nodes come block by block; a block is nodes of one shape. queries [query], keys [key]: numbers of tokens, node after node, in the order
+    of the path; keys are counted from the cached root on, when there is one, queries from the row's first token. shapes: per block (nodes,
+    length, before + length), the last two being a node's queries and keys. query_bounds, key_bounds, int32 [node + 1]: where each node's
+    begin, and the end of the last. order [token]: index of each token of the row among the queries.
     root: per layer, keys and values of a cached root; record: list that the row's own are appended to.
     """
 
-    blocks: tuple[tuple[Tensor, Tensor], ...]
+    queries: Tensor
+    keys: Tensor
+    shapes: tuple[tuple[int, int, int], ...]
+    query_bounds: Tensor
+    key_bounds: Tensor
     order: Tensor
     root: tuple[KeysValues, ...] | None = None
     record: list[KeysValues] | None = field(default=None, compare=False)
 
-    def to(self, device: torch.device) -> TreeAttention:
-        """The same blocks on a device."""
-        blocks = tuple((queries.to(device), keys.to(device)) for queries, keys in self.blocks)
-        return replace(self, blocks=blocks, order=self.order.to(device))
+    @classmethod
+    def of(cls, blocks: Iterable[tuple[Tensor, Tensor]], record: list[KeysValues] | None = None) -> TreeAttention:
+        """From blocks of (queries [node, length], keys [node, before + length])."""
+        blocks = list(blocks)
+        queries, keys = (torch.cat([block.flatten() for block in side]) for side in zip(*blocks, strict=True))
+        # Outputs come block by block; the inverse of the permutation that the queries are puts them back into the row's order.
+        return cls(
+            queries=queries,
+            keys=keys,
+            shapes=tuple((len(asked), asked.shape[1], seen.shape[1]) for asked, seen in blocks),
+            query_bounds=_bounds([asked.shape for asked, _ in blocks]),
+            key_bounds=_bounds([seen.shape for _, seen in blocks]),
+            order=queries.argsort(),
+            record=record,
+        )
+
+    @cached_property
+    def blocks(self) -> list[tuple[Tensor, Tensor]]:
+        """Views of queries and keys: (queries [node, length], keys [node, before + length]) per block."""
+        asked = self.queries.split([nodes * length for nodes, length, _ in self.shapes])
+        seen = self.keys.split([nodes * path for nodes, _, path in self.shapes])
+        sides = zip(self.shapes, asked, seen, strict=True)
+        return [(queries.unflatten(0, (nodes, -1)), keys.unflatten(0, (nodes, -1))) for (nodes, _, _), queries, keys in sides]
+
+    @property
+    def longest(self) -> tuple[int, int]:
+        """The most queries and the most keys of a node."""
+        return max(length for _, length, _ in self.shapes), max(path for _, _, path in self.shapes)
 
 
 @dataclass(frozen=True)
@@ -77,8 +109,10 @@ class Batch:
     """What the model reads: one packed row.
 
     input_ids [token]; position_ids [3, token]; reads [edit, dimension]: token that a head reads; words [word]: tokens of the instructions
-    (prompt `words`); stacks: uint8 [item, frame, height, width, 3] each; grids: (rows, columns) of patches per stack; placeholder
-    [vision token]: its index in input_ids; feature [vision token]: its index among the features of all items.
+    (prompt `words`); stacks: uint8 [item, frame, height, width, 3] each; grids: (rows, columns) of patches per stack; vision: what the
+    vision tower derives from them, None without images; placeholder [vision token]: its index in input_ids; feature [vision token]: its
+    index among the features of all items; rewards [reward token]: its index in input_ids; turns [reward token]: which of the model's reward
+    vectors it is.
     """
 
     input_ids: Tensor
@@ -87,23 +121,22 @@ class Batch:
     words: Tensor
     stacks: tuple[Tensor, ...]
     grids: tuple[Grid, ...]
+    vision: VisionLayout | None
     placeholder: Tensor
     feature: Tensor
+    rewards: Tensor
+    turns: Tensor
     attention: TreeAttention
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device."""
-        if device == self.input_ids.device:
-            return self
-        moved = {name: value.to(device, non_blocking=True) for name, value in vars(self).items() if isinstance(value, Tensor)}
-        stacks = tuple(stack.to(device, non_blocking=True) for stack in self.stacks)
-        return replace(self, stacks=stacks, attention=self.attention.to(device), **moved)
+        return self if device == self.input_ids.device else on_device(self, device)
 
 
-def collate(samples: Sequence[PreparedSample], *, prompt: Prompt, patch_size: int, root_cached: bool = False) -> Batch:
+def collate(samples: Sequence[PreparedSample], *, prompt: Prompt, sizes: VisionSizes, root_cached: bool = False) -> Batch:
     """Pack prepared edits; rows of `reads` come in the order of the samples and of the edits within a sample.
 
-    root_cached: leave the root's tokens out; the model is given their keys and values.
+    sizes: of the model's vision tower. root_cached: leave the root's tokens out; the model is given their keys and values.
     """
     root = len(prompt.root)
     cached = root if root_cached else 0  # keys that come before those of the row's own tokens
@@ -137,11 +170,11 @@ def collate(samples: Sequence[PreparedSample], *, prompt: Prompt, patch_size: in
             all_keys.append(keys)
         start += len(tree)
     input_ids = torch.cat(ids)
-    blocks = tuple((torch.stack(queries), torch.stack(keys)) for queries, keys in shapes.values())
     # The vision tower takes one tensor per run of equal sizes; joining neighbours keeps the order in which inputs are numbered.
     stacks = tuple(torch.stack(list(run)) for _, run in groupby(distinct, key=lambda image: image.shape))
-    grids = tuple((stack.shape[2] // patch_size, stack.shape[3] // patch_size) for stack in stacks)
+    grids = tuple((stack.shape[2] // sizes.patch_size, stack.shape[3] // sizes.patch_size) for stack in stacks)
     counts = torch.tensor([vision_tokens(grid, prompt.merge_size) for grid, stack in zip(grids, stacks, strict=True) for _ in stack])
+    rewards = (input_ids == prompt.reward_token).nonzero()[:, 0]
     return Batch(
         input_ids=input_ids,
         position_ids=torch.cat(positions, dim=1),
@@ -149,10 +182,12 @@ def collate(samples: Sequence[PreparedSample], *, prompt: Prompt, patch_size: in
         words=torch.cat(words),
         stacks=stacks,
         grids=grids,
+        vision=vision_layout(tuple((grid, len(stack)) for grid, stack in zip(grids, stacks, strict=True)), sizes) if stacks else None,
         placeholder=(input_ids == prompt.vision_token).nonzero()[:, 0],
         feature=_ranges(counts, torch.tensor(items)),
-        # Outputs come block by block; the inverse of the permutation that the queries are puts them back into the row's order.
-        attention=TreeAttention(blocks=blocks, order=torch.cat([queries.flatten() for queries, _ in blocks]).argsort()),
+        rewards=rewards,
+        turns=torch.arange(len(rewards)) % prompt.reward_vectors,
+        attention=TreeAttention.of((torch.stack(queries), torch.stack(keys)) for queries, keys in shapes.values()),
     )
 
 
@@ -191,3 +226,9 @@ def _ranges(counts: Tensor, items: Tensor) -> Tensor:
     lengths = counts[items]  # [slot]
     within = torch.arange(int(lengths.sum())) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths)  # 0.. in each slot
     return starts[items].repeat_interleave(lengths) + within
+
+
+def _bounds(shapes: Iterable[Sequence[int]]) -> Tensor:
+    """int32 [node + 1]: where each node's tokens begin, and the end of the last; shapes: (nodes, tokens) per block."""
+    lengths = torch.tensor([tokens for nodes, tokens in shapes for _ in range(nodes)])
+    return F.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))

@@ -8,6 +8,8 @@ frames is one clip.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import torch
 from PIL import Image
@@ -47,6 +49,12 @@ def patchify(frames: Tensor, *, patch_size: int, merge_size: int, statistics: St
     values = frames.view(items, count, rows, merge_size, patch_size, columns, merge_size, patch_size, 3)
     values = values.permute(0, 2, 5, 3, 6, 8, 1, 4, 7)  # [item, row, column, m_row, m_column, 3, frame, p_row, p_column]
     values = values.expand(*values.shape[:6], 2, *values.shape[7:]).reshape(-1, 3, 2 * patch_size**2).float()
-    mean, deviation = (values.new_tensor(channels)[:, None] * 255 for channels in statistics)
-    scale = 1 / deviation
+    mean, scale = _normalisation(statistics, values.device)
     return values.sub_(mean).mul_(scale).flatten(1)
+
+
+@lru_cache(maxsize=8)
+def _normalisation(statistics: Statistics, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Mean and 1 / deviation of values in 0..255, float32 [3, 1] each, made on the device, so that nothing is copied there."""
+    mean, deviation = (torch.cat([torch.full((1, 1), value, device=device) for value in channels]) * 255 for channels in statistics)
+    return mean, 1 / deviation

@@ -35,7 +35,8 @@ class Prompt:
     """Templates of the nodes of a tree, for one model.
 
     root: ids before the first vision input; source: template from the source image on (empty for clips); edit: from the edited image, or
-    the clip, on; branches: one per dimension, or none when the reward tokens are in `edit`.
+    the clip, on; branches: one per dimension, or none when the reward tokens are in `edit`; reward_vectors: number of different embeddings
+    that the reward tokens of an edit have, in turn.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -46,6 +47,7 @@ class Prompt:
     dimensions: int
     vision_token: int
     reward_token: int
+    reward_vectors: int
     merge_size: int
     flat: bool
     max_instruction_tokens: int
@@ -120,6 +122,7 @@ def build_prompt(*, config: RewardModelConfig, tokenizer: PreTrainedTokenizerBas
         dimensions=len(config.dimensions),
         vision_token=token_id(tokenizer, placeholder),
         reward_token=token_id(tokenizer, REWARD_TOKEN),
+        reward_vectors=len(config.dimensions) if presentation.prompt == "rubric_first" else 1,
         merge_size=merge_size,
         flat=presentation.positions == "flat",
         max_instruction_tokens=presentation.max_instruction_tokens,

@@ -7,18 +7,19 @@ the placeholder tokens. Attention follows the trees of the prompts (reward.model
 | --- | --- | --- |
 | qwen2_5_vl | Qwen2.5-VL 3B and 7B, MiMo-VL-7B | blocks; varlen on CUDA in half precision |
 | qwen3_vl | Qwen3-VL (dense) | the same |
+
+Nothing here reads a value back from the device or depends on one: what depends on lengths comes with the batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
@@ -30,16 +31,14 @@ from transformers import (
     Qwen3VLForConditionalGeneration,
     Qwen3VLModel,
 )
-from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLDecoderLayer
-from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextDecoderLayer
-from transformers.vision_utils import get_vision_cu_seqlens, get_vision_position_ids, get_vision_window_index
 
 from reward.config import BackboneConfig
 from reward.inputs.batch import Batch
 from reward.inputs.images import Statistics, patchify
 from reward.inputs.tokenizer import IMAGE_TOKEN, VIDEO_TOKEN, VISION_END_TOKEN, VISION_START_TOKEN, token_id
-from reward.inputs.tree import Grid
+from reward.inputs.vision import VisionLayout, VisionSizes
 from reward.model import attention
+from reward.model.layers import LastLayer, LastLayer2_5, LastLayer3, ProductPatchEmbed, TextModel3
 
 TEMPORAL_PATCH = 2
 """Frames that one vision token covers: a still image twice, or source and edit."""
@@ -58,40 +57,19 @@ def _sizes_3(config: BackboneConfig) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"head_dim": config.text_hidden // config.text_heads}, {"deepstack_visual_indexes": [config.vision_depth - 1]}
 
 
-class _LastLayer(nn.Module):
-    """A decoder layer whose MLP sees only the tokens that are read: nothing comes after it that the others could reach."""
-
-    input_layernorm: nn.Module
-    self_attn: nn.Module
-    post_attention_layernorm: nn.Module
-    mlp: nn.Module
-
-    def forward(self, hidden_states: Tensor, *, keep: Tensor, **arguments: Any) -> Tensor:
-        """[1, token, hidden] -> [1, kept token, hidden]"""
-        attended, _ = self.self_attn(hidden_states=self.input_layernorm(hidden_states), **arguments)
-        states = (hidden_states + attended).index_select(1, keep)
-        return states + self.mlp(self.post_attention_layernorm(states))
-
-
-class _LastLayer2_5(_LastLayer, Qwen2_5_VLDecoderLayer):  # ty: ignore[incompatible-method-override]
-    pass
-
-
-class _LastLayer3(_LastLayer, Qwen3VLTextDecoderLayer):  # ty: ignore[incompatible-method-override]
-    pass
-
-
 @dataclass(frozen=True)
 class Family:
     """What differs between model families: transformers' classes and what inputs look like.
 
+    last_layer, text_model: what the language model's last layer and the language model become; None: stays.
     sizes: further settings of the text and the vision part, from our sizes.
     """
 
     config: Any
     model: Any
     generating: Any
-    last_layer: type[_LastLayer]
+    last_layer: type[LastLayer]
+    text_model: type[nn.Module] | None
     statistics: Statistics
     sizes: Callable[[BackboneConfig], tuple[dict[str, Any], dict[str, Any]]]
 
@@ -101,12 +79,19 @@ FAMILIES = {
         Qwen2_5_VLConfig,
         Qwen2_5_VLModel,
         Qwen2_5_VLForConditionalGeneration,
-        _LastLayer2_5,
+        LastLayer2_5,
+        None,
         ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),  # those of CLIP
         _sizes_2_5,
     ),
     "qwen3_vl": Family(
-        Qwen3VLConfig, Qwen3VLModel, Qwen3VLForConditionalGeneration, _LastLayer3, ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), _sizes_3
+        Qwen3VLConfig,
+        Qwen3VLModel,
+        Qwen3VLForConditionalGeneration,
+        LastLayer3,
+        TextModel3,
+        ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+        _sizes_3,
     ),
 }
 
@@ -200,44 +185,45 @@ def load_pretrained(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) 
     return backbone
 
 
-class _ProductPatchEmbed(nn.Module):
-    """The same map as a matrix product: a convolution whose stride is its kernel is one, and slower."""
-
-    proj: nn.Conv3d
-
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        weight = self.proj.weight  # [hidden, 3, 2, patch, patch]
-        return F.linear(hidden_states.to(weight.dtype), weight.flatten(1), self.proj.bias)
-
-
-def prepare_backbone(backbone: Any, *, attention_name: str = attention.TREE) -> Any:
+def prepare_backbone(backbone: Any, *, attention_kind: attention.Kind = "auto") -> Any:
     """Let the vision tower work on all images at once and the language model on trees, up to the tokens that are read.
 
     Parameter names stay what they were.
     """
-    backbone.visual.patch_embed.__class__ = _ProductPatchEmbed
-    backbone.visual.config._attn_implementation = attention.IMAGES
-    backbone.language_model.config._attn_implementation = attention_name
-    backbone.language_model.layers[-1].__class__ = FAMILIES[backbone.config.model_type].last_layer
+    family = FAMILIES[backbone.config.model_type]
+    backbone.visual.patch_embed.__class__ = ProductPatchEmbed
+    backbone.visual.config._attn_implementation = attention.IMAGES.format(kind=attention_kind)
+    backbone.language_model.config._attn_implementation = attention.TREE.format(kind=attention_kind)
+    backbone.language_model.layers[-1].__class__ = family.last_layer
+    if family.text_model is not None:
+        backbone.language_model.__class__ = family.text_model
     return backbone
 
 
-def encode(backbone: Any, batch: Batch, *, keep: Tensor, reward_vectors: Tensor, reward_token: int) -> Tensor:
+def vision_sizes(vision: Any) -> VisionSizes:
+    """Sizes of a vision tower, from transformers' configuration of it."""
+    learned = getattr(vision, "num_position_embeddings", None)
+    return VisionSizes(
+        patch_size=vision.patch_size,
+        merge_size=vision.spatial_merge_size,
+        window_size=getattr(vision, "window_size", None),
+        position_grid=None if learned is None else math.isqrt(learned),
+    )
+
+
+def encode(backbone: Any, batch: Batch, *, keep: Tensor, reward_vectors: Tensor) -> Tensor:
     """Last hidden states [kept token, hidden] of the tokens `keep` of a batch.
 
     reward_vectors [n, hidden]: embeddings of the reward tokens, which take turns in the order of tokens.
     """
     embeddings = backbone.get_input_embeddings()(batch.input_ids)  # [token, hidden]
     further: dict[str, Any] = {}
-    if batch.stacks:
-        features, deep = _vision_features(backbone, batch)
+    if batch.vision is not None:
+        features, deep = _vision_features(backbone, batch, batch.vision)
         embeddings = embeddings.index_copy(0, batch.placeholder, features[batch.feature].to(embeddings.dtype))
         if deep:
-            is_vision = torch.zeros(len(embeddings), dtype=torch.bool, device=embeddings.device).index_fill(0, batch.placeholder, True)
-            further = {"visual_pos_masks": is_vision[None], "deepstack_visual_embeds": [layer[batch.feature] for layer in deep]}
-    at = (batch.input_ids == reward_token).nonzero()[:, 0]
-    turns = torch.arange(len(at), device=at.device) % len(reward_vectors)
-    embeddings = embeddings.index_copy(0, at, reward_vectors[turns].to(embeddings.dtype))
+            further = {"visual_pos_masks": batch.placeholder, "deepstack_visual_embeds": [layer[batch.feature] for layer in deep]}
+    embeddings = embeddings.index_copy(0, batch.rewards, reward_vectors[batch.turns].to(embeddings.dtype))
     states = backbone.language_model(
         inputs_embeds=embeddings[None],
         position_ids=batch.position_ids[:, None],
@@ -249,7 +235,7 @@ def encode(backbone: Any, batch: Batch, *, keep: Tensor, reward_vectors: Tensor,
     return states[0]
 
 
-def _vision_features(backbone: Any, batch: Batch) -> tuple[Tensor, list[Tensor]]:
+def _vision_features(backbone: Any, batch: Batch, layout: VisionLayout) -> tuple[Tensor, list[Tensor]]:
     """[vision token of all items, hidden], and the features for further layers of the language model (qwen3_vl)."""
     vision = backbone.config.vision_config
     statistics = FAMILIES[backbone.config.model_type].statistics
@@ -257,21 +243,19 @@ def _vision_features(backbone: Any, batch: Batch) -> tuple[Tensor, list[Tensor]]
         patchify(stack, patch_size=vision.patch_size, merge_size=vision.spatial_merge_size, statistics=statistics) for stack in batch.stacks
     ]
     pixels = torch.cat(patches) if len(patches) > 1 else patches[0]
-    runs = tuple((grid, len(stack)) for grid, stack in zip(batch.grids, batch.stacks, strict=True))
-    layout = _vision_layout(runs, vision.spatial_merge_size, getattr(vision, "window_size", None), vision.patch_size)
-    output = backbone.visual(pixels, **{name: tensor.to(pixels.device) for name, tensor in layout.items()})
-    return output.pooler_output, list(getattr(output, "deepstack_features", None) or [])
-
-
-@lru_cache(maxsize=32)
-def _vision_layout(runs: Sequence[tuple[Grid, int]], merge_size: int, window_size: int | None, patch_size: int) -> dict[str, Tensor]:
-    """What the vision tower derives from the grids, item by item in Python: kept, since batches repeat their shapes."""
-    grid_thw = torch.tensor([[1, *grid] for grid, count in runs for _ in range(count)])
-    layout = {
-        "grid_thw": grid_thw,
-        "position_ids": get_vision_position_ids(grid_thw, merge_size),
-        "cu_seqlens": get_vision_cu_seqlens(grid_thw),
+    given: dict[str, Any] = {
+        "grid_thw": layout.grids,
+        "position_ids": layout.positions,
+        "cu_seqlens": layout.images,  # passed through to `attention.image_attention`
+        "max_seqlen": layout.images.longest,
     }
-    if window_size is not None:
-        layout["window_index"], layout["cu_window_seqlens"] = get_vision_window_index(grid_thw, merge_size, window_size, patch_size)
-    return layout
+    if layout.windows is not None:
+        given |= {
+            "window_index": layout.window_order,
+            "cu_window_seqlens": layout.windows,
+            "max_window_seqlen": layout.windows.longest,
+        }
+    if layout.neighbours is not None:
+        given |= {"interp_indices": layout.neighbours, "interp_weights": layout.weights}
+    output = backbone.visual(pixels, **given)
+    return output.pooler_output, list(getattr(output, "deepstack_features", None) or [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 
 import torch
@@ -45,7 +46,8 @@ class RewardHeads(nn.Module):
 
     def forward(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Float32, whatever the precision around it."""
-        with torch.autocast(hidden.device.type, enabled=False):
+        kind = hidden.device.type
+        with torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext():
             states = hidden.float().unbind(1)
             outputs = [self.of[name](state) for name, state in zip(self.names, states, strict=True)]
         means, sigmas = zip(*outputs, strict=True)

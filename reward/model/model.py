@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
@@ -30,7 +30,7 @@ from reward.inputs.sample import ImageInput
 from reward.inputs.tokenizer import build_tokenizer, load_tokenizer, save_tokenizer
 from reward.model import attention
 from reward.model.aggregation import aggregate
-from reward.model.backbone import FAMILIES, build_backbone, encode, load_pretrained, prepare_backbone, sized_config
+from reward.model.backbone import FAMILIES, build_backbone, encode, load_pretrained, prepare_backbone, sized_config, vision_sizes
 from reward.model.calibration import Calibration
 from reward.model.card import model_card
 from reward.model.heads import RewardHeads
@@ -65,11 +65,12 @@ class RewardModel(nn.Module):
         self.origin = None
         text, vision = backbone.config.text_config, backbone.config.vision_config
         self.patch_size = vision.patch_size
+        self.vision_sizes = vision_sizes(vision)
         self.prompt = build_prompt(config=config, tokenizer=tokenizer, merge_size=vision.spatial_merge_size)
         self.processor = Processor(config.presentation, self.prompt, self.patch_size)
         table = backbone.get_input_embeddings().weight.detach()  # [vocabulary, hidden]
         row = table[self.prompt.reward_token].float()
-        count = len(config.dimensions) if config.presentation.prompt == "rubric_first" else 1
+        count = self.prompt.reward_vectors
         spread = table.float().std() if count > 1 else 0.0
         with table.device:
             self.heads = RewardHeads(text.hidden_size, config.dimensions, config.heads)
@@ -88,7 +89,7 @@ class RewardModel(nn.Module):
                 tokenizer = load_tokenizer(config.backbone.pretrained, revision=config.backbone.revision)
                 backbone = load_pretrained(config.backbone, tokenizer)
             else:
-                tokenizer = build_tokenizer([*instructions, *_prompt_texts(config)])
+                tokenizer = build_tokenizer([*instructions, *prompt_texts(config)])
                 backbone = build_backbone(config.backbone.family, sized_config(config.backbone, tokenizer))
             return cls(config=config, backbone=backbone, tokenizer=tokenizer)
 
@@ -100,13 +101,13 @@ class RewardModel(nn.Module):
         revision: str | None = None,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
-        attention_kind: Literal["auto", "blocks", "varlen"] = "auto",
+        attention_kind: attention.Kind = "auto",
     ) -> RewardModel:
         """Load what `save` wrote, from a directory or a Hub id.
 
         dtype: of the backbone's weights; heads and rotary frequencies stay float32. attention_kind: `varlen` is one flash kernel for all
-        nodes of a tree, on CUDA in half precision; `blocks` works everywhere; `auto` takes varlen where it can run. Weights are read one
-        by one, so that memory peaks near the size of the loaded model.
+        images, and one for all nodes of a tree, on CUDA in half precision; `blocks` works everywhere; `auto` takes varlen where it can run.
+        Weights are read one by one, so that memory peaks near the size of the loaded model.
         Raises ValueError when it is missing, of another layout, or contains NaN.
         """
         path = located(name, revision)
@@ -151,11 +152,9 @@ class RewardModel(nn.Module):
         self.load_state_dict(weights, assign=True)
         self.to(device)
 
-    def use_attention(self, kind: Literal["auto", "blocks", "varlen"]) -> RewardModel:
-        """Choose how the language model attends; `auto` by what the device and the precision allow."""
-        half = next(self.backbone.parameters()).dtype in (torch.bfloat16, torch.float16)
-        varlen = kind == "varlen" or (kind == "auto" and self.device.type == "cuda" and half)
-        prepare_backbone(self.backbone, attention_name=attention.TREE_VARLEN if varlen else attention.TREE)
+    def use_attention(self, kind: attention.Kind) -> RewardModel:
+        """Choose how vision tower and language model attend (`reward.model.attention`); a new model has `auto`."""
+        prepare_backbone(self.backbone, attention_kind=kind)
         return self
 
     def save(self, path: str | Path, *, facts: Mapping[str, str] | None = None) -> None:
@@ -190,14 +189,14 @@ class RewardModel(nn.Module):
 
     def collate(self, samples: Sequence[PreparedSample], *, root_cached: bool = False) -> Batch:
         """A batch on the model's device; root_cached: `forward` will be given `cached_root()`."""
-        return collate(samples, prompt=self.prompt, patch_size=self.patch_size, root_cached=root_cached).to(self.device)
+        return collate(samples, prompt=self.prompt, sizes=self.vision_sizes, root_cached=root_cached).to(self.device)
 
     def cached_root(self) -> tuple[KeysValues, ...] | None:
         """Keys and values of the part of the prompt that is the same for every edit; None where there is none. For inference."""
-        root = torch.tensor(self.prompt.root, dtype=torch.int64, device=self.device)
+        root = torch.tensor(self.prompt.root, dtype=torch.int64)
         if len(root) == 0:
             return None
-        numbers = torch.arange(len(root), device=self.device)
+        numbers = torch.arange(len(root))
         record: list[KeysValues] = []
         nothing = numbers[:0]
         batch = Batch(
@@ -207,12 +206,15 @@ class RewardModel(nn.Module):
             words=nothing,
             stacks=(),
             grids=(),
+            vision=None,
             placeholder=nothing,
             feature=nothing,
-            attention=TreeAttention(blocks=((numbers[None], numbers[None]),), order=numbers, record=record),
-        )
+            rewards=nothing,
+            turns=nothing,
+            attention=TreeAttention.of([(numbers[None], numbers[None])], record),
+        ).to(self.device)
         with torch.no_grad():
-            self._states(batch, nothing)
+            self._states(batch, batch.reads)
         return tuple(record)
 
     def forward(self, batch: Batch, root: tuple[KeysValues, ...] | None = None) -> RewardOutput:
@@ -225,10 +227,10 @@ class RewardModel(nn.Module):
 
     def _states(self, batch: Batch, keep: Tensor) -> Tensor:
         """[kept token, hidden]"""
-        return encode(self.backbone, batch, keep=keep, reward_vectors=self.reward_embedding, reward_token=self.prompt.reward_token)
+        return encode(self.backbone, batch, keep=keep, reward_vectors=self.reward_embedding)
 
 
-def _prompt_texts(config: RewardModelConfig) -> list[str]:
+def prompt_texts(config: RewardModelConfig) -> list[str]:
     """What a prompt in sentences says, for the vocabulary of a model with random weights."""
     if config.presentation.prompt == "words":
         return []

@@ -30,13 +30,12 @@ class Captioner(nn.Module):
     def __init__(self, model: RewardModel) -> None:
         super().__init__()
         self.backbone = model.backbone
-        self.reward_token = model.prompt.reward_token
         self.reward_vectors = model.reward_embedding.detach()
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Cross entropy of the words and the closing reward token, summed over the batch; how many they are."""
         before = batch.words - 1
-        states = encode(self.backbone, batch, keep=before, reward_vectors=self.reward_vectors, reward_token=self.reward_token)
+        states = encode(self.backbone, batch, keep=before, reward_vectors=self.reward_vectors)
         embedding: Any = self.backbone.get_input_embeddings()
         logits = F.linear(states, embedding.weight)  # [word, vocabulary]
         return F.cross_entropy(logits.float(), batch.input_ids[batch.words], reduction="sum"), torch.tensor(len(batch.words))

@@ -7,6 +7,7 @@ Out: the same model with new parameters, and the metrics of the run; validation 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch.distributed as dist
 from torch import Tensor, nn
 
+from reward.config import TOKEN_BUDGET
 from reward.evaluation.evaluate import predict
 from reward.evaluation.metrics import labelled_pairs, pair_accuracy
 from reward.inputs.batch import PreparedSample, packed
@@ -23,12 +26,12 @@ from reward.inputs.groups import RatedGroup
 from reward.inputs.loading import GroupLoader
 from reward.model.model import RewardModel
 from reward.trainer.loop import LossTerms, Metrics, Objective, accumulate, optimise
-from reward.trainer.order import batch_order, derived_seed, epoch_shuffles
+from reward.trainer.order import batch_order, epoch_shuffles
 from reward.trainer.sharding import sharded_copy
 from reward.trainer.workers import rank_and_world
 from reward.training.batches import batch_size, separate_pairs, total_steps
 from reward.training.config import LossConfig, TrainingConfig
-from reward.training.losses import reward_loss
+from reward.training.preference_pass import BLOCK_LISTS, named, preference_pass, ready_to_learn
 from reward.training.targets import loss_targets
 
 
@@ -66,10 +69,7 @@ def train(
     shared = {group.source_id for group in groups} & {group.source_id for group in validation}
     if shared:
         raise ValueError(f"source {sorted(shared)[0]} is in training and in validation; split by source")
-    model.backbone.get_input_embeddings().weight.requires_grad_(not config.freeze_vocabulary)
-    adapters = _adapters(model, config)
-    if config.activation_checkpointing:
-        model.backbone.activation_checkpointing_enable()
+    adapters = ready_to_learn(model, config)
     if config.pairs_per_batch is not None:
         groups = separate_pairs(groups, loss)
         if not groups:
@@ -81,7 +81,7 @@ def train(
         model,
         parallel=config.parallel,
         precision=config.precision,
-        block_lists=("backbone.visual.blocks", "backbone.language_model.layers"),
+        block_lists=BLOCK_LISTS,
         float32=("heads",),
         methods=("cached_root",),
     ) as learner:
@@ -140,12 +140,7 @@ def _preference_objective(
 
     def one_pass(module: nn.Module, samples: list[PreparedSample], rated: list[RatedGroup], counts: Tensor, *, idle: bool) -> LossTerms:
         targets = loss_targets(rated, dimensions, loss).to(model.device)
-        output = module(model.collate(samples))
-        result = reward_loss(output.mean, output.sigma, targets, loss, model.config.aggregation, counts)
-        terms = {"loss": result.total, "loss/aggregate": result.aggregate} | dict(
-            zip(_named("loss", model), result.dimensions, strict=True)
-        )
-        return (result.total * 0, {name: term * 0 for name, term in terms.items()}) if idle else (result.total, terms)
+        return preference_pass(model, loss, module, model.collate(samples), targets, counts, idle=idle)
 
     def objective(module: nn.Module, step: int) -> LossTerms:
         batch = order(step)
@@ -160,14 +155,22 @@ def _preference_objective(
 
 
 def _validation(model: RewardModel, config: TrainingConfig, groups: Sequence[RatedGroup]) -> Callable[[], Metrics]:
-    """Accuracies on held-out groups."""
+    """Accuracies on held-out groups. Each worker scores its share of them."""
     loader = _loader(model, config, groups)
 
     def validate() -> Metrics:
-        predictions = predict(model=model, prepared=loader.in_order())
+        rank, world = rank_and_world()
+        # With fsdp workers gather weights from each other in every pass, so all make equally many: one per group, a last one perhaps twice.
+        share = [index % len(groups) for index in range(rank, rank + world * math.ceil(len(groups) / world), world)]
+        prepared = (item for batch in loader.batches([index] for index in share) for item in batch)
+        found = predict(model=model, prepared=prepared, token_budget=TOKEN_BUDGET if world == 1 else 1)
+        shares = [found] * world
+        if world > 1:
+            dist.all_gather_object(shares, found)
+        predictions = [shares[index % world][index // world] for index in range(len(groups))]
         pairs = labelled_pairs(groups, predictions)
         accuracies = {"validation/accuracy": pair_accuracy(pairs.overall_margin, pairs.overall)}
-        for column, name in enumerate(_named("validation/accuracy", model)):
+        for column, name in enumerate(named("validation/accuracy", model)):
             accuracies[name] = pair_accuracy(pairs.margins[:, column], pairs.dimensions[:, column])
         return {name: value for name, value in accuracies.items() if not np.isnan(value)}
 
@@ -176,16 +179,6 @@ def _validation(model: RewardModel, config: TrainingConfig, groups: Sequence[Rat
 
 def _loader(model: RewardModel, config: TrainingConfig, groups: Sequence[RatedGroup]) -> GroupLoader:
     return GroupLoader(model.processor, groups, workers=config.loader_workers, cache_bytes=config.cache_mebibytes * 2**20)
-
-
-def _adapters(model: RewardModel, config: TrainingConfig) -> list[Any]:
-    if config.adapter == "full":
-        return []
-    from reward.trainer.lora import adapt  # peft takes seconds to import
-
-    model.backbone.requires_grad_(False)
-    parts = [model.backbone.language_model, *([model.backbone.visual] if config.lora.vision else [])]
-    return adapt(parts, config.lora, seed=derived_seed(config.seed, "adapters"))
 
 
 def _parameter_groups(model: RewardModel, config: TrainingConfig) -> list[dict[str, Any]]:
@@ -197,7 +190,3 @@ def _parameter_groups(model: RewardModel, config: TrainingConfig) -> list[dict[s
         {"params": backbone, "lr": config.learning_rate},
         {"params": rest, "lr": config.head_learning_rate or config.learning_rate},
     ]
-
-
-def _named(prefix: str, model: RewardModel) -> list[str]:
-    return [f"{prefix}/{dimension}" for dimension in model.config.dimensions]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from paths import ROOT
 
 from pipeline import config
+from pipeline.planning import compute
 from pipeline.planning.plan import plan
 
 MINIMAL = """\
@@ -48,6 +49,7 @@ def test_paper_plan_has_the_papers_volume(tmp_path: Path) -> None:
     assert "133,798 ratings" in text  # 9,557 x 7 x 2
     assert "200,697 pairs" in text  # 9,557 x 21
     assert "23,833 steps of 16 pairs: 762,656 edits" in text  # 2 epochs of the 9,079 x 21 pairs that are not held out
+    assert "Qwen/Qwen2.5-VL-7B-Instruct rehearsed on the meta device" in text and "FLOP unknown" not in text
     assert "cannot run yet" in text and "flux-kontext" in text
     assert "missing input: data/magicbrush.jsonl" in text
 
@@ -56,10 +58,14 @@ ABLATIONS = sorted((ROOT / "configs" / "ablations").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
-def test_ablations_load_and_plan_the_reward_model_alone(path: Path, tmp_path: Path) -> None:
+def test_ablations_load_and_plan_the_reward_model_alone(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compute, "_rehearsed", lambda *_: compute.Compute(None, None, None, "not rehearsed here"))  # takes seconds each
     flow = config.load(path).flow
     assert flow.name == path.stem and flow.filter is None and flow.finetune is None
-    assert "pairs" in plan(flow, tmp_path / "none")
+    text = plan(flow, tmp_path / "none")
+    assert "pairs" in text and ("FLOP unknown" in text and "not rehearsed here" in text) == (
+        flow.reward.model.backbone.pretrained is not None
+    )
 
 
 def test_each_ablation_differs_from_its_reference_in_what_its_table_varies() -> None:

@@ -121,7 +121,7 @@ def test_hidden_states_and_heads(case: Case, mode: str) -> None:
         batch = model.collate(sets)
         with torch.no_grad():
             read = batch.reads.flatten()
-            states = encode(model.backbone, batch, keep=read, reward_vectors=model.reward_embedding, reward_token=model.prompt.reward_token)
+            states = encode(model.backbone, batch, keep=read, reward_vectors=model.reward_embedding)
             output = model(batch)
         for column, dimension in enumerate(DIMENSIONS.values()):
             hidden = case.arrays[f"hidden.{mode}.{side}.{dimension}"]

@@ -600,7 +600,7 @@ def test_captioning_predicts_the_instruction_and_its_end() -> None:
     batch = model.collate([prepared])
     ids = batch.input_ids
     every = torch.arange(len(ids))
-    states = encode(model.backbone, batch, keep=every, reward_vectors=model.reward_embedding, reward_token=model.prompt.reward_token)
+    states = encode(model.backbone, batch, keep=every, reward_vectors=model.reward_embedding)
     logits = states[-5:-1] @ model.backbone.get_input_embeddings().weight.T
     assert float(summed.detach()) == pytest.approx(
         float(torch.nn.functional.cross_entropy(logits, ids[-4:], reduction="sum").detach()), abs=1e-4

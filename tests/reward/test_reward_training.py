@@ -286,14 +286,35 @@ def test_validation_and_the_result_have_averaged_weights(tmp_path: Path, monkeyp
         averages.append({name: 0.7 * averages[-1][name] + 0.3 * tensor for name, tensor in weights(model).items()})
 
     predict = module.predict
-    monkeypatch.setattr(
-        module, "predict", lambda *, model, prepared: validated.append(weights(model)) or predict(model=model, prepared=prepared)
-    )
+    monkeypatch.setattr(module, "predict", lambda *, model, **given: validated.append(weights(model)) or predict(model=model, **given))
     run(model, tmp_path, follow, ema_decay=0.7)
     assert len(validated) == 2
     for found, step in ((validated[0], 3), (validated[1], 6), (weights(model), 6)):
         assert max(float((found[name] - averages[step][name]).abs().max()) for name in found) < 1e-6
     assert any(not torch.equal(averages[3][name], averages[6][name]) for name in averages[0])
+
+
+def test_workers_share_a_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of three scores a third, in equally many passes; together they find what one does."""
+    import reward.training.train as module
+
+    model = make().eval()
+    groups = (GROUPS + HELD_OUT)[:7]
+    alone = module._validation(model, TRAINING, groups)()
+    scored: list[Any] = []
+
+    def gather(shares: list[Any], mine: Any) -> None:
+        scored.append(mine)
+        if len(scored) > 3:
+            shares[:] = scored[:3]
+
+    monkeypatch.setattr(module.dist, "all_gather_object", gather)
+    found = []
+    for rank in (0, 1, 2, 0, 1, 2):
+        monkeypatch.setattr(module, "rank_and_world", lambda rank=rank: (rank, 3))
+        found.append(module._validation(model, TRAINING, groups)())
+    assert [len(share) for share in scored] == [3] * 6
+    assert found[3] == found[4] == found[5] == alone
 
 
 # ---------------------------------------------------------------------------------------------------------------- adapters

@@ -19,7 +19,7 @@ from reward.inference.passes import Inference
 from reward.inputs.batch import Batch, PreparedSample, packed
 from reward.inputs.images import patchify
 from reward.inputs.tree import node_positions
-from reward.model.attention import by_blocks, by_varlen, tree_attention
+from reward.model.attention import tree_attention
 from reward.model.backbone import FAMILIES, encode
 
 INSTRUCTIONS = ("Make the red circle blue.", "add a yellow square", "remove the cross at the top and add a small green star below it")
@@ -129,7 +129,7 @@ def qwen3_forward(plain: Any, embeddings: Tensor, ids: Tensor, pixels: Tensor, g
 def states_read(model: RewardModel, batch: Batch) -> Tensor:
     """[edit, dimension, hidden]"""
     read = batch.reads.flatten()
-    states = encode(model.backbone, batch, keep=read, reward_vectors=model.reward_embedding, reward_token=model.prompt.reward_token)
+    states = encode(model.backbone, batch, keep=read, reward_vectors=model.reward_embedding)
     return states.unflatten(0, batch.reads.shape)
 
 
@@ -246,6 +246,6 @@ def test_variable_length_kernel_gets_the_same_blocks(monkeypatch: pytest.MonkeyP
     key, value = (torch.randn(1, 2, len(batch.input_ids), 8, generator=generator) for _ in range(2))
     module = torch.nn.Identity()
     arguments = {"attention_mask": None, "scaling": 0.3, "tree": batch.attention}
-    blocks, _ = tree_attention(module, query, key, value, attend=by_blocks, **arguments)
-    kernel, _ = tree_attention(module, query, key, value, attend=by_varlen, **arguments)
+    blocks, _ = tree_attention(module, query, key, value, kind="blocks", **arguments)
+    kernel, _ = tree_attention(module, query, key, value, kind="varlen", **arguments)
     assert (blocks - kernel).abs().max() < 1e-5
