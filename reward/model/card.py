@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from reward.config import RewardModelConfig
 from reward.model.calibration import Calibration
 
+FAMILY_NAMES = {"qwen2_5_vl": "Qwen2.5-VL", "qwen3_vl": "Qwen3-VL"}
+
 
 def model_card(*, config: RewardModelConfig, parameters: int, calibration: Calibration | None, facts: Mapping[str, str]) -> str:
     """Markdown with a metadata block. facts: further lines, name -> value, in the given order."""
@@ -19,7 +21,7 @@ def model_card(*, config: RewardModelConfig, parameters: int, calibration: Calib
     )
     rows = {
         "parameters": f"{parameters:,}",
-        "backbone": f"Qwen2.5-VL, {origin}",
+        "backbone": f"{FAMILY_NAMES[backbone.family]}, {origin}",
         "presentation": f"{presentation.layout}, {presentation.image_area} pixels per image",
         "dimensions": ", ".join(config.dimensions),
         "calibration": "raw means to Likert scores" if calibration else "none: scores have no fixed zero or unit",
