@@ -1,8 +1,9 @@
 """Estimated cost of scoring and filtering for three sizes of data set on three sizes of cluster.
 
-Compute: FLOP per pair as `pipeline plan` counts them (2 per parameter and token of the model that scores, attention left out), at an
-assumed share of an assumed GPU's peak. Decoding: assumed seconds per image on an assumed number of cores per GPU. The slower of the two
-sets the wall time; what has to be read per second follows from it. Nothing is added for a disk or a network that is slower than that.
+Compute: FLOP per pair as `pipeline plan` counts them, at an assumed share of an assumed GPU's peak. Decoding: assumed seconds per image
+on an assumed number of cores per GPU. Every pair is inspected, for which its images are decoded; then it is scored, for which they are
+decoded again, and the slower of decoding and computing counts. What has to be read per second, on average, follows from the sum. Nothing
+is added for a disk or a network that is slower than that, nor for writing shards.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ def cost(pairs: int, gpus: int, flop_per_pair: float, kept: float) -> Cost:
     """``kept``: pairs written into shards, all selections together."""
     gpu_hours = pairs * flop_per_pair / (PEAK_TFLOPS * 1e12 * UTILISATION) / 3600
     decode_hours = pairs * 2 * DECODE_SECONDS / CORES_PER_GPU / 3600
-    wall_hours = max(gpu_hours, decode_hours) / gpus
+    wall_hours = (decode_hours + max(gpu_hours, decode_hours)) / gpus
     return Cost(
         gpu_hours=gpu_hours,
         wall_hours=wall_hours,
         limit="GPUs" if gpu_hours >= decode_hours else "decoding",
         input_bytes=pairs * 2 * IMAGE_BYTES,
         shard_bytes=kept * 2 * IMAGE_BYTES,
-        read_bytes_per_second=pairs * 2 * IMAGE_BYTES / (wall_hours * 3600),
+        read_bytes_per_second=2 * pairs * 2 * IMAGE_BYTES / (wall_hours * 3600),
         driver_bytes=pairs * DRIVER_BYTES,
     )
 

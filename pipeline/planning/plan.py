@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.flow import STEPS
-from pipeline.planning import filter_cost, selection_sizes
+from pipeline.planning import filter_cost, inputs, selection_sizes
 from pipeline.planning.assumptions import PEAK_TFLOPS, UTILISATION
 from pipeline.planning.compute import Compute, compute_of, tokens
 from pipeline.words import text_table
 from reward.config import RewardModelConfig
 from reward.training.batches import batch_size, total_steps
 from stages.config import FlowConfig
-from stages.datasets import readers
-from stages.datasets.config import VALIDATION_SHARE, SourcesInput, TableSources, WorldEdits, WorldSources
-from stages.editors import editors
+from stages.datasets.config import WorldEdits
 from stages.engine import storage
 from stages.engine.rundir import Index, RunDir
 
@@ -31,18 +29,18 @@ SECONDS_PER_GROUP = (75, 150)
 
 def plan(flow: FlowConfig, path: Path) -> str:
     """The plan as text."""
-    delivered, fault = made_elsewhere(flow)
-    work = _work(flow, path, delivered)
+    work = _work(flow, path)
+    missing = inputs.missing(flow)
     manifest = RunDir(path).manifest().get("steps", {}) if path.exists() else {}
     rows = []
     for number, step in enumerate(STEPS, start=1):
         if getattr(flow, step.section) is None:
             rows.append([str(number), step.name, "left out", f"no section {step.section}", ""])
             continue
-        state = _state(flow, RunDir(path).step(step.name).index())
+        state = _state(flow, RunDir(path).step(step.name).index(), input_missing=step.name in missing)
         last = f"took {manifest[step.name]['seconds']} s" if step.name in manifest else ""
         rows.append([str(number), step.name, state, work[step.name], last])
-    notes = _notes(flow) + ([f"cannot run yet: {fault}"] if fault else [])
+    notes = [note for of_step in missing.values() for note in of_step] + _assumptions(flow)
     text = f"run directory: {path}\n\n" + text_table(["", "step", "state", "work", "last time"], rows)
     text += "\n\n" + "\n".join(f"- {note}" for note in notes) if notes else ""
     if flow.filter is not None:
@@ -66,7 +64,7 @@ def flop_per_pair(flow: FlowConfig) -> tuple[float | None, str]:
         return found.edit, "reward.model" if found.edit is not None else found.method
     folder = Path(flow.filter.model)
     if not (folder / "config.json").exists() or not (folder / "model.safetensors").exists():
-        return _compute(flow).edit, f"reward.model, because {folder} contains no saved model"
+        return None, f"{folder} contains no saved model"
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -78,14 +76,14 @@ def flop_per_pair(flow: FlowConfig) -> tuple[float | None, str]:
     return 2.0 * sum(math.prod(shape) for shape in shapes) * tokens(model, 1), str(folder)
 
 
-def _state(flow: FlowConfig, index: Index | None) -> str:
-    """Whether a step is done, and which settings have changed since."""
+def _state(flow: FlowConfig, index: Index | None, *, input_missing: bool) -> str:
+    """Whether a step is done, to do, or to redo because settings have changed since."""
     if index is None:
-        return "to do"
+        return "input missing" if input_missing else "to do"
     now = flow.model_dump(mode="json")
     changed = [name for section, then in index.settings.items() if section in now for name in _changed(then, now[section], section)]
     more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-    return f"done, but {changed[0]}{more} changed" if changed else "done"
+    return f"to redo: {changed[0]}{more} changed" if changed else "done"
 
 
 def _changed(then: Any, now: Any, name: str) -> list[str]:
@@ -100,17 +98,18 @@ def _compute(flow: FlowConfig) -> Compute:
     return compute_of(flow.reward.model, flow.reward.training, 2 if flow.generate is None else flow.generate.annotate)
 
 
-def _work(flow: FlowConfig, path: Path, delivered: int) -> dict[str, str]:
-    """Work of every step, in words. ``delivered``: number of candidates made elsewhere."""
-    work = {}
-    flop = _compute(flow)
-    if flow.generate is not None:
-        train, validation = sources(flow, delivered)
+def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
+    """Work of every step, in words."""
+    work = dict.fromkeys((step.name for step in STEPS if step.section == "generate"), "unknown: the sources cannot be counted")
+    counted = None if flow.generate is None else inputs.sources(flow)
+    if flow.generate is not None and counted is not None:
+        flop = _compute(flow)
+        train, validation = counted
         groups, annotated = train + validation, flow.generate.annotate
         made = sum(len(choice.seeds) for choice in flow.generate.editors)
         edits = f"{groups:,} sources x {made} candidates = {groups * made:,} edits, {annotated} of each annotated"
         if flow.generate.candidates is not None:
-            edits = f"{delivered:,} candidates made elsewhere, up to {annotated} of each source annotated"
+            edits = f"{inputs.candidates(flow):,} candidates made elsewhere, up to {annotated} of each source annotated"
         pairs = groups * math.comb(annotated, 2)
         hours = [groups * seconds / 3600 for seconds in SECONDS_PER_GROUP]
         people = "simulated raters" if flow.annotate.simulate else f"{hours[0]:,.0f} to {hours[1]:,.0f} hours of annotators"
@@ -153,43 +152,6 @@ def _work(flow: FlowConfig, path: Path, delivered: int) -> dict[str, str]:
     return work
 
 
-def sources(flow: FlowConfig, delivered: int) -> tuple[int, int]:
-    """Groups for training and validation, as far as the configuration determines them."""
-    assert flow.generate is not None
-    config = flow.generate.sources
-    if flow.generate.candidates is not None:  # no images are read here, so the sources cannot be counted
-        total = math.ceil(delivered / flow.generate.annotate)
-        held_out = round(total * VALIDATION_SHARE)
-    elif isinstance(config, WorldSources):
-        return config.train, config.validation
-    elif isinstance(config, TableSources):
-        total = sum(table.expected or _rows(config.model_copy(update={"tables": (table,)})) for table in config.tables)
-        held_out = round(total * config.validation_share)
-    else:
-        total = _rows(config)
-        held_out = round(total * VALIDATION_SHARE)
-    return total - held_out, held_out
-
-
-def made_elsewhere(flow: FlowConfig) -> tuple[int, str]:
-    """Number of candidates made elsewhere, and why they cannot be read if they cannot."""
-    if flow.generate is None or flow.generate.candidates is None:
-        return 0, ""
-    try:
-        slices = readers.plan(flow.generate.candidates, seed=0, world=None, unit_rows=1000, key="generate.candidates")
-    except ValueError as error:
-        return 0, str(error)
-    return sum(len(piece.rows) for piece in slices), ""
-
-
-def _rows(config: SourcesInput | None) -> int:
-    """Rows of a data set, 0 where it cannot be read."""
-    try:
-        return sum(len(piece.rows) for piece in readers.plan(config, seed=0, world=None, unit_rows=1000, edited=False))
-    except ValueError:
-        return 0
-
-
 def _cost(flop: float | None, count: int) -> str:
     """flop: of each of ``count``."""
     if flop is None:
@@ -200,27 +162,11 @@ def _cost(flop: float | None, count: int) -> str:
     return f"{flop:.1e} FLOP ({amount})"
 
 
-def _notes(flow: FlowConfig) -> list[str]:
-    """What prevents the plan from running here, and what the figures assume."""
+def _assumptions(flow: FlowConfig) -> list[str]:
+    """What the figures assume."""
     notes = []
-    if flow.generate is not None:
-        for choice in flow.generate.editors:
-            try:
-                editors.check_name(choice.name)
-            except ValueError as error:
-                notes.append(f"cannot run yet: {error}")
-        if flow.generate.candidates is not None:
-            notes.append(f"the number of sources assumes {flow.generate.annotate} candidates of each")
-        elif isinstance(flow.generate.sources, TableSources):
-            notes += [f"missing input: {table.path} ({table.name})" for table in flow.generate.sources.tables if not _reachable(table.path)]
-        elif not _reachable(getattr(flow.generate.sources, "path", "")):
-            notes.append(f"missing input: {getattr(flow.generate.sources, 'path', '')}")
-    if flow.filter is not None and not _reachable(getattr(flow.filter.input, "path", "")):
-        notes.append(f"missing input: {getattr(flow.filter.input, 'path', '')}")
+    if flow.generate is not None and flow.generate.candidates is not None:
+        notes.append(f"the number of sources assumes {flow.generate.annotate} candidates of each")
     if flow.reward.model.backbone.pretrained:
         notes.append(f"GPU hours assume {SUSTAINED_TFLOPS:.0f} TFLOP/s sustained (40 % of an A100 or A800); FLOP: {_compute(flow).method}")
     return notes
-
-
-def _reachable(path: str) -> bool:
-    return not path or "://" in path or any(sign in path for sign in "*?[") or Path(path).exists()

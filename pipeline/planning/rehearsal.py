@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipeline import words
-from pipeline.planning.plan import made_elsewhere, sources
+from pipeline.planning import inputs
 from reward.config import TOKEN_BUDGET
 from reward.rehearsal.rehearse import INSTRUCTION_WORDS, rehearse_scoring, rehearse_training
 from reward.training.batches import batch_size, total_steps
@@ -72,9 +72,10 @@ def _training(flow: FlowConfig, candidates: int, hardware: Hardware) -> list[str
 def _run(flow: FlowConfig, step: TrainingRehearsal, candidates: int, hardware: Hardware) -> list[str]:
     """The whole training: steps, hours, cost; and its validations, which the ranks share."""
     config, loss = flow.reward.training, flow.reward.loss
-    groups, held_out = sources(flow, made_elsewhere(flow)[0])
-    if not groups:
-        return ["whole training: unknown, because the number of sources is"]
+    counted = inputs.sources(flow)
+    if counted is None:
+        return ["whole training: unknown, because the sources cannot be counted"]
+    groups, held_out = counted
     count = groups if config.pairs_per_batch is None else groups * math.comb(candidates, 2)
     steps = total_steps(config, count)
     training = hardware.hours(step.whole.flop * hardware.ranks * steps)

@@ -206,7 +206,7 @@ def test_a_run_alone_uses_its_frozen_configuration(small: Path) -> None:
     assert f"report: {run}/report.html" in pipeline("report", "--run", run).output
     assert re.search(r"filter +done  ", pipeline("plan", "--run", run).output)
     assert re.search(
-        r"filter +done, but filter.token_budget and 1 more changed  ",
+        r"filter +to redo: filter.token_budget and 1 more changed  ",
         pipeline("plan", "--run", run, "filter.token_budget=77", "seed=9").output,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -19,15 +20,16 @@ def test_gpu_hours_wall_time_and_storage_by_hand() -> None:
     """1.248e14 FLOP per pair take one GPU second at 312 TFLOP/s x 40 %; a pair is 2 MB, and decodes in 0.08 s on one core of twelve."""
     found = filter_cost.cost(46_539, 8, 1.248e14, kept=20_000)
     assert found.gpu_hours == pytest.approx(46_539 / 3600)  # 12.93
-    assert found.wall_hours == pytest.approx(46_539 / 3600 / 8) and found.limit == "GPUs"
+    seconds = 0.08 / 12 + 1  # per pair and GPU: inspecting, then scoring
+    assert found.wall_hours == pytest.approx(46_539 * seconds / 3600 / 8) and found.limit == "GPUs"
     assert (found.input_bytes, found.shard_bytes) == (93.078e9, 40e9)
-    assert found.read_bytes_per_second == pytest.approx(8 * 2e6)  # eight pairs a second
+    assert found.read_bytes_per_second == pytest.approx(8 * 2 * 2e6 / seconds)  # each pair twice
     assert filter_cost.cost(46_539, 512, 1.248e14, 0).wall_hours == pytest.approx(found.wall_hours / 64)
 
 
 def test_a_small_model_waits_for_decoding() -> None:
     found = filter_cost.cost(1_000_000, 64, 1e6, kept=0)
-    assert found.limit == "decoding" and found.wall_hours == pytest.approx(1_000_000 * 0.08 / 12 / 64 / 3600)
+    assert found.limit == "decoding" and found.wall_hours == pytest.approx(1_000_000 * 2 * 0.08 / 12 / 64 / 3600)
     assert found.read_bytes_per_second == pytest.approx(64 * 12 / 0.08 * 2e6)
 
 
@@ -48,11 +50,11 @@ def test_the_table_says_what_it_assumes() -> None:
     assert (
         lines[4].split("  ")[0] == "46,539"
         and "12.9" in lines[4]
-        and "1 h 36 min" in lines[4]
+        and "1 h 37 min" in lines[4]
         and "93.1 GB" in lines[4]
         and "40.0 GB" in lines[4]
     )
-    assert "512" in lines[-1] and "2.3 days" in lines[-1]  # 10^8 s of a GPU on 512 of them
+    assert "512" in lines[-1] and "2.3 days" in lines[-1]  # 1.007 x 10^8 s of a GPU on 512 of them
 
 
 def test_plan_shows_it_for_every_configuration_with_a_filter(tmp_path: Path) -> None:
@@ -67,7 +69,9 @@ def test_a_saved_model_is_counted_from_its_weights(tmp_path: Path) -> None:
     demo = config.load(ROOT / "configs" / "demo.yaml").flow
     model = tmp_path / "model"
     flow = demo.model_copy(update={"filter": demo.filter.model_copy(update={"model": str(model)})})
-    assert plan.flop_per_pair(flow)[1] == f"reward.model, because {model} contains no saved model"
+    assert plan.flop_per_pair(flow) == (None, f"{model} contains no saved model")
+    found = plan.plan(flow, tmp_path / "run")
+    assert f"missing input: filter.model: there is no reward model at {model}" in found and re.search(r"filter +input missing  ", found)
     model.mkdir()
     storage.publish_json(model / "config.json", {"reward_model": demo.reward.model.model_dump(mode="json")})
     save_file({"layer": np.zeros((3, 50)), "model.embed_tokens.weight": np.zeros((999, 9))}, model / "model.safetensors")
