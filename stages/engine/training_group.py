@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,11 +67,12 @@ def fit(
     """
     cluster.need(len(payloads) * workers, **per_worker(cluster), setting=setting)
     warm_workers.release(unless_free=len(payloads) * workers)
-    run_group = partial(_run_group, loop, scratch=scratch, workers=workers, gpus=cluster.gpus)
+    group = {"scratch": scratch, "workers": workers, "gpus": cluster.gpus}
     if len(payloads) == 1:
-        return run_group(payloads[0])
+        return _run_group(loop, payloads[0], **group)
+    task = ray.remote(num_cpus=0, max_retries=0)(_run_group)
     try:
-        ray.get([ray.remote(num_cpus=0, max_retries=0)(run_group).remote(payload) for payload in payloads])
+        ray.get([task.remote(loop, payload, **group) for payload in payloads])
     except RayTaskError as error:
         raise root_cause(error) from error
 
