@@ -74,12 +74,12 @@ def _headline(index: Index) -> str:
             return "editors: " + ", ".join(results["arms"])
         case "evaluate-reward":
             if "pair_accuracy" not in results:
-                return "benchmarks: " + ", ".join(results["benchmarks"])
+                return "benchmarks: " + ", ".join(results["benchmarks"]) + _warning(results)
             accuracy = results["pair_accuracy"]
-            return f"held-out pair accuracy {accuracy['value']:.3f} [{accuracy['low']:.3f}, {accuracy['high']:.3f}]"
+            return f"held-out pair accuracy {accuracy['value']:.3f} [{accuracy['low']:.3f}, {accuracy['high']:.3f}]{_warning(results)}"
         case "filter":
             kept = ", ".join(_kept(name, entry) for name, entry in sorted(results["selections"].items()))
-            return f"selected: {kept}" + (" (warning: images of another domain than the model's)" if OTHER_DOMAIN in results else "")
+            return f"selected: {kept}{_warning(results)}"
         case "evaluate-editor":
             overall = ", ".join(f"{arm} {'–' if value is None else f'{value:.2f}'}" for arm, value in results["overall"].items())
             read = {arm: Estimate.read(entry) for arm, entry in results["differences"].items()}
@@ -89,6 +89,10 @@ def _headline(index: Index) -> str:
         case _:
             numbers = {name: f"{value:,}" for name, value in results.items() if isinstance(value, int) and value}
             return ", ".join(f"{name} {text}" for name, text in {**results, **numbers}.items() if isinstance(text, str))
+
+
+def _warning(results: dict[str, Any]) -> str:
+    return " (warning: images of another domain than the model's)" if OTHER_DOMAIN in results else ""
 
 
 def _kept(name: str, entry: dict[str, Any]) -> str:

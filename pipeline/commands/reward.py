@@ -86,8 +86,7 @@ def score_(model: str, source: str, instruction: str, edited: tuple[str, ...]) -
         found.append((file, result))
     found.sort(key=lambda entry: (-entry[1].overall_mean, entry[0]))
     if loaded.origin is not None:
-        for name, text in loaded.origin.lines().items():
-            print(f"trained on {name}: {text}")
+        print("the model's training: " + "; ".join(f"{name}: {text}" for name, text in loaded.origin.lines().items()))
     _print_scores(found)
 
 

@@ -41,9 +41,14 @@ class Origin(BaseModel):
 
 
 def read_origin(model: Path) -> Origin | None:
-    """The origin of a saved model; None where it does not say."""
+    """The origin of a saved model; None where it does not say. Raises ValueError for a damaged file."""
     file = model / FILE
-    return Origin.model_validate_json(file.read_text()) if file.exists() else None
+    if not file.exists():
+        return None
+    try:
+        return Origin.model_validate_json(file.read_bytes())
+    except ValueError:
+        raise ValueError(f"{file} is damaged; restore it, or delete it: then the model does not say what it was trained on") from None
 
 
 def other_domain(origin: Origin | None, domain: Domain | None) -> str | None:

@@ -18,6 +18,14 @@ def rank_share(items: list[int]) -> list[int]:
     return items[rank::world]
 
 
+def first_says(value: bool) -> bool:
+    """What the first worker says, for all of them."""
+    said = [value]
+    if dist.is_initialized():
+        dist.broadcast_object_list(said)
+    return said[0]
+
+
 def wait_for_all() -> None:
     """Wait until every worker is here."""
     if dist.is_initialized():

@@ -105,8 +105,8 @@ def fetch_known(piece: Slice, sample_ids: Sequence[str]) -> Iterator[Edit]:
 
 
 def domain_of(dataset: str) -> Domain | None:
-    """What the images of a data set show; None for candidates of a run, which may be either."""
-    if READERS.get(dataset) is candidates:
+    """What the images of a data set show; None for layouts that this program writes as well, which may hold either."""
+    if READERS.get(dataset) in (candidates, webdataset, reference_json):
         return None
     return "toy" if READERS.get(dataset) is world else "photographs"
 

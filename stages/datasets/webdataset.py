@@ -72,7 +72,7 @@ def _edit(
     shared: Mapping[str, Any], edited: Sequence[str], which: int, key: str, where: str, members: Members, file: BinaryIO
 ) -> Edit | Quarantined:
     """The edit in the field ``edited[which]`` of a sample."""
-    several = len(edited) > 1
+    several = not isinstance(shared.get("edited", ""), str)
     row_id = f"{key}.{edited[which]}" if several else key
     fields = {**shared, "edited": edited[which]} if "edited" in shared else shared
     found: dict[str, tar.Member] = {}
@@ -195,11 +195,11 @@ def _reject_duplicates(folder: str, keys: Mapping[str, array[int]], request: Req
 
 
 def _check_fields(folder: str, name: str, fields: Mapping[str, Any], request: Request) -> None:
-    """Raise ``ValueError`` when the first sample lacks a configured field: then the configuration is wrong, not the row."""
+    """Raise ``ValueError`` when none of the first samples has a configured field: then the configuration is wrong, not the row."""
     with files.opened(f"{folder}/{name}") as file:
-        first = next(_samples(file, 0), None)
-    there = [field for field, _ in first[2]] if first else []
+        first = [[field for field, _ in sample[2]] for sample in islice(_samples(file, 0), BLOCK_SAMPLES)]
     wanted = [field for role in ("source", "edited", "text") if role in fields for field in _edited(fields[role])]
     for configured in wanted:
-        if first and not any(_matches(configured, field) for field in there):
-            raise ValueError(f"{request.key}: the samples of {folder}/{name} have no member {configured}; the first has {', '.join(there)}")
+        if first and not any(_matches(configured, field) for there in first for field in there):
+            there = ", ".join(first[0])
+            raise ValueError(f"{request.key}: the samples of {folder}/{name} have no member {configured}; the first has {there}")

@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import socket
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,10 +55,10 @@ class Cluster:
                 "object_store_memory": self.config.object_store_mb << 20,
                 "_temp_dir": self.config.temp_dir and str(Path(self.config.temp_dir).resolve()),
             }
-            print("starting Ray on this machine", flush=True)
+            print("starting Ray on this machine", file=sys.stderr, flush=True)
         else:
             options["address"] = self.address
-            print(f"joining the Ray cluster at {self.address}", flush=True)
+            print(f"joining the Ray cluster at {self.address}", file=sys.stderr, flush=True)
         try:
             _check_reachable(self.address)
             with contextlib.chdir(CODE):  # workers get the current folder first on their path, and a user's may hold a finetune.py
@@ -101,7 +102,7 @@ class Cluster:
             each = " and ".join(f"{one:g} {name}" for name, one in (("CPU", num_cpus), ("GPU", num_gpus)) if one)
             raise ValueError(
                 f"{setting} asks for {processes} with {each} each, and there is room for {room}: the cluster has {self.cpus} CPUs and "
-                f"{self.gpus} GPUs; lower {setting}, raise ray.num_cpus, or join a larger cluster with --address"
+                f"{self.gpus} GPUs; lower {setting}, {'' if num_gpus else 'raise ray.num_cpus, '}or join a larger cluster with --address"
             )
 
     def share_of_a_gpu(self, actors: int) -> float:

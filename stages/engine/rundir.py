@@ -216,8 +216,8 @@ class RunDir:
 
     def __exit__(self, *_: object) -> None:
         """Unlock; a directory that this command made and wrote no work into goes again."""
-        if self._new and {path.name for path in self.path.iterdir()} <= {".lock", "config.yaml"}:
-            shutil.rmtree(self.path)
+        if self._new and self.path.is_dir() and {path.name for path in self.path.iterdir()} <= {".lock", "config.yaml"}:
+            shutil.rmtree(self.path, ignore_errors=True)  # on a network disk the open lock file stays for a moment
         self._lock.close()
 
     def note(self, step: str, facts: Mapping[str, Any]) -> None:

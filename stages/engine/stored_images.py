@@ -86,7 +86,7 @@ class _RowGroups:
             made = _read(file, group)
             self._kept[file, group] = made
             self._free -= made.nbytes
-            while self._free < 0:
+            while self._free < 0 and len(self._kept) > 1:
                 self._free += self._kept.popitem(last=False)[1].nbytes
             return made
 
@@ -98,8 +98,11 @@ def _read(file: ImageFile, group: int) -> pa.Array:
         raise ValueError(f"{file.path} was removed while its images were in use; restore it, or repeat the step that wrote it") from None
     if changed:
         raise ValueError(f"{file.path} was changed while its images were in use; leave the run directory alone and start the command again")
-    with pq.ParquetFile(file.path) as table:
-        column = table.read_row_group(group, columns=["image.bytes"], use_threads=False)["image"].combine_chunks()
+    try:
+        with pq.ParquetFile(file.path) as table:
+            column = table.read_row_group(group, columns=["image.bytes"], use_threads=False)["image"].combine_chunks()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ValueError(f"{file.path} is damaged ({error}); repeat the step that wrote it") from None
     return column.field("bytes")
 
 

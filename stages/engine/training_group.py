@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import re
 import shutil
 import signal
@@ -66,7 +67,8 @@ def fit(
     Raises what the loop raises, ``ValueError`` without a restart; and ``ValueError`` naming ``setting`` when the cluster is too small.
     """
     cluster.need(len(payloads) * workers, **per_worker(cluster), setting=setting)
-    warm_workers.release(unless_free=len(payloads) * workers)
+    # A worker with a GPU needs a CPU of the same machine, which the sum over machines does not promise.
+    warm_workers.release(unless_free=math.inf if cluster.gpus else len(payloads) * workers)
     group = {"scratch": scratch, "workers": workers, "gpus": cluster.gpus}
     if len(payloads) == 1:
         return _run_group(loop, payloads[0], **group)

@@ -39,10 +39,15 @@ class TrainingSources:
 
 
 def training_sources(run: RunDir) -> TrainingSources:
-    """The run's sources as hashes, read part by part; none for a model that was not trained in this run."""
+    """The run's sources as hashes, read part by part; none for a model that was not trained in this run.
+
+    Those that preferences left out count where the model was trained before they were.
+    """
     folder, preferences = run.step(steps.GENERATE), run.step(steps.PREFERENCES)
     index = folder.index()
-    left_out = preferences.read("quarantine", ["row_id", "reason"]).to_pylist() if preferences.index() else []
+    paired, trained = preferences.index(), run.step(steps.TRAIN_REWARD).index()
+    before = paired is None or (trained is not None and trained.inputs.get(steps.PREFERENCES) != paired.fingerprint)
+    left_out = [] if before else preferences.read("quarantine", ["row_id", "reason"]).to_pylist()
     dropped = {row["row_id"] for row in left_out if row["reason"] == compare.NAME}
     rows = (
         row

@@ -50,12 +50,10 @@ def run(context: Context) -> Index:
         raise ValueError(
             f"there is nothing to evaluate {model} on: {context.run.path} has no held-out groups, and no benchmarks are listed"
         )
-    seen = ["benchmark"] if config.benchmarks else []
-    if groups:
-        seen += sorted(set(context.run.step(steps.GENERATE).column("sources", "source_id", "dataset").values()))
-    warnings = [warning for name in seen if (warning := warn_of_other_domain(model, name))]
+    datasets = set(context.run.step(steps.GENERATE).column("sources", "source_id", "dataset").values()) if groups else set()
+    warning = warn_of_other_domain(model, [*(["benchmarks"] if config.benchmarks else []), *sorted(datasets)])
     files, results = benchmarks.run(context, folder, model)
-    results |= {OTHER_DOMAIN: warnings[0]} if warnings else {}
+    results |= {OTHER_DOMAIN: warning} if warning else {}
     if not groups:
         return folder.publish(draft, files=files, results=results)
     revision = scorer_revision(model)

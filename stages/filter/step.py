@@ -50,7 +50,7 @@ def run(context: Context) -> Index:
     config: FilterConfig = context.need("filter")
     model = _model(context, config)
     revision = scorer_revision(model)
-    warning = warn_of_other_domain(model, config.input.dataset)
+    warning = warn_of_other_domain(model, [config.input.dataset])
     slices = edits.plan(config.input, seed=context.flow.seed, world=context.flow.world, unit_rows=config.unit_rows)
     step = context.run.step(STEP)
     settings = {

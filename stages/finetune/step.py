@@ -114,12 +114,13 @@ def _payload(folder: Path, name: str, key: str, flow: FlowConfig) -> dict[str, A
 def _train_in_turn(payload: dict[str, Any]) -> None:
     """Train some editors, one after another; run in every worker of their group."""
     from finetune.editor import Editor
+    from reward.trainer.workers import first_says
 
     for one in payload["editors"]:
         flow = FlowConfig.model_validate(one["flow"])
         config = flow.finetune
         assert config is not None
-        if is_trained(Path(one["folder"]) / "editors" / one["name"], one["key"]):
+        if first_says(is_trained(Path(one["folder"]) / "editors" / one["name"], one["key"])):
             continue  # by this group, before one of its workers died
         if one["name"] == BASE:
             _train_base(one, config, flow)

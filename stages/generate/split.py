@@ -2,7 +2,8 @@
 
 Two images are near duplicates when their perceptual hashes differ in few bits (:mod:`reward.likeness`); chains of them are one group. The
 group is named by its smallest image, so neither the order of the rows nor their number decides the split. An image without near duplicates
-is a group of its own. A split that the data set declares stays; near duplicates across declared splits are counted.
+is a group of its own. A split that the data set declares stays; near duplicates across declared splits, and of images without one, are
+counted.
 """
 
 from __future__ import annotations
@@ -21,29 +22,31 @@ def groups_of(delivered: pa.Table, used: Set[str], distance: int | None) -> tupl
 
     delivered: rows of that contract, of which the sources ``used`` count. distance: bits of 64 in which near duplicates may differ; None:
     no two images are. Counts: ``images``; ``merged``, those with a near duplicate; ``groups``, of merged images; ``largest``, images in
-    the largest; ``across_declared_splits``, images with a near duplicate in another split that the data set declares.
+    the largest; ``across_declared_splits``, images that rows put, or that have a near duplicate, in another split that the data set
+    declares, where a row without one counts as in a split of its own.
     """
     columns = (delivered[name].to_pylist() for name in ("source_id", "group", "source_phash", "split"))
-    images: dict[str, tuple[int, str]] = {}  # by group: hash, declared split
+    images: dict[str, tuple[int, set[str]]] = {}  # by group: hash, and the splits that rows declare, "" for none
     image_of: dict[str, str] = {}
     for source_id, image, phash, split in zip(*columns, strict=True):
         if source_id in used:
-            images.setdefault(image, (phash, split))
+            images.setdefault(image, (phash, set()))[1].add(split)
             image_of[source_id] = image
     near: defaultdict[int, list[str]] = defaultdict(list)
     if distance is not None:
         hashes = np.array([phash for phash, _ in images.values()], np.uint64)
         for cluster, image in zip(NearHashes(hashes, distance).clusters().tolist(), images, strict=True):
             near[cluster].append(image)
-    free = [[image for image in cluster if not images[image][1]] for cluster in near.values()]
+    else:
+        near |= {number: [image] for number, image in enumerate(images)}
+    free = [[image for image in cluster if images[image][1] == {""}] for cluster in near.values()]
     merged = [cluster for cluster in free if len(cluster) > 1]
-    declared = [[image for image in cluster if images[image][1]] for cluster in near.values()]
     first = {image: min(cluster) for cluster in merged for image in cluster}
     counts = {
         "images": len(images),
         "merged": len(first),
         "groups": len(merged),
         "largest": max(map(len, merged), default=0),
-        "across_declared_splits": sum(len(cluster) for cluster in declared if len({images[image][1] for image in cluster}) > 1),
+        "across_declared_splits": sum(len(found) for found in near.values() if len(set[str]().union(*(images[i][1] for i in found))) > 1),
     }
     return {source_id: first[image] for source_id, image in image_of.items() if image in first}, counts

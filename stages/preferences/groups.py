@@ -45,6 +45,8 @@ def load_groups(run: RunDir, split: str) -> list[RatedGroup]:
     for row in run.step(steps.PREFERENCES).rows("pairs", COLUMNS, batch_size=1024):
         if row["split"] == split:
             rated.setdefault(row["source_id"], RatedRows()).add(row)
+    if not rated:
+        return []
     folder = run.step(steps.GENERATE)
     table = folder.read("sources", ["source_id", "instruction", "task"])
     sources = {row["source_id"]: row for row in table.filter(pc.field("source_id").isin(list(rated))).to_pylist()}

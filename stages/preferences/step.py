@@ -57,7 +57,7 @@ def run(context: Context) -> Index:
     """
     config: PreferencesConfig = context.flow.preferences
     generate, annotate = context.run.step(steps.GENERATE), context.run.step(steps.ANNOTATE)
-    compares = config.contamination
+    compares = config.contamination if config.contamination and config.contamination.references else None
     left_out = {"workers"} if compares else {"workers", "contamination"}
     settings = {"preferences": config.model_dump(mode="json", exclude=left_out), "seed": context.flow.seed}
     inputs = {steps.GENERATE: generate.require().fingerprint, steps.ANNOTATE: annotate.require().fingerprint}

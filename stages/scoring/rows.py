@@ -90,12 +90,14 @@ def _scored(model: RewardModel, samples: Shown, revision: str) -> UnitOutput:
     return UnitOutput({"scores": contracts.table("scores", rows)}, len(samples), len(rows), quarantine)
 
 
-def warn_of_other_domain(model: Path, dataset: str) -> str | None:
-    """Say on standard error that a saved model was trained on other images than those of a data set; returns the sentence, if any."""
-    warning = other_domain(read_origin(model), readers.domain_of(dataset))
-    if warning:
-        print(f"warning: {warning}", file=sys.stderr, flush=True)
-    return warning
+def warn_of_other_domain(model: Path, datasets: Sequence[str]) -> str | None:
+    """Say on standard error that a saved model was trained on other images than those of data sets; returns the sentence, if any."""
+    origin = read_origin(model)
+    warnings = [warning for name in datasets if (warning := other_domain(origin, readers.domain_of(name)))]
+    if not warnings:
+        return None
+    print(f"warning: {warnings[0]}", file=sys.stderr, flush=True)
+    return warnings[0]
 
 
 def score_row(

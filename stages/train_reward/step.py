@@ -63,9 +63,9 @@ def run(context: Context) -> Index:
     model = folder.path / "model"
     training_key = settings_hash(STEP, settings, inputs)
     if not is_trained(model, training_key):
-        _require_calibration(context.run)
+        _require_groups(context.run)
         context.cluster.connect()
-        payload = {"run": str(context.run.path), "key": training_key, "flow": flow.model_dump(mode="json")}
+        payload = {"run": str(context.run.path), "key": training_key, "flow": _with_absolute_paths(flow).model_dump(mode="json")}
         metrics = folder.path / METRICS
         metrics.unlink(missing_ok=True)  # the progress bar would show the training before
         with progress({STEP: (metrics, config.pretraining.steps + (config.training.steps or 0))}):
@@ -77,9 +77,22 @@ def run(context: Context) -> Index:
     return folder.publish(draft, files=files, results=results)
 
 
-def _require_calibration(run: RunDir) -> None:
-    """Raise ``ValueError``, before anything is trained, when no held-out group is there to calibrate on."""
+def _with_absolute_paths(flow: FlowConfig) -> FlowConfig:
+    """The configuration for workers, whose current folder is another one."""
+    backbone = flow.reward.model.backbone
+    if backbone.pretrained is None or not Path(backbone.pretrained).is_dir():
+        return flow
+    model = flow.reward.model.model_copy(
+        update={"backbone": backbone.model_copy(update={"pretrained": str(Path(backbone.pretrained).absolute())})}
+    )
+    return flow.model_copy(update={"reward": flow.reward.model_copy(update={"model": model})})
+
+
+def _require_groups(run: RunDir) -> None:
+    """Raise ``ValueError``, before anything is trained, when there is no group to train on, or none to calibrate on."""
     pairs = run.step(steps.PREFERENCES).read("pairs", ["source_id", "split"])
+    if "train" not in pc.unique(pairs["split"]).to_pylist():
+        raise ValueError("the training split has no pairs; the quarantine of preferences says which groups were left out, and why")
     held_out = pc.unique(pairs.filter(pc.field("split") == "validation")["source_id"]).to_pylist()
     if not any(calibrates(source_id) for source_id in held_out):
         raise ValueError(

@@ -72,6 +72,15 @@ def test_small_rows_stay_in_groups_of_1024() -> None:
     assert pq.read_metadata(pa.BufferReader(storage.table_bytes(table))).row_group(0).num_rows == 1024
 
 
+def flip(path: Path) -> None:
+    """Damage the images and leave size and time as they were."""
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    data = bytearray(path.read_bytes())
+    data[len(data) // 4 : len(data) // 2] = bytes(len(data) // 2 - len(data) // 4)
+    path.write_bytes(data)
+    os.utime(path, ns=times)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -81,8 +90,9 @@ def test_small_rows_stay_in_groups_of_1024() -> None:
             "was changed while its images were in use; leave the run directory alone",
         ),
         (lambda path: os.utime(path, ns=(1, 1)), "was changed while its images were in use"),
+        (flip, r"is damaged \(.*\); repeat the step that wrote it"),
     ],
-    ids=["removed", "longer", "written again"],
+    ids=["removed", "longer", "written again", "damaged"],
 )
 def test_a_file_that_is_not_what_it_was_is_named(tmp_path: Path, change, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_images, "_NEWEST", stored_images._RowGroups(0))
@@ -90,6 +100,7 @@ def test_a_file_that_is_not_what_it_was_is_named(tmp_path: Path, change, sentenc
     reference: ImageReference = references(folder, "sources", "source_id", {"s30"})["s30"]
     assert reference.read() == IMAGES[30]
     change(Path(reference.file.path))
+    monkeypatch.setattr(stored_images, "_NEWEST", stored_images._RowGroups(0))  # another process, which has read nothing yet
     with pytest.raises(ValueError, match=rf"^{reference.file.path} {sentence}"):
         reference.read()
 

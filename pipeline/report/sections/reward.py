@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline import words
-from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Table
+from pipeline.report.blocks import Block, Callout, Columns, Figure, Fold, Paragraph, Section, Table
 from pipeline.report.charts import MOST_POINTS, curve, intervals, lines
 from pipeline.report.published import Published
 from pipeline.report.sections import benchmarks, confidence
 from reward.evaluation.estimate import Estimate
+from reward.model.origin import OTHER_DOMAIN
 
 STEPS = ("train-reward", "evaluate-reward")
 CHANCE = ("chance", 0.5)
@@ -27,6 +28,9 @@ def section(published: Published) -> Section:
     if curves:
         blocks.append(Columns(curves))
     blocks += published.missing("evaluate-reward")
+    warning = published.results("evaluate-reward").get(OTHER_DOMAIN)
+    if warning:
+        blocks.append(Callout("Read before the figures", warning[0].upper() + warning[1:]))
     evaluation = published.json("evaluate-reward", "evaluation.json")
     found = reference_figures(published)
     if found:
