@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import random
 import shutil
 import sys
@@ -32,6 +33,7 @@ from rated_pairs import FOLLOW, QUALITY, pairs_of, write_pairs  # noqa: E402  # 
 from benchmarks.survive_kills import attempt, differences  # noqa: E402
 from stages.engine.ids import uniform  # noqa: E402
 from stages.engine.rundir import RunDir  # noqa: E402
+from stages.engine.storage import TEMPORARY  # noqa: E402
 
 PHOTOGRAPHS = 20
 """Crops that are unlike; more sources are these, turned and recoloured."""
@@ -128,7 +130,7 @@ def state(run: Path) -> str:
     done = units(run)
     read = sum('"delivered"' in line for line in done)
     published = [path.parent.name for path in sorted(run.glob("*/index.json"))]
-    partial = sum(1 for _ in run.rglob(".partial-*"))
+    partial = sum(name.startswith(TEMPORARY) for _, folders, files in os.walk(run) for name in (*folders, *files))  # workers still rename
     return f"{read} units read, {len(done) - read} written; published: {', '.join(published) or 'nothing'}; {partial} files half written"
 
 
