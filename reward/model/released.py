@@ -8,6 +8,7 @@ columns as overall score; all of this is part of the imported model's configurat
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ HEAD_LAYERS = (0, 3, 5)
 """Indices of the linear layers among ReLU and dropout."""
 DROPOUT = 0.05
 EMBEDDING = "model.language_model.embed_tokens.weight"
+FAMILY = "qwen2_5_vl"
 UNUSED = "lm_head.weight"
 SINGLE = 4
 """Bytes of a float32 number."""
@@ -64,6 +66,9 @@ def import_released(
         raise ValueError(
             f"{origin} has no config.json; name the model that the checkpoint was made from with --base, e.g. Qwen/Qwen2.5-VL-7B-Instruct"
         )
+    kind = _model_type(origin / "config.json")
+    if kind != FAMILY:
+        raise ValueError(f"{origin} has a {kind} model, and published checkpoints were made from {FAMILY} models; name theirs with --base")
     file, weights = _weights(path)
     widths = _head_widths(weights, path)
     config = Qwen2_5_VLConfig.from_pretrained(origin)
@@ -88,7 +93,7 @@ def import_released(
             heads=HeadConfig(hidden=widths, dropout=DROPOUT, sigma="exp"),
             aggregation="reference_mean",
         ),
-        backbone=build_backbone("qwen2_5_vl", config, empty=True),
+        backbone=build_backbone(FAMILY, config, empty=True),
         tokenizer=tokenizer,
     )
     model.take_weights(_renamed(weights, model.prompt.reward_token), file)
@@ -134,6 +139,14 @@ def _needed(checkpoint: str | Path, revision: str | None, base: str | None) -> t
     settings = [name for name in listed if base is None and any(fnmatch(name, pattern) for pattern in SETTINGS)]
     missing = [listed[name] for name in [*weights, *settings] if name in listed and listed[name].will_download]
     return [*weights, *settings], sum(file.file_size or 0 for file in missing)
+
+
+def _model_type(file: Path) -> str:
+    """The family that a config.json names. Raises ValueError."""
+    try:
+        return str(json.loads(file.read_text(encoding="utf-8"))["model_type"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} is no configuration of a model ({error!r}); copy or download it again") from None
 
 
 def _weights(path: Path) -> tuple[Path, dict[str, StoredTensor]]:

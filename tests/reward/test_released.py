@@ -265,6 +265,13 @@ def test_layouts_that_are_not_those_of_a_published_checkpoint(case: Case, tmp_pa
     refused(weights | {"rm_heads.head_0.5.bias": torch.tensor([float("nan"), 0.0])}, "contains NaN or infinity in heads")
     few = weights | {"model.language_model.embed_tokens.weight": weights["model.language_model.embed_tokens.weight"][:100].clone()}
     refused(few, "tokens, the checkpoint 100 rows")
+    for content, message in (
+        ('{"model_type": "qwen3_vl"}', "has a qwen3_vl model"),
+        ('{"model_', r"config\.json is no configuration of a model"),
+    ):
+        (folder / "config.json").write_text(content)
+        with pytest.raises(ValueError, match=message):
+            import_released(folder, prompts=prompts)
     (folder / "config.json").unlink()
     with pytest.raises(ValueError, match=r"has no config\.json; name the model that the checkpoint was made from with --base"):
         import_released(folder, prompts=prompts)
