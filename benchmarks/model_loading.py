@@ -5,7 +5,7 @@
 
 Saves a model with random weights, and a checkpoint with such weights in bf16 in the published layout. Then each is loaded in a fresh
 process that has imported everything: memory is the peak of the resident set above what the process had before, as a multiple of the
-weights in bf16; reading is what went through read calls, as a multiple of the file. Prints a Markdown table.
+weights in bf16 (float32 weights alone are 2); reading is what went through read calls, as a multiple of the file. Prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def main() -> int:
             ("saved model, to bf16", partial(_load, Path(folder), "bfloat16"), "saved/model.safetensors"),
             ("saved model, to float32", partial(_load, Path(folder), "float32"), "saved/model.safetensors"),
             ("bf16 checkpoint, imported to float32", partial(_import, Path(folder)), "published/model.safetensors"),
+            ("bf16 backbone, under new heads in float32", partial(_backbone, Path(folder)), "published/model.safetensors"),
         ):
             peak, read, seconds = _fresh(partial(_measured, load))
             size = (Path(folder) / file).stat().st_size
@@ -94,6 +95,15 @@ def _import(folder: Path) -> object:
     from reward.model.released import import_released
 
     return import_released(folder / "published", prompts=RUBRICS)
+
+
+def _backbone(folder: Path) -> object:
+    from reward import RewardModel
+    from reward.config import BackboneConfig, PresentationConfig, RewardModelConfig
+
+    presentation = PresentationConfig(layout="images", prompt="reference", rubrics=RUBRICS)
+    pretrained = BackboneConfig(pretrained=str(folder / "published"))
+    return RewardModel.from_config(RewardModelConfig(backbone=pretrained, presentation=presentation))
 
 
 def _measured(load: Callable[[], object]) -> tuple[int, int, float]:

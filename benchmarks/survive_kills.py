@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from stages.engine.rundir import RunDir
@@ -31,8 +32,9 @@ def main() -> int:
     options = parser.parse_args()
     shutil.rmtree(options.runs, ignore_errors=True)
     options.runs.mkdir(parents=True)
+    whole_loop = ["run", "all", "--config", str(options.config)]
     started = time.monotonic()
-    attempt(options.config, options.runs / "undisturbed", None)
+    attempt(whole_loop, options.runs / "undisturbed", None)
     whole = time.monotonic() - started
     expected = RunDir(options.runs / "undisturbed").artifact_hashes()
     print(f"undisturbed: {whole:.0f} s, {len(expected)} files", flush=True)
@@ -41,29 +43,33 @@ def main() -> int:
     while kills < options.kills or finished == 0:
         run = options.runs / f"killed-{finished}"
         limit = moments.uniform(0.05, 0.6) * whole if kills < options.kills else None
-        if attempt(options.config, run, limit):
+        if attempt(whole_loop, run, limit):
             finished += 1
-            found = RunDir(run).artifact_hashes()
-            wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+            wrong = differences(run, expected)
             differing += bool(wrong)
             print(f"{run.name} finished: " + (f"{len(wrong)} files differ, e.g. {wrong[:5]}" if wrong else "identical"), flush=True)
         else:
             kills += 1
             print(f"kill {kills}: {run.name} after {limit:.0f} s, in {newest_step(run)}", flush=True)
     if (options.runs / f"killed-{finished}").exists():
-        attempt(options.config, options.runs / f"killed-{finished}", None)
-        same = RunDir(options.runs / f"killed-{finished}").artifact_hashes() == expected
+        attempt(whole_loop, options.runs / f"killed-{finished}", None)
+        same = not differences(options.runs / f"killed-{finished}", expected)
         differing += not same
         print(f"killed-{finished} finished: {'identical' if same else 'files differ'}", flush=True)
     print(f"{kills} kills, {differing} runs with differences")
     return 1 if differing else 0
 
 
-def attempt(config: Path, run: Path, limit: float | None) -> bool:
-    """Run the loop; True when it finished, False when it was killed at the limit. A failure of its own ends the benchmark."""
-    command = [sys.executable, "-m", "pipeline.cli", "run", "all", "--config", str(config), "--run", str(run)]
+def attempt(arguments: Sequence[str], run: Path, limit: float | None, begin: Callable[[], bool] = lambda: True) -> bool:
+    """Run a command of `pipeline`; True when it finished, False when it was killed. A failure of its own ends the benchmark.
+
+    limit: seconds to the kill, from when ``begin`` is true; None kills nothing.
+    """
+    command = [sys.executable, "-m", "pipeline.cli", *arguments, "--run", str(run)]
     with open(run.with_suffix(".log"), "a") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
+        while limit is not None and process.poll() is None and not begin():
+            time.sleep(0.005)
         try:
             code = process.wait(timeout=limit)
         except subprocess.TimeoutExpired:
@@ -71,8 +77,14 @@ def attempt(config: Path, run: Path, limit: float | None) -> bool:
             process.wait()
             return False
     if code:
-        raise SystemExit(f"the loop failed with {code}; see {run.with_suffix('.log')}")
+        raise SystemExit(f"{' '.join(arguments)} failed with {code}; see {run.with_suffix('.log')}")
     return True
+
+
+def differences(run: Path, expected: Mapping[str, str]) -> list[str]:
+    """The artifact files of a run that differ from the expected hashes."""
+    found = RunDir(run).artifact_hashes()
+    return sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
 
 
 def newest_step(run: Path) -> str:

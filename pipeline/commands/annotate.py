@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from pipeline.commands.annotate_page import roster, serve
+from pipeline.commands.annotate_start import start
 from pipeline.commands.common import EXAMPLE, Options, common, opened
 from stages.annotate.formats.read import AUTO, FORMATS
 
@@ -156,5 +157,6 @@ def annotate_consensus(options: Options, method: Any) -> None:
         print(quality.consensus(index, context.run))
 
 
+annotate.add_command(start)
 annotate.add_command(serve)
 annotate.add_command(roster)

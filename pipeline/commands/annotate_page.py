@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.commands.common import CONFIG, OVERRIDES, Options, takes
+
+if TYPE_CHECKING:
+    from stages.annotate.config import AnnotateConfig
+    from stages.engine.rundir import RunDir
 
 HOME = "http://127.0.0.1:8321"
 
@@ -19,6 +24,8 @@ warning: the page listens on {host}, which other machines can reach, over plain 
 
 _of_run = click.option("--run", "run_path", metavar="DIR", required=True, help="Run directory.")
 _home = click.option("--home", default=HOME, show_default=True, help="Address under which the person reaches the page.")
+HOST = click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+EXPOSE = click.option("--expose", is_flag=True, help="Allow a --host that other machines can reach.")
 
 
 @click.command(
@@ -28,24 +35,34 @@ _home = click.option("--home", default=HOME, show_default=True, help="Address un
     "  pipeline annotate serve --run runs/rated"
 )
 @takes(OVERRIDES, _of_run, CONFIG)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--expose", is_flag=True, help="Allow a --host that other machines can reach.")
+@HOST
+@EXPOSE
 def serve(options: Options, host: str, expose: bool) -> None:
-    if not _loopback(host):
-        if not expose:
-            raise ValueError(
-                f"--host {host} can be reached from other machines: give --expose as well, and put a proxy with TLS in front; "
-                "or leave --host out"
-            )
-        click.echo(EXPOSED.format(host=host), err=True)
-    run, config = options.run, options.loaded.flow.annotate
+    check_host(host, expose)
+    serve_page(options.run, options.loaded.flow.annotate, host)
+
+
+def check_host(host: str, expose: bool) -> None:
+    """Warn about an address that other machines can reach. Raises ``ValueError`` without ``--expose``."""
+    if _loopback(host):
+        return
+    if not expose:
+        raise ValueError(
+            f"--host {host} can be reached from other machines: give --expose as well, and put a proxy with TLS in front; "
+            "or leave --host out"
+        )
+    click.echo(EXPOSED.format(host=host), err=True)
+
+
+def serve_page(run: RunDir, config: AnnotateConfig, host: str, ready: Callable[[str], None] = lambda _: None) -> None:
+    """Serve the rating page of a run until interrupted; ``ready`` is called with the address once the socket is open."""
     from stages.annotate.page import server
 
-    people = [person for person in server.roster_of(run).people if not person.revoked]
-    if not people:
-        click.echo("the roster is empty; `pipeline annotate roster add` makes links", err=True)
-
     def started(address: str) -> None:
+        ready(address)
+        people = [person for person in server.roster_of(run).people if not person.revoked]
+        if not people:
+            click.echo("the roster is empty; `pipeline annotate roster add` makes links", err=True)
         click.echo(f"rating page: {address} (open it with a personal link; on the roster: {len(people)}; Ctrl-C stops it)")
 
     server.serve(run, config, host=host, started=started)

@@ -9,6 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from reward import Score
+    from reward.model.released import ImportNeeds
 
 
 @click.group()
@@ -46,7 +47,7 @@ def import_(
     from typing import Any
 
     from reward.model.reference_prompts import read_reference_prompts
-    from reward.model.released import import_released
+    from reward.model.released import import_needs, import_released
 
     if out.exists() and any(out.iterdir()):
         raise ValueError(f"{out} is not empty; name a new directory")
@@ -55,9 +56,51 @@ def import_(
         raise click.UsageError(f"--image-area {image_area}: expected two numbers of pixels, e.g. 200704-200704")
     kind: Any = positions
     prompts = read_reference_prompts(reference_prompts)
+    _check_room(import_needs(checkpoint, base=base, revision=revision), out)
     model = import_released(checkpoint, prompts=prompts, base=base, revision=revision, positions=kind, image_area=(int(least), int(most)))
     model.save(out, facts={"imported from": f"{Path(checkpoint).name}, a published EditReward checkpoint, with {positions} positions"})
     print(f"{out}: use it with `pipeline reward score {out} ...` or filter.model={out}")
+
+
+def _check_room(needs: ImportNeeds, out: Path) -> None:
+    """Print what an import needs; warn of little memory. Raises ``ValueError`` where a disk is too small."""
+    import shutil
+
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    print(
+        f"fetches {_gigabytes(needs.fetched)}, reads {_gigabytes(needs.read)}, writes {_gigabytes(needs.written)}; "
+        f"needs {_gigabytes(needs.memory)} of memory",
+        flush=True,
+    )
+    wanted: dict[int, tuple[Path, int]] = {}
+    for place, size in ((Path(HF_HUB_CACHE), needs.fetched), (out, needs.written)):
+        folder = next(parent for parent in (place.absolute(), *place.absolute().parents) if parent.exists())
+        device = folder.stat().st_dev
+        wanted[device] = (folder, wanted.get(device, (folder, 0))[1] + size)
+    for folder, size in wanted.values():
+        free = shutil.disk_usage(folder).free
+        if free < size:
+            raise ValueError(
+                f"the disk of {folder} has {_gigabytes(free)} free, and {_gigabytes(size)} are needed; make room, or name an OUT on "
+                "another disk (HF_HUB_CACHE moves what is fetched)"
+            )
+    available = _available_memory()
+    if available is not None and available < needs.memory:
+        click.echo(f"warning: {_gigabytes(available)} of memory are available, so the import may be stopped by the system", err=True)
+
+
+def _available_memory() -> int | None:
+    """Bytes; None where the system is not Linux."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
 @reward.command(name="score")

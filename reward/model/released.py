@@ -8,11 +8,17 @@ columns as overall score; all of this is part of the imported model's configurat
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HFValidationError
 from torch import Tensor
 from transformers import Qwen2_5_VLConfig
 
@@ -31,6 +37,10 @@ HEAD_LAYERS = (0, 3, 5)
 """Indices of the linear layers among ReLU and dropout."""
 DROPOUT = 0.05
 EMBEDDING = "model.language_model.embed_tokens.weight"
+FAMILY = "qwen2_5_vl"
+UNUSED = "lm_head.weight"
+SINGLE = 4
+"""Bytes of a float32 number."""
 PUBLISHED = Origin(domains=("photographs",), data={"TIGER-Lab/EditReward-Data": 9557}, raters={"imported": 1})
 """Paper, section 2.1. The raters of the published data are not named."""
 
@@ -50,12 +60,15 @@ def import_released(
     they do not lie beside the weights. positions: published scores need `flat`. image_area: least and most pixels of an image. Raises
     ValueError for an unknown layout, missing or NaN weights.
     """
-    path = located(checkpoint, revision)
+    path = located(checkpoint, revision, only=_needed(checkpoint, revision, base)[0])
     origin = located(base, None, only=SETTINGS) if base is not None else path
     if not (origin / "config.json").exists():
         raise ValueError(
             f"{origin} has no config.json; name the model that the checkpoint was made from with --base, e.g. Qwen/Qwen2.5-VL-7B-Instruct"
         )
+    kind = _model_type(origin / "config.json")
+    if kind != FAMILY:
+        raise ValueError(f"{origin} has a {kind} model, and published checkpoints were made from {FAMILY} models; name theirs with --base")
     file, weights = _weights(path)
     widths = _head_widths(weights, path)
     config = Qwen2_5_VLConfig.from_pretrained(origin)
@@ -80,12 +93,60 @@ def import_released(
             heads=HeadConfig(hidden=widths, dropout=DROPOUT, sigma="exp"),
             aggregation="reference_mean",
         ),
-        backbone=build_backbone("qwen2_5_vl", config, empty=True),
+        backbone=build_backbone(FAMILY, config, empty=True),
         tokenizer=tokenizer,
     )
     model.take_weights(_renamed(weights, model.prompt.reward_token), file)
     model.origin = PUBLISHED
     return model.eval()
+
+
+@dataclass(frozen=True)
+class ImportNeeds:
+    """Bytes that an import fetches, reads and writes, and has in memory at its peak; but for tokenizer and other small files."""
+
+    fetched: int
+    read: int
+    written: int
+    memory: int
+
+
+def import_needs(checkpoint: str | Path, *, base: str | None = None, revision: str | None = None) -> ImportNeeds:
+    """What `import_released` will need, by the header of the weights. Raises ValueError likewise.
+
+    For weights that are still on the Hub it goes by the size of the files, taken as bf16.
+    """
+    only, fetched = _needed(checkpoint, revision, base)
+    if fetched:
+        return ImportNeeds(fetched, fetched, SINGLE * fetched // 2, SINGLE * fetched // 2)
+    file, weights = _weights(located(checkpoint, revision, only=only))
+    counts = [math.prod(tensor.shape) for name, tensor in weights.items() if name != UNUSED]
+    return ImportNeeds(0, file.stat().st_size, SINGLE * sum(counts), SINGLE * (sum(counts) + max(counts)))
+
+
+def _needed(checkpoint: str | Path, revision: str | None, base: str | None) -> tuple[list[str] | None, int]:
+    """The files of a Hub id that an import needs, as patterns, and how many bytes of them are not on this machine. Raises ValueError.
+
+    One file of weights and, without a base, configuration and tokenizer. Of a directory nothing is fetched.
+    """
+    if isinstance(checkpoint, Path) or Path(checkpoint).exists() or checkpoint.count("/") != 1:
+        return None, 0
+    try:
+        listed = {file.filename: file for file in snapshot_download(checkpoint, revision=revision, dry_run=True)}
+    except (OSError, HFValidationError):  # `located` names the mistake, or takes what an earlier download left on this machine
+        return None, 0
+    weights = [next((name for name in FILES if name in listed), FILES[0])]
+    settings = [name for name in listed if base is None and any(fnmatch(name, pattern) for pattern in SETTINGS)]
+    missing = [listed[name] for name in [*weights, *settings] if name in listed and listed[name].will_download]
+    return [*weights, *settings], sum(file.file_size or 0 for file in missing)
+
+
+def _model_type(file: Path) -> str:
+    """The family that a config.json names. Raises ValueError."""
+    try:
+        return str(json.loads(file.read_text(encoding="utf-8"))["model_type"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} is no configuration of a model ({error!r}); copy or download it again") from None
 
 
 def _weights(path: Path) -> tuple[Path, dict[str, StoredTensor]]:
@@ -97,6 +158,8 @@ def _weights(path: Path) -> tuple[Path, dict[str, StoredTensor]]:
             if EMBEDDING not in weights:
                 raise ValueError(f"{file} has no {EMBEDDING}: not the layout of a published EditReward checkpoint")
             return file, weights
+    if (path / f"{FILES[0]}.index.json").exists():
+        raise ValueError(f"{path} has its weights in several files ({FILES[0]}.index.json); a published EditReward checkpoint has one")
     raise ValueError(f"{path} contains none of {', '.join(FILES)}; expected a published EditReward checkpoint")
 
 
@@ -122,7 +185,7 @@ def _renamed(weights: Mapping[str, StoredTensor], reward_token: int) -> dict[str
             renamed[f"heads.of.{DIMENSIONS[int(number)]}.mlp.{rest}"] = tensor
         elif key.startswith("model."):
             renamed["backbone." + key.removeprefix("model.")] = tensor
-        elif key != "lm_head.weight":
+        elif key != UNUSED:
             renamed[key] = tensor  # not ours: loading names it
     return renamed
 

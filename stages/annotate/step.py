@@ -66,6 +66,12 @@ def export(context: Context, limit: int | None = None, groups: str | Path | None
     return folder.path / "export"
 
 
+def is_exported(context: Context) -> bool:
+    """Whether there are a packet and a plan of the run's candidates, of all groups or of some. Raises ``ValueError`` before generate."""
+    folder, rating_task = context.run.step(steps.ANNOTATE).path, generated_task(context)
+    return plan.belongs_to(folder / "plan.json", rating_task) and packet.belongs_to(folder / "export", rating_task)
+
+
 def simulate(context: Context) -> list[Path]:
     """Write ``annotate/simulated/<rater>.csv`` and return the files for ``ingest``."""
     config = context.flow.annotate.simulate

@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,13 @@ from command import pipeline, refusal
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
+from pipeline.commands import reward as reward_command
 from reward import EditSample, RewardModel, Score, score
 from reward.inputs.images import patchify
 from reward.model.aggregation import aggregate
 from reward.model.backbone import FAMILIES, encode
 from reward.model.reference_prompts import COLLATOR_FILE, PROMPTS_FILE, read_reference_prompts
-from reward.model.released import import_released
+from reward.model.released import import_needs, import_released
 from reward.training.losses import uncertainty_released
 
 torch.set_num_threads(1)
@@ -263,6 +265,13 @@ def test_layouts_that_are_not_those_of_a_published_checkpoint(case: Case, tmp_pa
     refused(weights | {"rm_heads.head_0.5.bias": torch.tensor([float("nan"), 0.0])}, "contains NaN or infinity in heads")
     few = weights | {"model.language_model.embed_tokens.weight": weights["model.language_model.embed_tokens.weight"][:100].clone()}
     refused(few, "tokens, the checkpoint 100 rows")
+    for content, message in (
+        ('{"model_type": "qwen3_vl"}', "has a qwen3_vl model"),
+        ('{"model_', r"config\.json is no configuration of a model"),
+    ):
+        (folder / "config.json").write_text(content)
+        with pytest.raises(ValueError, match=message):
+            import_released(folder, prompts=prompts)
     (folder / "config.json").unlink()
     with pytest.raises(ValueError, match=r"has no config\.json; name the model that the checkpoint was made from with --base"):
         import_released(folder, prompts=prompts)
@@ -291,16 +300,32 @@ def test_a_clone_that_is_none(tmp_path: Path, shared_data: Path) -> None:
         read_reference_prompts(clone)
 
 
-def test_the_command_imports_and_scores(case: Case, tmp_path: Path) -> None:
+def test_the_command_imports_and_scores(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "imported"
     area = f"{case.area[0]}-{case.area[1]}"
     arguments = ["--reference-prompts", str(case.clone), "--image-area", area]
-    pipeline("reward", "import", case.folder / "model", out, *arguments)
+    said = pipeline("reward", "import", case.folder / "model", out, *arguments).output
+    size, written = ((folder / "model.safetensors").stat().st_size for folder in (case.folder / "model", out))
+    needs = import_needs(case.folder / "model")
+    assert (needs.fetched, needs.read) == (0, size) and abs(needs.written - written) < 0.02 * written < needs.memory
+    assert f"fetches 0.0 MB, reads {size / 1e6:.1f} MB, writes {needs.written / 1e6:.1f} MB" in said
     pair = case.inputs["pairs"][0]
     asked = ("--source", case.opaque / pair["source"], "--instruction", pair["instruction"])
     shown = pipeline("reward", "score", out, *asked, "--edited", case.opaque / pair["edited_A"], "--edited", case.opaque / pair["edited_B"])
     for side in "AB":
         assert f"{case.arrays[f'score.1d.{side}'][0]:.3f}" in shown.stdout
-    assert "has no config.json" in refusal("reward", "import", case.folder / "images", tmp_path / "other", *arguments)
+    half = tmp_path / "half"
+    shutil.copytree(case.folder / "model", half)
+    (half / "model.safetensors").write_bytes((half / "model.safetensors").read_bytes()[: size // 2])
+    assert "half/model.safetensors cannot be read" in refusal("reward", "import", half, tmp_path / "other", *arguments)
+    (half / "model.safetensors").rename(half / "model.safetensors.index.json")
+    assert "has its weights in several files" in refusal("reward", "import", half, tmp_path / "other", *arguments)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    monkeypatch.setattr(reward_command, "_available_memory", lambda: 1000)
+    given = ("reward", "import", case.folder / "model", tmp_path / "other", *arguments)
+    assert f"has 0.0 MB free, and {needs.written / 1e6:.1f} MB are needed" in refusal(*given)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
+    assert "warning: 0.0 MB of memory" in pipeline(*given).stderr
+    assert "contains none of" in refusal("reward", "import", case.folder / "images", tmp_path / "third", *arguments)
     assert "is not empty" in refusal("reward", "import", case.folder / "model", out, *arguments)
     assert "cannot be decoded" in refusal("reward", "score", out, *asked, "--edited", case.folder / "inputs.json")

@@ -164,6 +164,11 @@ def read(path: Path) -> RatingPlan:
         raise ValueError(f"{path} was written by another version; run `pipeline annotate export` again") from None
 
 
+def belongs_to(path: Path, task: RatingTask) -> bool:
+    """Whether there is a plan of this task."""
+    return path.exists() and read(path).project == task.project
+
+
 def _require_variation(number: int, form: Sequence[str], gold: Mapping[str, GoldCells], task: RatingTask, config: PlanConfig) -> None:
     """Refuse an exam whose gold scores are all the same: it can be passed blindly, and kappa is not defined."""
     for dimension in task.dimensions:

@@ -83,8 +83,13 @@ def write(target: Path, generate: StepFolder, task: RatingTask, chosen: Sequence
     return target
 
 
+def belongs_to(target: Path, task: RatingTask) -> bool:
+    """Whether the folder is a complete packet of this task, of all its groups or of some."""
+    return _is_complete(target, {"project": task.project, "made_from": dict(task.inputs), "rubric_version": task.rubric_version})
+
+
 def _is_complete(target: Path, content: Mapping[str, Any]) -> bool:
-    """Whether the folder is the packet of this content with all its images."""
+    """Whether the folder is a packet with this content and all its images."""
     path = target / "manifest.json"
     there = storage.read_json(path) if path.exists() else {}
     return all(there.get(name) == value for name, value in content.items()) and all((target / name).exists() for name in there["images"])
