@@ -13,12 +13,15 @@ Nothing here reads a value back from the device or depends on one: what depends 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
     PreTrainedConfig,
@@ -169,9 +172,15 @@ def load_pretrained(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) 
     """
     assert config.pretrained is not None
     where: dict[str, Any] = {"revision": config.revision} if config.revision else {}
-    loaded: Any = FAMILIES[config.family].generating.from_pretrained(
-        config.pretrained, dtype=torch.float32, output_loading_info=True, **where
-    )
+    if Path(config.pretrained).is_dir() and not (Path(config.pretrained) / "config.json").exists():
+        raise ValueError(f"{config.pretrained} has no config.json; name a directory of pretrained weights, or a Hub id")
+    try:
+        loaded: Any = FAMILIES[config.family].generating.from_pretrained(
+            config.pretrained, dtype=torch.float32, output_loading_info=True, **where
+        )
+    except (OSError, SafetensorError, json.JSONDecodeError) as error:
+        said = str(error).strip().split("\n")[0]
+        raise ValueError(f"{config.pretrained} cannot be read as a whole checkpoint ({said}); download it again") from error
     whole, report = loaded
     if report["missing_keys"]:
         raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import pickle
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import ROOT
 from PIL import Image
+from pretrained import write_pretrained
 from scipy import integrate, special, stats
 from tiny_model import BACKBONE
 from torch import Tensor
@@ -270,6 +272,24 @@ def pretrained_config(folder: Path, area: int, prompt: str = "reference") -> Rew
         backbone=BackboneConfig(pretrained=str(folder / "model")),
         presentation=PresentationConfig.model_validate({"layout": "images", "prompt": prompt, "image_area": area}),
     )
+
+
+@pytest.mark.parametrize(
+    ("break_it", "sentence"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), "has no config.json; name a directory of pretrained weights"),
+        (lambda folder: (folder / "model.safetensors").unlink(), r"cannot be read as a whole checkpoint \(.*\); download it again"),
+        (
+            lambda folder: os.truncate(folder / "model.safetensors", 5000),
+            r"cannot be read as a whole checkpoint \(.*\); download it again",
+        ),
+    ],
+    ids=["no configuration", "no weights", "half downloaded"],
+)
+def test_a_broken_pretrained_directory_is_one_sentence(break_it: Callable[[Path], None], sentence: str, tmp_path: Path) -> None:
+    break_it(write_pretrained(tmp_path / "model", ["make it red"]))
+    with pytest.raises(ValueError, match=sentence):
+        RewardModel.from_config(pretrained_config(tmp_path, 12544))
 
 
 @pytest.mark.parametrize("prompt", ["reference", "rubric_first"])
