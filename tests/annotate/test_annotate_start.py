@@ -51,12 +51,14 @@ def interrupting(port: int) -> Iterator[list[int]]:
                 os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=wait)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are started deaf to it
     thread.start()
     try:
         yield statuses
     finally:
         ended.set()
         thread.join()
+        signal.signal(signal.SIGINT, before)
 
 
 def start(run: Path, table: Path, *names: str) -> str:
