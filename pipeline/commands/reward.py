@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pipeline import words
+
 if TYPE_CHECKING:
     from reward import Score
     from reward.model.released import ImportNeeds
@@ -69,8 +71,8 @@ def _check_room(needs: ImportNeeds, out: Path) -> None:
     from huggingface_hub.constants import HF_HUB_CACHE
 
     print(
-        f"fetches {_gigabytes(needs.fetched)}, reads {_gigabytes(needs.read)}, writes {_gigabytes(needs.written)}; "
-        f"needs {_gigabytes(needs.memory)} of memory",
+        f"fetches {words.size(needs.fetched)}, reads {words.size(needs.read)}, writes {words.size(needs.written)}; "
+        f"needs {words.size(needs.memory)} of memory",
         flush=True,
     )
     wanted: dict[int, tuple[Path, int]] = {}
@@ -82,12 +84,12 @@ def _check_room(needs: ImportNeeds, out: Path) -> None:
         free = shutil.disk_usage(folder).free
         if free < size:
             raise ValueError(
-                f"the disk of {folder} has {_gigabytes(free)} free, and {_gigabytes(size)} are needed; make room, or name an OUT on "
+                f"the disk of {folder} has {words.size(free)} free, and {words.size(size)} are needed; make room, or name an OUT on "
                 "another disk (HF_HUB_CACHE moves what is fetched)"
             )
     available = _available_memory()
     if available is not None and available < needs.memory:
-        click.echo(f"warning: {_gigabytes(available)} of memory are available, so the import may be stopped by the system", err=True)
+        click.echo(f"warning: {words.size(available)} of memory are available, so the import may be stopped by the system", err=True)
 
 
 def _available_memory() -> int | None:
@@ -97,10 +99,6 @@ def _available_memory() -> int | None:
     except OSError:
         return None
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
 @reward.command(name="score")

@@ -53,9 +53,13 @@ class Prompt:
     max_instruction_tokens: int
 
     def check(self, instruction: str) -> None:
-        """Raise InstructionError for an instruction that is empty or too long."""
+        """Raise InstructionError for an instruction that is empty, too long, or no text (half of a surrogate pair)."""
         if not instruction.strip():
             raise InstructionError("the instruction is empty; expected what was asked of the editor")
+        try:
+            instruction.encode()
+        except UnicodeEncodeError:
+            raise InstructionError("the instruction is not valid Unicode; repair its encoding") from None
         count = len(self.tokenizer(instruction, add_special_tokens=False, split_special_tokens=True)["input_ids"])
         if count > self.max_instruction_tokens:
             raise InstructionError(

@@ -57,14 +57,19 @@ def build_meta_model(config: RewardModelConfig, instruction: str) -> MetaModel:
     backbone = config.backbone
     if backbone.pretrained is None:
         tokenizer = build_tokenizer([instruction, *prompt_texts(config)])
-        sizes, origins = sized_config(backbone, tokenizer), ("the configuration", "words of the prompt as vocabulary")
+        built = build_backbone(backbone.family, sized_config(backbone, tokenizer), empty=True)
+        origins = ("the configuration", "words of the prompt as vocabulary")
     else:
         read, sizes_from = _published_sizes(backbone)
-        sizes = FAMILIES[backbone.family].config.from_dict(read)
         tokenizer, text_from = _tokenizer(backbone.pretrained)
-        sizes.text_config.vocab_size = max(sizes.text_config.vocab_size, len(tokenizer))
         origins = (sizes_from, text_from)
-    model = RewardModel(config=config, backbone=build_backbone(backbone.family, sizes, empty=True), tokenizer=tokenizer)
+        try:
+            sizes = FAMILIES[backbone.family].config.from_dict(read)
+            sizes.text_config.vocab_size = max(sizes.text_config.vocab_size, len(tokenizer))
+            built = build_backbone(backbone.family, sizes, empty=True)
+        except (ArithmeticError, AttributeError, RuntimeError, TypeError, ValueError) as error:  # whatever transformers stumbles over
+            raise ValueError(f"{KEY}: no model can be built with the sizes in {sizes_from} ({error}); correct them") from error
+    model = RewardModel(config=config, backbone=built, tokenizer=tokenizer)
     return MetaModel(model.to(torch.device("meta")), *origins)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 
 from finetune.config import BASE_TRAINING, CodecConfig, DenoiserConfig, EditorConfig
 from finetune.data import EditSamples
-from stages.engine import contracts, storage
+from stages.engine import contracts, storage, training_group, warm_workers
 from stages.engine.cluster import Cluster
 from stages.engine.run_units import run_units
 from stages.engine.rundir import RunDir
@@ -109,6 +110,18 @@ def test_a_mistake_arrives_as_one_sentence_also_where_the_workers_before_hold_al
         fit(mistaken, [{"folder": str(tmp_path / name)} for name in "ab"], cluster=cluster, scratch=tmp_path, workers=1, setting="x")
     attempts = [path.read_text() for path in tmp_path.glob("*/attempts")]
     assert attempts and set(attempts) == {"one\n"}  # no restart; the second group may be stopped before it begins
+
+
+def test_no_idle_worker_stays_beside_a_training_on_gpus(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker with a GPU needs a CPU of its own machine, however many are free elsewhere."""
+    released = []
+    monkeypatch.setattr(training_group, "_run_group", lambda *_, **__: None)
+    monkeypatch.setattr(warm_workers, "release", lambda **how: released.append(how["unless_free"]))
+    monkeypatch.setattr(Cluster, "need", lambda *_, **__: None)
+    fit(mistaken, [{}], cluster=cluster, scratch=tmp_path, workers=1, setting="x")
+    monkeypatch.setattr(Cluster, "gpus", 1)
+    fit(mistaken, [{}], cluster=cluster, scratch=tmp_path, workers=1, setting="x")
+    assert released == [1, math.inf]
 
 
 def test_more_workers_than_the_cluster_has_cpus_are_refused(cluster: Cluster, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,12 @@ def test_benchmarks_that_know_training_sources_are_reported_before_training(tmp_
     assert not known & {row["source_id"] for row in dropping.run.step("preferences").read("pairs").to_pylist()}
     assert preferences.run(dropping) == index
     assert training_sources(dropping.run).splits.keys() == sources.keys() - known
+    trained = dropping.run.step("train-reward")
+    trained.publish(Index("train-reward", "key", {}, {"preferences": kept.fingerprint}))
+    assert training_sources(dropping.run).splits.keys() == sources.keys()  # the model was trained before they were dropped
+    trained.publish(Index("train-reward", "key", {}, {"preferences": index.fingerprint}))
+    assert training_sources(dropping.run).splits.keys() == sources.keys() - known
+    shutil.rmtree(trained.path)
     page = report.build(RunDir(tmp_path / "run")).read_text()
     assert f"{len(known)} training sources were dropped; their groups have no pairs" in page
     assert f"The first {len(known)} of {len(known)} matches that count" in page and all(name in page for name in known)

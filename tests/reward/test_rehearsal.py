@@ -190,6 +190,9 @@ def test_sizes_come_from_a_directory_or_a_shipped_file(tmp_path: Path) -> None:
     built = build_meta_model(own, "word")
     assert len(built.model.backbone.language_model.layers) == 1 and built.sizes_from == str(tmp_path / "config.json")
     assert {parameter.device.type for parameter in built.model.parameters()} == {"meta"}
+    (tmp_path / "config.json").write_text(json.dumps(shipped | {"text_config": shipped["text_config"] | {"num_attention_heads": 0}}))
+    with pytest.raises(ValueError, match=r"no model can be built with the sizes in .*config\.json \(.*\); correct them"):
+        build_meta_model(own, "word")
     unknown = BackboneConfig(pretrained="someone/Qwen2.5-VL-32B")
     assert not knows_sizes(unknown)
     with pytest.raises(ValueError, match=r"the sizes of someone/Qwen2\.5-VL-32B are unknown; name a directory"):

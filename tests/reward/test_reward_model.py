@@ -333,6 +333,7 @@ def test_a_bad_sample_never_costs_its_neighbours() -> None:
         "source image of 0 bytes": replace(good, source=b""),
         "aspect ratio above 200": replace(good, source=png(3, (1, 4000))),
         "instruction is empty": replace(good, instruction=" \n"),
+        "instruction is not valid Unicode": replace(good, instruction="red \ud83d"),
         "more than presentation.max_instruction_tokens": replace(good, instruction="red " * 5000),
     }
     results = score(model=model, samples=[good, *bad.values(), good], token_budget=30)
