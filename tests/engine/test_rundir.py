@@ -142,3 +142,15 @@ def test_ids_tell_parts_apart(parts: list, others: list) -> None:
     assert content_id("a", *parts) != content_id("b", *parts)
     assert (content_id("a", *others) == content_id("a", *parts)) == (list(map(repr, others)) == list(map(repr, parts)))
     assert content_id("a", "xy", "z") != content_id("a", "x", "yz")
+
+
+def test_only_a_directory_that_a_command_made_and_left_empty_goes_again(tmp_path: Path) -> None:
+    made, there, used = tmp_path / "made", tmp_path / "there", tmp_path / "used"
+    there.mkdir()
+    (there / "config.yaml").write_text("name: mine")
+    for path in (made, there, used):
+        with RunDir(path):
+            (path / "config.yaml").touch()
+            if path is used:
+                (path / "generate").mkdir()
+    assert not made.exists() and (there / "config.yaml").read_text() == "name: mine" and (used / "generate").is_dir()

@@ -111,3 +111,9 @@ def test_a_row_without_an_image_is_named(tmp_path: Path) -> None:
     folder.publish(Index("generate", "key", {}, {}, artifacts={"sources": [part]}))
     with pytest.raises(ValueError, match=r"units/one/sources\.parquet has no image in row 0 of row group 0; repeat the step"):
         references(folder, "sources", "source_id", {"s0"})["s0"].read()
+
+
+def test_the_newest_row_group_stays_however_large(tmp_path: Path) -> None:
+    folder, kept = published(tmp_path), stored_images._RowGroups(0)
+    reference = references(folder, "sources", "source_id", {"s30"})["s30"]
+    assert kept.images(reference.file, reference.row_group) is kept.images(reference.file, reference.row_group)

@@ -192,7 +192,10 @@ def test_benchmarks_that_know_training_sources_are_reported_before_training(tmp_
         (bench / f"{number[name]}.png").write_bytes(encoded(photograph(number[name]).resize((128, 128))))
     (bench / "other.png").write_bytes(encoded(photograph(19)))
     compared = {"references": [{"name": "bench", "input": {"dataset": "images", "path": str(bench)}}]}
-    kept = trained_on(context(tmp_path / "run", data, contamination=compared), tmp_path / "data")
+    log.clear()
+    trained_on(context(tmp_path / "run", data, contamination={"references": []}), tmp_path / "data")
+    assert log == []  # with nothing to compare with, no source is hashed
+    kept = trained_on(context(tmp_path / "run", data, contamination=compared, force=True), tmp_path / "data")
     hits = RunDir(tmp_path / "run").step("preferences").read("contamination").to_pylist()
     assert {(hit["sample_id"], hit["item"]) for hit in hits} == {(name, f"{number[name]}.png") for name in known}
     summary = kept.results["contamination"]

@@ -8,6 +8,7 @@ import pytest
 
 from reward import RewardModel, RewardModelConfig
 from reward.model.origin import Origin, other_domain, read_origin
+from stages.datasets.readers import domain_of
 
 TOY = Origin(domains=("toy",), data={"world": 24}, raters={"people": 2, "simulated": 6}, rated=("2025-01-06", "2025-01-08"))
 
@@ -37,6 +38,12 @@ def test_it_is_saved_loaded_and_on_the_card(tmp_path: Path) -> None:
 )
 def test_no_warning_without_a_difference(known: Origin | None) -> None:
     assert other_domain(known, "photographs") is None and other_domain(TOY, None) is None and other_domain(TOY, "toy") is None
+
+
+def test_layouts_that_hold_either_say_nothing() -> None:
+    assert {domain_of(name) for name in ("world", "world-edits")} == {"toy"}
+    assert {domain_of(name) for name in ("sharegpt4o", "editreward-data", "benchmarks")} == {"photographs"}
+    assert {domain_of(name) for name in ("candidates", "webdataset", "reference-json")} == {None}
 
 
 def test_a_toy_model_on_photographs() -> None:
