@@ -52,6 +52,8 @@ def _sentence(error: BaseException, run: Path | None) -> str:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         where = error.filename or run or error.strerror
         return f"the disk is full ({where}); make room and run the same command again: finished work is kept"
+    if isinstance(error, PermissionError) and error.filename:
+        return f"{error.filename} may not be read or written by this user; change its permissions, or choose another place"
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     return str(error) or type(error).__name__

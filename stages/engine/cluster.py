@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import ray
 
 from stages.engine import warm_workers
@@ -31,6 +32,8 @@ CODE = Path(__file__).resolve().parents[2]
 """The folder of our packages."""
 CONNECT_SECONDS = 10.0
 """Time-out of the connection to an existing cluster."""
+STARTS = 5
+"""Attempts to start Ray: it gives its own processes 30 seconds, which cannot be changed, and a busy machine may need more."""
 
 
 @dataclass
@@ -62,7 +65,7 @@ class Cluster:
         try:
             _check_reachable(self.address)
             with contextlib.chdir(CODE):  # workers get the current folder first on their path, and a user's may hold a finetune.py
-                context = ray.init(**options)
+                context = ray.init(**options) if self.address else _start(options)
         except ConnectionError as error:
             raise ValueError(
                 f"--address {self.address}: no Ray cluster answers there, or it wants another token ({error}); "
@@ -115,6 +118,28 @@ class Cluster:
             warm_workers.forget()
             ray.shutdown()
             self._connected = False
+
+
+def _start(options: dict[str, Any]) -> Any:
+    """``ray.init`` of a local cluster, again where Ray's processes were too slow. Raises ``ValueError`` after ``STARTS`` attempts."""
+    before = set(psutil.Process().children())
+    for attempt in range(1, STARTS + 1):
+        try:
+            return ray.init(**options)
+        except ValueError:
+            raise
+        except Exception as error:
+            ray.shutdown()
+            left = set(psutil.Process().children()) - before  # of a node that did not start; Ray forgets them
+            for process in left:
+                process.kill()
+            psutil.wait_procs(left)
+            if attempt == STARTS:
+                raise ValueError(
+                    f"Ray did not start on this machine in {STARTS} attempts ({' '.join(str(error).split())}): "
+                    "close other programs, or look into the newest session folder of ray.temp_dir (without one: /tmp/ray)"
+                ) from error
+            print(f"Ray did not start in time; attempt {attempt + 1} of {STARTS}", file=sys.stderr, flush=True)
 
 
 def _check_reachable(address: str | None) -> None:

@@ -148,8 +148,11 @@ sizes = st.tuples(st.integers(6, 60), st.integers(6, 60))
 groups = st.lists(st.lists(sizes, min_size=2, max_size=4), min_size=1, max_size=3)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(shapes=groups, kind=st.sampled_from(KINDS), family=st.sampled_from(FAMILY_NAMES), positions=st.sampled_from(["mrope", "flat"]))
+@pytest.mark.parametrize("positions", ["mrope", "flat"])
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(shapes=groups)
 def test_a_packed_forest_equals_separate_prompts(shapes: list, kind: tuple[str, str], family: str, positions: str) -> None:
     """Outputs and gradients of random groups, image sizes and instruction lengths."""
     model = make(*kind, family=family, positions=positions)
