@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from reward.trainer.config import LoopConfig
+from reward.trainer.config import AdapterConfig, LoopConfig
 from reward.trainer.loop import LossTerms, Metrics, learning_rate_factor, optimise
+from reward.trainer.lora import adapt
 from reward.trainer.order import batch_order, epoch_shuffles
 
 
@@ -89,3 +90,23 @@ def test_a_run_killed_between_reports_repeats_them_and_ends_identical(tmp_path: 
     resumed = run(tmp_path / "killed", again.append, report_means=True)
     assert again == calm
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), resumed.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("rank, alpha", [(2, 3.0), (4, 4.0)])
+def test_an_adapter_adds_alpha_over_rank_of_its_product(rank: int, alpha: float) -> None:
+    """Hu et al. 2021, section 4.1: W + alpha / r B A, in training and after the merge."""
+    torch.manual_seed(0)
+    part = nn.Sequential(nn.Linear(6, 5))
+    plain = part[0].weight.detach().clone()
+    (adapted,) = adapt([part], AdapterConfig(rank=rank, alpha=alpha, dropout=0.0), seed=1)
+    factors = {name: parameter for name, parameter in adapted.named_parameters() if parameter.requires_grad}
+    (down,) = (parameter for name, parameter in factors.items() if "lora_A" in name)  # [rank, 6]
+    (up,) = (parameter for name, parameter in factors.items() if "lora_B" in name)  # [5, rank]
+    assert len(factors) == 2 and not up.any()
+    nn.init.normal_(up)
+    expected = plain + alpha / rank * up.detach() @ down.detach()
+    inputs = torch.randn(3, 6)
+    bias = part[0].bias.detach()
+    assert torch.allclose(part(inputs), inputs @ expected.T + bias, atol=1e-6)
+    merged = adapted.merge_and_unload()
+    assert torch.allclose(merged[0].weight, expected, atol=1e-6)
