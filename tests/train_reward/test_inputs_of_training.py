@@ -77,3 +77,7 @@ def test_each_phase_gets_its_split_seed_and_settings(tmp_path: Path, monkeypatch
     assert warm_up["checkpoint_dir"] != training["checkpoint_dir"]
     spoken = {group.instruction for group in training["groups"]} | {example.instruction for example in warm_up["examples"]}
     assert set(made["words"]) == spoken and not spoken & {group.instruction for group in training["validation"]}
+
+
+def test_half_of_the_held_out_groups_calibrate_the_others_test() -> None:
+    assert sum(calibrates(f"source {number}") for number in range(2000)) == pytest.approx(1000, abs=100)
