@@ -95,6 +95,8 @@ def test_majority_or_the_adjudicator(tmp_path: Path) -> None:
     assert {(label.score, label.label_source) for label in agreed.labels} == {(3.0, "majority")} and not agreed.disputed
     unanimous = consensus.majority(*said(tmp_path / "b", {"ann": 2, "bob": 2, "cat": 2}))
     assert {label.label_source for label in unanimous.labels} == {"unanimous"}
+    half = consensus.majority(*said(tmp_path / "half", {"ann": 3, "bob": 3, "cat": 1, "dan": 1}))
+    assert not half.labels and len(half.disputed) == 8, "half of the raters are no majority"
     ratings, work = said(
         tmp_path / "c",
         {"ann": 1, "bob": 2, "cat": 4},

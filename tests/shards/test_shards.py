@@ -319,6 +319,19 @@ def test_a_flipped_bit_anywhere_is_found(filtered: tuple[Context, Index], tmp_pa
         assert problems and all(problem.startswith("shard-000002.tar") for problem in problems), offset
 
 
+def test_a_sound_header_with_another_time_is_found(filtered: tuple[Context, Index], tmp_path: Path) -> None:
+    """Its checksum is right, and no member has changed: only the tar's own sha256 differs."""
+    folder = damaged_copy(filtered[0], tmp_path)
+    path = folder / "shard-000001.tar"
+    with tarfile.open(path) as archive:
+        info = archive.getmembers()[3]
+    info.mtime = 1
+    data = bytearray(path.read_bytes())
+    data[info.offset : info.offset_data] = info.tobuf(tarfile.USTAR_FORMAT)
+    path.write_bytes(bytes(data))
+    assert [problem.split(": ")[0] for problem in shards.verify(str(folder))] == ["shard-000001.tar"]
+
+
 @pytest.mark.parametrize("where", ["inside a member", "between members", "in the end mark", "at once"])
 def test_a_truncated_tar_is_found_with_its_place(filtered: tuple[Context, Index], tmp_path: Path, where: str) -> None:
     folder = damaged_copy(filtered[0], tmp_path)
