@@ -10,8 +10,10 @@ import contextlib
 import logging
 import math
 import os
+import shutil
 import socket
 import sys
+import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,7 +73,7 @@ class Cluster:
         self._connected = True
         self.dashboard_url = f"http://{context.dashboard_url}" if context.dashboard_url else ""
         if self.dashboard_url:
-            print(f"Ray dashboard: {self.dashboard_url} (asks for the token that `ray get-auth-token` prints)", flush=True)
+            print(f"Ray dashboard: {self.dashboard_url} (asks for the token that `{_ray()} get-auth-token` prints)", flush=True)
 
     @property
     def gpus(self) -> int:
@@ -115,6 +117,16 @@ class Cluster:
             warm_workers.forget()
             ray.shutdown()
             self._connected = False
+
+
+def _ray() -> str:
+    """How a shell in the current folder calls this environment's Ray."""
+    ray_command = Path(sysconfig.get_path("scripts")) / "ray"
+    found = shutil.which("ray")
+    if found and Path(found) == ray_command:
+        return "ray"
+    here = Path.cwd()
+    return str(ray_command.relative_to(here) if ray_command.is_relative_to(here) else ray_command)
 
 
 def _check_reachable(address: str | None) -> None:
