@@ -38,12 +38,6 @@ def score(value: float) -> str:
     return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
 
 
-def scores(row: Mapping[str, Any]) -> str:
-    """A row of the ``scores`` contract in a line: overall mean, its sigma, and the mean of every dimension."""
-    means = " · ".join(f"{abbreviation(entry['dimension'])} {score(entry['mean'])}" for entry in row["dimensions"])
-    return f"score {score(row['overall_mean'])} ± {score(row['overall_sigma'])} · {means}"
-
-
 def difference(value: float) -> str:
     """A difference, always with its sign."""
     return f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")
@@ -54,7 +48,11 @@ def precise(value: float) -> str:
     return f"{value:.3f}".replace("-", "−")
 
 
-def bounds(estimate: Estimate, form: Callable[[float], str]) -> str:
+Form = Callable[[float], str]
+"""How a number is written."""
+
+
+def bounds(estimate: Estimate, form: Form) -> str:
     """The interval of an estimate, ``0.85 to 0.89``; empty where it has none."""
     return "" if estimate.low is None or estimate.high is None else f"{form(estimate.low)} to {form(estimate.high)}"
 

@@ -46,9 +46,7 @@ def test_a_file_gets_tables_as_wide_as_they_are(capsys: pytest.CaptureFixture[st
     assert max(map(len, text_table(["a", "b"], [["x" * 90, "y" * 90]]).splitlines())) == 182
 
 
-def test_a_log_gets_a_line_per_interval_even_when_nothing_changes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_gets_lines_even_when_nothing_changes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(progress_module, "SECONDS_PER_LINE", 0.02)
     with progress("filter: score", 1500, unit="edits", initial=500) as shown:
         shown.show(750, "MFU 41%")
