@@ -69,7 +69,8 @@ def test_human_ratings_judge_held_out_candidates_where_no_ground_truth_is_known(
     ]
     for step, name, content in (("evaluate-reward", "scores", rows), ("annotate", "ratings", ratings)):
         parts = publish_unit(run.step(step).path, "unit", {name: contracts.table(name, content)})
-        run.step(step).publish(Index(step, "k", {}, {key: [part] for key, part in parts.items()}))
+        artifacts = {key: [part] for key, part in parts.items()}
+        run.step(step).publish(Index(step=step, key="k", inputs={}, settings={}, artifacts=artifacts))
     found = judged(Published(run))
     assert found is not None
     assert found.good.tolist() == [True, False] and found.source.tolist() == ["s0", "s1"]

@@ -557,6 +557,7 @@ def test_a_complete_run_shows_every_section_and_its_numbers(whole: Path) -> None
     ):
         assert expected in words, expected
     assert "v2v_5.png" not in words  # examples are limited
+    assert set(re.findall(r"(\w+) (?:IF|VQ) [\d−.]", words)) == {"rated"}  # no other scale has the name of a human rating
     assert "Not done yet" not in words
     assert words.count("Scores of a model trained on shapes.") == 2  # above the scores and the galleries
     assert "Just above the cut: the lowest-ranked edits that “selected” keeps" in words and "Just below the cut: the best edits" in words

@@ -25,7 +25,7 @@ def distributions(edits: ScoredEdits, selections: Mapping[str, pa.Table]) -> lis
     kept = {name: edits.kept(table) for name, table in selections.items()}
     kept = {name: mask for name, mask in kept.items() if not mask.all()}
     drawn = {name: kept[name] for name in sorted(kept, key=lambda name: (name != "selected", name))[:DRAWN_SELECTIONS]}
-    raw = {"overall score": edits.overall} | {words.name(name): column for name, column in edits.raw.items()}
+    raw = {"overall score": edits.overall} | {f"score, {words.name(name)}": column for name, column in edits.raw.items()}
     figures = [_histogram(name, column, drawn) for name, column in raw.items()]
     if drawn:
         first, chosen = next(iter(drawn.items()))

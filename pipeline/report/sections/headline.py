@@ -56,7 +56,7 @@ def section(published: Published) -> Section:
     blocks: list[Block] = []
     warning = published.results("filter").get(OTHER_DOMAIN, "")
     if warning:
-        blocks.append(Callout(warning[0].upper() + warning[1:], ""))
+        blocks.append(Callout(f"{warning[0].upper()}{warning[1:]}.", ""))
     facts = [*_accuracy(published), *_good(published), *_effect(published)] or _counts(published)
     if facts:
         blocks.append(Facts(facts[:3]))

@@ -26,8 +26,8 @@ def section(published: Published) -> Section:
         blocks += opened(_sheets(published, chosen), SHOWN_OPEN)
     lead = (
         "One group per task, the first by id: source and instruction, then every candidate with its editor. "
-        "Rated candidates come first, best first, with the mean of their human ratings per dimension. “score” is the reward model's "
-        "overall score, which has no unit, given for held-out groups."
+        "Rated candidates come first, best first, with the mean of their human ratings (IF: instruction following, VQ: visual quality). "
+        "“score” is the reward model's overall score, which has no unit, given for held-out groups."
     )
     return Section("samples", "Samples", lead, blocks)
 
@@ -99,7 +99,7 @@ def _candidate(row: dict[str, Any], instruction: str, rated: Mapping[str, Sequen
     if row["status"] != "ok":
         return picture(None, alt=f"failed edit by {row['editor']}: {instruction}", lines=[*lines, f"failed: {row['error']}"])
     if rated:
-        lines += [f"rated {fmean(values):.3g}, {words.name(name)}" for name, values in sorted(rated.items())]
+        lines.append("rated " + " · ".join(f"{words.abbreviation(name)} {fmean(values):.3g}" for name, values in sorted(rated.items())))
     if score is not None:
         lines.append(f"score {words.score(score)}")
     if row["annotate"] and not rated:
