@@ -50,7 +50,7 @@ def synthetic_parts(published: Published) -> list[Synthetic]:
             _dataset(published.settings("filter").get("filter", {}).get("input")) == "world-edits",
             "noisy edits",
             "the noisy edits are synthetic edits, about half of them flawed by design",
-            "Filtering has a much larger effect here than on a real data set. The paper reports a gain on photographs; none is measured here.",
+            "Filtering has a much larger effect here than on real data. The paper reports a gain on photographs; none is measured here.",
         ),
         (
             published.json("evaluate-editor", "evaluation.json").get("judge", {}).get("name") == "world",
