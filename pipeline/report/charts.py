@@ -31,7 +31,7 @@ WIDTH = 460
 """Width of a chart in its own units: close to its size on a phone, so that labels stay readable there."""
 CHARACTER = 8.0
 """Width of a character of a label, in the larger type of a phone."""
-LONGEST = 26
+LONGEST = 28
 """Characters of a row's label."""
 BINS = 28
 MOST_POINTS = 160

@@ -61,7 +61,7 @@ class Originals:
 
     def write(self) -> None:
         """Write the images that are not there, and remove those that an earlier page linked to."""
-        there = {path.name: path for path in self.folder.glob("?" * DIGITS + ".*")} if self.folder.is_dir() else {}
+        there = {path.name: path for path in self.folder.glob("[0-9a-f]" * DIGITS + ".*")} if self.folder.is_dir() else {}
         for name, path in there.items():
             if name not in self._files:
                 path.unlink()

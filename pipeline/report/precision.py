@@ -11,6 +11,7 @@ import numpy as np
 from pipeline.report import scored_edits
 from pipeline.report.published import Published
 from reward.evaluation.estimate import Estimate
+from stages.annotate.ratings.ledger import scores_only
 from stages.filter.selection.difference import Z
 from stages.filter.selection.order import fixed_width, ranked
 
@@ -87,10 +88,9 @@ def _rated(published: Published) -> Judged | None:
         return None
     given: dict[str, dict[str, list[float]]] = {}
     sources: dict[str, str] = {}
-    for row in ratings.select(["candidate_id", "source_id", "dimension", "score"]).to_pylist():
-        if row["score"] is not None:
-            given.setdefault(row["candidate_id"], {}).setdefault(row["dimension"], []).append(row["score"])
-            sources[row["candidate_id"]] = row["source_id"]
+    for row in scores_only(ratings).select(["candidate_id", "source_id", "dimension", "score"]).to_pylist():
+        given.setdefault(row["candidate_id"], {}).setdefault(row["dimension"], []).append(row["score"])
+        sources[row["candidate_id"]] = row["source_id"]
     names = {dimension for scores in given.values() for dimension in scores}
     rated = {name: scores for name, scores in given.items() if set(scores) == names}
     kept = table.filter([name in rated for name in table["sample_id"].to_pylist()])

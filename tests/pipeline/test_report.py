@@ -589,9 +589,10 @@ def test_a_link_leads_to_the_stored_bytes_and_an_old_image_goes_away(tmp_path: P
     assert files and {path.stem for path in files} <= known
     assert all(hashlib.sha256(path.read_bytes()).hexdigest().startswith(path.stem) and path.suffix == ".png" for path in files)
     (folder / f"{'0' * 16}.png").write_bytes(b"of an earlier page")
-    (folder / "notes.txt").write_text("not ours")
+    for name in ("notes.txt", "IMG_202601010001.jpg"):
+        (folder / name).write_text("not ours")
     build(run)
-    assert sorted(folder.iterdir()) == sorted([*files, folder / "notes.txt"])
+    assert sorted(folder.iterdir()) == sorted([*files, folder / "notes.txt", folder / "IMG_202601010001.jpg"])
 
 
 def test_pictures_and_charts_have_words(whole: Path) -> None:
@@ -855,10 +856,15 @@ def in_browser(page: str, folder: Path, width: int) -> dict:
         .filter(e => !e.closest(".scroll, pre, svg, .skip") && e.getBoundingClientRect().right > innerWidth + 0.5)
         .map(e => e.outerHTML.slice(0, 80));
       const broken = [...document.images].filter(e => !e.complete || e.naturalWidth === 0).length;
-      const facts = {inner: innerWidth, width: document.documentElement.scrollWidth, wide, broken, images: document.images.length};
+      const cut = [...document.querySelectorAll("svg text")].filter(e => {
+        const [own, box] = [e.getBoundingClientRect(), e.ownerSVGElement.getBoundingClientRect()];
+        return own.left < box.left - 1 || own.right > box.right + 1;
+      }).map(e => e.textContent);
+      const facts = {cut, inner: innerWidth, width: document.documentElement.scrollWidth, wide, broken, images: document.images.length};
       parent.postMessage(JSON.stringify(facts), "*");
     })</script></body>"""
     open_page = re.sub(r"<meta http-equiv[^>]+>", "", page.replace("<details>", "<details open>")).replace("</body>", measure)
+    open_page = open_page.replace("</style>", ".tabs > .panels > .panel { display: block; }</style>", 1)
     (folder / "inner.html").write_text(open_page, encoding="utf-8")
     outer = f"""<!doctype html><title>-</title><body style="margin:0">
       <script>addEventListener("message", e => document.documentElement.setAttribute("data-measured", e.data))</script>
@@ -887,6 +893,7 @@ def test_in_a_browser_nothing_is_wider_than_the_window(whole: Path, tmp_path: Pa
     measured = in_browser(whole.read_text(encoding="utf-8"), tmp_path, width)
     assert measured["inner"] == width
     assert measured["wide"] == []
+    assert measured["cut"] == []
     assert measured["width"] <= width
     assert measured["images"] > 100
     assert measured["broken"] == 0

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline import words
+from pipeline.report import scored_edits
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Stack, Table
 from pipeline.report.charts import Bar, bars, intervals
 from pipeline.report.precision import Judged, judged, steps
@@ -22,7 +23,8 @@ def section(published: Published) -> Section:
     """Funnel, precision at k, and the benchmark scores of the trained editors."""
     selections = selected_tables(published) if published.done(STEP) else {}
     known = judged(published)
-    sizes = [table.num_rows for table in selections.values()]
+    edits = scored_edits.read(published)
+    sizes = [table.num_rows for table in selections.values()] if edits is not None and edits.good is not None else []
     beside: list[Block] = [*_funnel(published, selections), *_editors(published)]
     columns: list[Block] = [*([Stack(beside)] if beside else []), *([_precision(known, sizes)] if known else [])]
     blocks: list[Block] = [Columns(columns)] if columns else []

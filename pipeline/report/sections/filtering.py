@@ -8,10 +8,10 @@ import pyarrow as pa
 from pipeline.report import scored_edits
 from pipeline.report.blocks import Block, Callout, Figure, Fold, Section
 from pipeline.report.charts import intervals
+from pipeline.report.precision import wilson
 from pipeline.report.published import Published
 from pipeline.report.sections import contamination, filter_cost, filter_league, filter_scores
 from pipeline.report.sections import gates as gates_section
-from pipeline.report.sections.filter_league import clustered_mean
 from reward.evaluation.estimate import Estimate
 from stages.engine import storage
 from stages.engine.ids import settings_hash
@@ -51,13 +51,17 @@ def good_shares(published: Published) -> dict[str, Estimate]:
     edits = scored_edits.read(published)
     if edits is None or edits.good is None:
         return {}
-    good = edits.good.astype(np.float64)
-    shares = {EVERYTHING: clustered_mean(good, edits.source)}
+    shares = {EVERYTHING: _share(edits.good, edits.source)}
     for name, table in selected_tables(published).items():
         kept = edits.kept(table)
         if kept.any() and not kept.all():
-            shares[name] = clustered_mean(good[kept], edits.source[kept])
+            shares[name] = _share(edits.good[kept], edits.source[kept])
     return shares
+
+
+def _share(good: np.ndarray, source: np.ndarray) -> Estimate:
+    """Of bool [n], with the interval that precision at k has."""
+    return wilson(float(good.mean()), len(np.unique(source)))
 
 
 def selected_tables(published: Published) -> dict[str, pa.Table]:

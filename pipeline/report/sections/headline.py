@@ -15,6 +15,7 @@ from pipeline.report.synthetic import synthetic_parts
 from reward.evaluation.estimate import Estimate
 from reward.model.origin import OTHER_DOMAIN
 from stages.evaluate_editor.step import COPY, EXACT
+from stages.filter.selection.order import first, fixed_width
 
 STEPS = STEP_NAMES
 MAIN_ARM = "selected"
@@ -169,13 +170,15 @@ def _ends(published: Published) -> list[Block]:
     if edits is None:
         return []
     strips = []
-    for title, place in (("highest", edits.overall.argmax()), ("lowest", edits.overall.argmin())):
-        name = edits.table["sample_id"][int(place)].as_py()
+    ids = fixed_width(edits.table["sample_id"])
+    for title, key in (("highest", -edits.overall), ("lowest", edits.overall)):
+        place = int(first(key, ids, 1)[0])
+        name = ids[place].decode()
         table = published.table("filter", "examples", ["source", "edited", "instruction"], where=("sample_id", [name]))
         for row in table.to_pylist() if table else []:
             parts = (("source", row["source"]["bytes"]), ("edited", row["edited"]["bytes"]))
             pictures = [picture(data, alt=f"{part}: {row['instruction']}", lines=[part]) for part, data in parts]
-            strips.append(Strip(row["instruction"], pictures, f"The {title} score, {words.score(float(edits.overall[int(place)]))}"))
+            strips.append(Strip(row["instruction"], pictures, f"The {title} score, {words.score(float(edits.overall[place]))}"))
     return [Columns(strips)] if strips else []
 
 
