@@ -23,11 +23,12 @@ from report_page import Page
 
 from pipeline import words
 from pipeline.report import scored_edits
-from pipeline.report.charts import BINS, MOST_POINTS, Series, histogram, lines, round_values
+from pipeline.report.charts import BINS, MOST_POINTS, Series, histogram, lines
 from pipeline.report.page import build
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
 from pipeline.report.sections import headline
+from pipeline.report.svg import round_values
 from reward.evaluation.estimate import Estimate
 from stages.engine import contracts, images, storage
 from stages.engine.ids import content_id, settings_hash

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from finetune.published import TABLE_3
 from pipeline import words
+from pipeline.report.bar_charts import intervals
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Section, Strip, Table, opened
-from pipeline.report.charts import curve, intervals, lines
+from pipeline.report.charts import curve, lines
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
 from reward.evaluation.estimate import Estimate

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from pipeline import words
 from pipeline.report import scored_edits
+from pipeline.report.bar_charts import Bar, bars, intervals
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Stack, Table
-from pipeline.report.charts import Bar, bars, intervals
 from pipeline.report.precision import Judged, judged, steps
 from pipeline.report.published import Published
 from pipeline.report.sections.arms import overall_scores

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.report import scored_edits
+from pipeline.report.bar_charts import intervals
 from pipeline.report.blocks import Block, Callout, Figure, Fold, Section
-from pipeline.report.charts import intervals
 from pipeline.report.precision import wilson
 from pipeline.report.published import Published
 from pipeline.report.sections import contamination, filter_cost, filter_league, filter_scores

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline import words
+from pipeline.report.bar_charts import intervals, stacked
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Table
-from pipeline.report.charts import intervals, stacked
 from reward.evaluation.estimate import Estimate
 from stages.annotate.agreement.alpha import OVERALL
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from pipeline import words
 from pipeline.flow import STEP_NAMES
+from pipeline.report.bar_charts import Bar, bars
 from pipeline.report.blocks import Block, Code, Figure, Fold, Section, Table
-from pipeline.report.charts import Bar, bars
 from pipeline.report.published import Published
 from pipeline.report.synthetic import synthetic_parts
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline import words
+from pipeline.report.bar_charts import columns
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Table
-from pipeline.report.charts import columns
 from pipeline.report.published import Published
 from pipeline.report.sections import contamination, pair_statistics
 from stages.annotate.agreement.alpha import OVERALL

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline import words
+from pipeline.report.bar_charts import intervals
 from pipeline.report.blocks import Block, Callout, Columns, Figure, Fold, Paragraph, Section, Table
-from pipeline.report.charts import MOST_POINTS, curve, intervals, lines
+from pipeline.report.charts import MOST_POINTS, curve, lines
 from pipeline.report.published import Published
 from pipeline.report.sections import benchmarks, confidence
 from reward.evaluation.estimate import Estimate
