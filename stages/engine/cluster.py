@@ -73,7 +73,7 @@ class Cluster:
         self._connected = True
         self.dashboard_url = f"http://{context.dashboard_url}" if context.dashboard_url else ""
         if self.dashboard_url:
-            print(f"Ray dashboard: {self.dashboard_url} (asks for the token that `{_ray()} get-auth-token` prints)", flush=True)
+            print(f"Ray dashboard: {self.dashboard_url} (asks for the token that `{ray_command()} get-auth-token` prints)", flush=True)
 
     @property
     def gpus(self) -> int:
@@ -119,14 +119,14 @@ class Cluster:
             self._connected = False
 
 
-def _ray() -> str:
+def ray_command() -> str:
     """How a shell in the current folder calls this environment's Ray."""
-    ray_command = Path(sysconfig.get_path("scripts")) / "ray"
+    script = Path(sysconfig.get_path("scripts")) / "ray"
     found = shutil.which("ray")
-    if found and Path(found) == ray_command:
+    if found and Path(found) == script:
         return "ray"
     here = Path.cwd()
-    return str(ray_command.relative_to(here) if ray_command.is_relative_to(here) else ray_command)
+    return str(script.relative_to(here) if script.is_relative_to(here) else script)
 
 
 def _check_reachable(address: str | None) -> None:

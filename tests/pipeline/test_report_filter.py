@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,13 @@ import pytest
 from PIL import Image
 from report_page import Page
 
+from pipeline.report import scored_edits
 from pipeline.report.charts import boxes
 from pipeline.report.page import build
 from pipeline.report.pictures import Originals
+from pipeline.report.published import Published
 from pipeline.report.sections.filter_league import clustered_mean
+from pipeline.report.sections.galleries import BEST, offset
 from pipeline.report.triptychs import difference, triptych
 from stages.engine import contracts, images
 from stages.engine.rundir import Index, RunDir
@@ -192,3 +196,21 @@ def test_boxes_mark_their_quantiles() -> None:
     assert "a: median 50.00, middle half 25.00 to 75.00, 5 to 95 % 5.00 to 95.00" in drawn
     widths = [float(value) for value in re.findall(r'<rect [^>]*width="([\d.]+)"', drawn)]
     assert widths[0] == pytest.approx(widths[1], abs=0.2) and "b" * 23 + "… (101)" in drawn
+
+
+def test_the_best_edits_say_which_task_prevails(large: Path) -> None:
+    edits = scored_edits.read(Published(RunDir(large.parent)))
+    assert edits is not None
+    assert offset(edits, BEST) == []  # 25 tasks, and no relation to the score
+    best = pc.index_in(pa.array([*_by_score(edits.table)[:9]]), value_set=edits.table["sample_id"].combine_chunks()).to_pylist()
+    tasks = np.array(edits.table["task"].to_pylist())
+    tasks[best] = "task-7"
+    place = edits.table.column_names.index("task")
+    changed = replace(edits, table=edits.table.set_column(place, "task", pa.array(tasks)))
+    (paragraph,) = offset(changed, BEST)
+    assert re.match(r"(9|1\d) of the best 12 are of the task task 7, which is 4\u202f% of all", paragraph.text)
+    assert offset(changed, "Worst") == []
+
+
+def _by_score(scores: pa.Table) -> list[str]:
+    return scores.sort_by([("overall_mean", "descending"), ("sample_id", "ascending")])["sample_id"].to_pylist()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
+import sysconfig
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 
 from pipeline.words import text_table
 from stages.engine import progress as progress_module
+from stages.engine.cluster import ray_command
 from stages.engine.progress import progress
 
 CELLS = st.text(st.characters(categories=("L", "N")), max_size=70)
@@ -69,3 +73,14 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
         shown.show(4)
         shown.show(8)
     assert re.search(r"filter: inspect: 100%\|.*\| 8/8 ", sys.stderr.getvalue())  # ty: ignore[unresolved-attribute]
+
+
+def test_the_command_for_the_token_works_where_it_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts = Path(sysconfig.get_path("scripts"))
+    monkeypatch.setenv("PATH", f"{scripts}{os.pathsep}/usr/bin")
+    assert ray_command() == "ray"
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.chdir(scripts.parent)
+    assert ray_command() == f"{scripts.name}/ray" and Path(ray_command()).exists()
+    monkeypatch.chdir("/")
+    assert Path("/", ray_command()).exists()

@@ -34,7 +34,7 @@ def section(published: Published) -> Section:
     if edits is None:
         return Section("galleries", "Galleries", "", [])
     tabs = [
-        Tab(title, [*_offset(edits, title), *(block for name, ids in parts.items() for block in _gallery(published, edits, name, ids))])
+        Tab(title, [*offset(edits, title), *(block for name, ids in parts.items() for block in _gallery(published, edits, name, ids))])
         for title, parts in _orders(published, edits, selected_tables(published)).items()
     ]
     remark: list[Block] = [Callout(note(published), "")] if note(published) else []
@@ -46,14 +46,14 @@ def section(published: Published) -> Section:
     return Section("galleries", "Galleries", lead, [*remark, Tabs("galleries", tabs)])
 
 
-def _offset(edits: ScoredEdits, title: str) -> list[Paragraph]:
-    """Above the best edits: which task they are of, where one prevails, because scores of different tasks need not compare."""
+def offset(edits: ScoredEdits, title: str) -> list[Paragraph]:
+    """A paragraph above the best edits: which task they are of, where one prevails, because scores of different tasks need not compare."""
     task = np.array(edits.table["task"].to_pylist())
     order = first(-edits.overall, fixed_width(edits.table["sample_id"]), min(GALLERY, len(task)))
     names, counts = np.unique(task[order], return_counts=True)
     most = int(np.argmax(counts))
     among = float((task == names[most]).mean())
-    if title != BEST or among == 1 or counts[most] / len(order) < 2 * among:
+    if title != BEST or among == 1 or counts[most] / len(order) < max(0.5, 2 * among):
         return []
     text = (
         f"{counts[most]} of the best {len(order)} are of the task {words.name(str(names[most]))}, which is {words.percent(among)} of all "
