@@ -1,7 +1,7 @@
 """Compares two run directories file by file, by sha256: `python benchmarks/compare_runs.py runs/a runs/b`.
 
-Left out, because they may differ between equal runs: manifest and configuration of the run, locks, logs of units, logs, pages. Prints the
-counts and the names that differ; exits with 1 when there are any.
+Left out, because they may differ between equal runs: manifest and configuration of the run, locks, logs of units, logs, pages
+and the folders of images beside pages. Prints the counts and the names that differ; exits with 1 when there are any.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def hashes(run: Path) -> dict[str, str]:
     found = {}
     for path in sorted(run.rglob("*")):
         name = path.relative_to(run).as_posix()
-        if path.is_file() and name not in OF_THE_RUN and path.name not in NAMES and path.suffix not in SUFFIXES:
+        beside_page = path.parent.parent == run and path.parent.with_name(path.parent.name.removesuffix("-images") + ".html").is_file()
+        if path.is_file() and name not in OF_THE_RUN and path.name not in NAMES and path.suffix not in SUFFIXES and not beside_page:
             with path.open("rb") as file:
                 found[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return found

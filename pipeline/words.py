@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import shutil
+import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +38,6 @@ def score(value: float) -> str:
     return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
 
 
-def scores(row: Mapping[str, Any]) -> str:
-    """A row of the ``scores`` contract in a line: overall mean, its sigma, and the mean of every dimension."""
-    means = " · ".join(f"{abbreviation(entry['dimension'])} {score(entry['mean'])}" for entry in row["dimensions"])
-    return f"score {score(row['overall_mean'])} ± {score(row['overall_sigma'])} · {means}"
-
-
 def difference(value: float) -> str:
     """A difference, always with its sign."""
     return f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")
@@ -50,7 +48,11 @@ def precise(value: float) -> str:
     return f"{value:.3f}".replace("-", "−")
 
 
-def bounds(estimate: Estimate, form: Callable[[float], str]) -> str:
+Form = Callable[[float], str]
+"""How a number is written."""
+
+
+def bounds(estimate: Estimate, form: Form) -> str:
     """The interval of an estimate, ``0.85 to 0.89``; empty where it has none."""
     return "" if estimate.low is None or estimate.high is None else f"{form(estimate.low)} to {form(estimate.high)}"
 
@@ -103,8 +105,45 @@ def abbreviation(dimension: str) -> str:
     return "".join(part[0] for part in dimension.split("_") if part).upper()
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table for the terminal: columns padded to their widest cell, a rule under the header."""
-    widths = [max(len(str(row[column])) for row in [header, *rows]) for column in range(len(header))]
-    lines = ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [header, *rows]]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+NARROWEST = 12
+"""Characters below which a column of a wrapped table is not made narrower."""
+GAP = "  "
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
+    """A table for the terminal: columns padded to their widest cell, a rule under the header.
+
+    width: characters of a line; default: those of the terminal, and as many as needed where the output is a file. Wide columns are wrapped;
+    columns that do not fit even so follow in further tables, each beginning with the first column.
+    """
+    cells = [[str(cell) for cell in row] for row in [header, *rows]]
+    limit = width or (shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize)
+    natural = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    parts: list[list[int]] = [[0]]
+    for column in range(1, len(header)):
+        if _total(min(natural[shown], NARROWEST) for shown in [*parts[-1], column]) > limit and len(parts[-1]) > 1:
+            parts.append([0])
+        parts[-1].append(column)
+    return "\n\n".join(_text_table([[row[column] for column in part] for row in cells], limit) for part in parts)
+
+
+def _text_table(cells: Sequence[Sequence[str]], limit: int) -> str:
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    while _total(widths) > limit and max(widths) > NARROWEST:
+        widest = widths.index(max(widths))
+        next_widest = sorted({*widths, NARROWEST})[-2]
+        widths[widest] = max(next_widest, widths[widest] - (_total(widths) - limit))
+    first, *rest = (_wrapped(row, widths) for row in cells)
+    return "\n".join([*first, GAP.join("-" * width for width in widths), *(line for row in rest for line in row)])
+
+
+def _total(widths: Iterable[int]) -> int:
+    listed = list(widths)
+    return sum(listed) + len(GAP) * (len(listed) - 1)
+
+
+def _wrapped(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """The lines of a row."""
+    columns = [textwrap.wrap(cell, width) if len(cell) > width else [cell] for cell, width in zip(row, widths, strict=True)]
+    lines = itertools.zip_longest(*columns, fillvalue="")
+    return [GAP.join(part.ljust(width) for part, width in zip(line, widths, strict=True)).rstrip() for line in lines]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from markupsafe import Markup
 
@@ -40,6 +41,15 @@ class Callout(Block):
 
 
 @dataclass(frozen=True)
+class Remark(Block):
+    """One line that qualifies what is above it; ``link`` is the id of the section that says more, ``more`` its text."""
+
+    text: str
+    link: str
+    more: str
+
+
+@dataclass(frozen=True)
 class Fact(Block):
     """A key number: its name, its value, and a remark."""
 
@@ -71,12 +81,11 @@ class Table(Block):
 
 @dataclass(frozen=True)
 class Figure(Block):
-    """A drawing with its caption; ``narrow`` is another drawing of the same for narrow screens."""
+    """A drawing with its caption."""
 
     title: str
     svg: Markup
     caption: str = ""
-    narrow: Markup | None = None
 
 
 @dataclass(frozen=True)
@@ -87,8 +96,18 @@ class Columns(Block):
 
 
 @dataclass(frozen=True)
+class Stack(Block):
+    """Blocks below each other, as one of ``Columns``."""
+
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
 class Picture:
-    """An image for the page, ``width`` x ``height`` pixels. ``uri`` is None where there is nothing to show; then ``lines`` say why."""
+    """An image for the page, ``width`` x ``height`` pixels. ``uri`` is None where there is nothing to show; then ``lines`` say why.
+
+    ``full``: address of the image in full size, relative to the page.
+    """
 
     uri: str | None
     alt: str
@@ -96,6 +115,7 @@ class Picture:
     pixelated: bool = False
     width: int = 0
     height: int = 0
+    full: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,10 +129,32 @@ class Strip(Block):
 
 
 @dataclass(frozen=True)
-class Gallery(Block):
-    """Strips in a grid."""
+class Example(Block):
+    """A scored edit: its pictures, and beside them its score and a small table (``columns``, ``rows``) of what is known of it."""
 
-    strips: Sequence[Strip]
+    instruction: str
+    pictures: Sequence[Picture]
+    score: str
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+
+@dataclass(frozen=True)
+class Tab:
+    """A part of ``Tabs``."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Tabs(Block):
+    """Parts of which one is shown at a time, at most ``MOST``; ``name`` is unique on the page."""
+
+    MOST: ClassVar[int] = 4
+
+    name: str
+    tabs: Sequence[Tab]
 
 
 @dataclass(frozen=True)
@@ -146,7 +188,7 @@ class Missing(Block):
 
 @dataclass(frozen=True)
 class Section:
-    """A titled part of the page."""
+    """A titled part of the page; one without blocks is left out."""
 
     id: str
     title: str

@@ -12,7 +12,8 @@ import pyarrow as pa
 import yaml
 
 from pipeline.flow import STEPS_BY_NAME
-from pipeline.report.blocks import Block, Missing, Paragraph
+from pipeline.report.blocks import Block, Missing
+from pipeline.report.pictures import Originals
 from stages.annotate.ratings.revisions import counting
 from stages.engine import contracts, storage
 from stages.engine.rundir import Index, RunDir
@@ -26,6 +27,9 @@ class Published:
 
     def __init__(self, run: RunDir) -> None:
         self.path = run.path
+        self.page = run.path / "report.html"
+        self.originals = Originals(self.page)
+        """Takes in the images that the page links to."""
         self.index = cache(lambda step: run.step(step).index() or Index(step, NOT_DONE, {}, {}))
         """The published index of a step; one without content before it is done."""
         self.manifest: dict[str, Any] = run.manifest()
@@ -93,11 +97,9 @@ class Published:
         return f"{selection} ({meaning})" if meaning else selection
 
     def missing(self, step: str) -> list[Block]:
-        """A block that names the command of a step that is not done; nothing when it is done."""
-        if self.done(step):
+        """A block that names the command of a step of the run's configuration that is not done; nothing when it is done."""
+        if self.done(step) or not self.planned(step):
             return []
-        if not self.planned(step):
-            return [Paragraph(f"Step {step} is not part of this run's configuration.")]
         where = f"{self.path.parent.name}/{self.path.name}"
         config = f" --config {where}/config.yaml" if self.configuration else ""
         return [Missing(step, f"{STEPS_BY_NAME[step].command}{config} --run {where}")]

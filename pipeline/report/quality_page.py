@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import words
+from pipeline.report.bar_charts import intervals
 from pipeline.report.blocks import Block, Callout, Columns, Fact, Facts, Figure, Fold, Paragraph, Section, Table
-from pipeline.report.charts import intervals
 from pipeline.report.page import render
 from pipeline.report.sections.ratings import STATISTICS, statistics_table
 from reward.evaluation.estimate import Estimate

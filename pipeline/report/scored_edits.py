@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.report.published import Published
+from stages.datasets import readers
 from stages.filter.selection.side_columns import SOURCE_HASH
 from stages.filter.selection.values import means
 
@@ -23,7 +25,8 @@ EDITOR_KEYS = ("editor", "model")
 class ScoredEdits:
     """``table``: columns of ``scores`` [n]; ``raw`` and ``likert``: float64 [n] per dimension, ``likert`` empty without a calibrated model;
     ``strata``: task, language, dataset and editor of the edits, text [n] each, where more than one value occurs;
-    ``source``: cluster of each edit, int [n]; ``pixels``: of the source image, int64 [n], None where nothing measured them."""
+    ``source``: cluster of each edit, int [n]; ``pixels``: of the source image, int64 [n], None where nothing measured them;
+    ``good``: which edits are good in every dimension by ground-truth quality, bool [n], None where the data set does not know it."""
 
     table: pa.Table
     raw: dict[str, np.ndarray]
@@ -31,6 +34,7 @@ class ScoredEdits:
     strata: dict[str, np.ndarray]
     source: np.ndarray
     pixels: np.ndarray | None
+    good: np.ndarray | None
 
     @property
     def overall(self) -> np.ndarray:
@@ -42,6 +46,7 @@ class ScoredEdits:
         return pc.is_in(self.table["sample_id"], value_set=selection["sample_id"].combine_chunks()).to_numpy()
 
 
+@lru_cache(maxsize=1)
 def read(published: Published) -> ScoredEdits | None:
     """The published scores; None while nothing is scored."""
     table = published.table(STEP, "scores", SCORES)
@@ -64,7 +69,13 @@ def read(published: Published) -> ScoredEdits | None:
         {name: column for name, column in strata.items() if len(set(column)) > 1},
         _sources(edits, inspected, table.num_rows),
         pixels,
+        readers.good(edits["metadata"].to_pylist()) if edits is not None and knows_truth(published) else None,
     )
+
+
+def knows_truth(published: Published) -> bool:
+    """Whether the metadata of the scored edits says how good they are."""
+    return readers.knows_truth(published.settings(STEP).get("filter", {}).get("input", {}).get("dataset", ""))
 
 
 def _beside(published: Published, table: pa.Table, artifact: str, columns: list[str]) -> pa.Table | None:

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline import words
-from pipeline.report.blocks import Block, Callout, Fact, Facts, Gallery, Paragraph, Section, Table
+from pipeline.report.blocks import Block, Callout, Fact, Facts, Paragraph, Section, Table
 from pipeline.report.page import render
+from pipeline.report.pictures import Originals
 from pipeline.report.triptychs import triptych
 from reward.evaluation.estimate import Estimate
 from stages.context import Context
@@ -25,13 +26,16 @@ def build(context: Context, found: Difference, path: Path, *, images: int) -> Pa
 
     Raises ``ValueError`` when images are asked for and the data set is not there or has changed.
     """
+    originals = Originals(path)
     sections = [_overview(found)]
     sides = ((found.only_a, found.only_a_ids, "only-a"), (found.only_b, found.only_b_ids, "only-b"))
-    sections += [_gallery(context, side, list(ids[:images]), key) for side, ids, key in sides]
+    sections += [_gallery(context, side, list(ids[:images]), key, originals) for side, ids, key in sides]
     a, b = found.a.name, found.b.name
     sentence = f"{words.count(found.both.count)} samples are in both, {words.count(found.only_a.count)} only in “{a}”, "
     sentence += f"{words.count(found.only_b.count)} only in “{b}”."
-    page = render(f"{a} and {b}", "Selections compared", sentence, sections, f"the selections and scores of run {context.run.path.name}")
+    made_from = f"the selections and scores of run {context.run.path.name}"
+    page = render(f"{a} and {b}", "Selections compared", sentence, sections, made_from, originals)
+    originals.write()
     storage.publish_bytes(path, page)
     return path
 
@@ -63,7 +67,7 @@ def _overview(found: Difference) -> Section:
     return Section("overview", "Overview", "", [facts, means, by])
 
 
-def _gallery(context: Context, side: Side, ids: list[str], key: str) -> Section:
+def _gallery(context: Context, side: Side, ids: list[str], key: str, originals: Originals) -> Section:
     blocks: list[Block] = []
     if ids:
         step = context.run.step(filter.STEP)
@@ -71,7 +75,7 @@ def _gallery(context: Context, side: Side, ids: list[str], key: str) -> Section:
         places = pc.index_in(pa.array(ids, pa.string()), value_set=table["sample_id"].combine_chunks())
         scores = {row["sample_id"]: row for row in table.take(places).to_pylist()}
         rows = filter.pictures(context, ids).to_pylist()
-        blocks.append(Gallery([triptych(row, words.scores(scores[row["sample_id"]])) for row in rows]))
+        blocks += [triptych(row, scores[row["sample_id"]], originals) for row in rows]
     note = context.need("filter").note
     shown = f"{len(ids)} of {words.count(side.count)}, the first by rank." if ids else f"{words.count(side.count)} samples, none shown."
     remark: list[Block] = [Callout("Read before the scores", note)] if note else []

@@ -10,8 +10,9 @@ from pipeline.report.published import Published
 
 @dataclass(frozen=True)
 class Synthetic:
-    """A synthetic part: what it is, and what it means for the numbers."""
+    """A synthetic part: its short name, what it is, and what it means for the numbers."""
 
+    name: str
     what: str
     meaning: str
 
@@ -23,36 +24,42 @@ def synthetic_parts(published: Published) -> list[Synthetic]:
     table = [
         (
             toy_editors or _dataset(generate.get("sources")) == "world",
+            "sources",
             "the sources come from the built-in toy data set",
             "Source images are drawn scenes of a few shapes. Results say nothing about photographs.",
         ),
         (
             toy_editors,
+            "candidates",
             "the candidates come from simulated editors with known flaws",
             "Each draws the exact edit and adds flaws with known probabilities. Win rates rank these probabilities, not real editors.",
         ),
         (
             _simulated_raters(published),
+            "ratings",
             "the ratings come from simulated raters with bias and noise",
             "The raters see the ground-truth quality with noise added. Their agreement is a property of the simulation, not of people.",
         ),
         (
             published.settings("train-reward").get("reward", {}).get("pretraining", {}).get("steps"),
+            "the model's warm-up",
             "the reward model's backbone gets a warm-up by captioning (toy data only)",
             "The warm-up uses no ratings. It replaces the web pretraining that the weights of a real vision-language model include.",
         ),
         (
             _dataset(published.settings("filter").get("filter", {}).get("input")) == "world-edits",
+            "noisy edits",
             "the noisy edits are synthetic edits, about half of them flawed by design",
-            "Filtering has a much larger effect here than on a real data set. Its direction carries over, its size does not.",
+            "Filtering has a much larger effect here than on real data. The paper reports a gain on photographs; none is measured here.",
         ),
         (
             published.json("evaluate-editor", "evaluation.json").get("judge", {}).get("name") == "world",
+            "the judge",
             "the benchmark is judged by a program that knows the exact edit",
             "The program compares pixels. Its scale is not that of a vision-language model, and its two scores are not independent.",
         ),
     ]
-    return [Synthetic(what, meaning) for is_synthetic, what, meaning in table if is_synthetic]
+    return [Synthetic(name, what, meaning) for is_synthetic, name, what, meaning in table if is_synthetic]
 
 
 def _dataset(section: Any) -> str | None:

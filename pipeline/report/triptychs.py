@@ -1,4 +1,4 @@
-"""Source, edited image and their difference side by side."""
+"""A scored edit for a gallery: source, edited image and their difference, its score, and its quality on the raters' scale."""
 
 from __future__ import annotations
 
@@ -8,26 +8,30 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pipeline.report.blocks import Picture, Strip
-from pipeline.report.pictures import SMALL, drawn, picture
+from pipeline import words
+from pipeline.report.blocks import Example, Picture
+from pipeline.report.pictures import PREVIEW, SMALL, Originals, drawn, picture
 from reward.inputs.decoding import decode
 from reward.inputs.sample import ImageError
 
-SIDE = 160
-"""Longest side of a preview in a triptych."""
 GAIN = 3
 """The difference is drawn so many times stronger, and cut at black."""
 
 
-def triptych(row: Mapping[str, Any], facts: str) -> Strip:
-    """The three pictures under the instruction, with a line of facts. ``row``: of the contract ``examples``."""
+def triptych(row: Mapping[str, Any], scored: Mapping[str, Any], originals: Originals, truth: Mapping[str, float] | None = None) -> Example:
+    """``row``: of the contract ``examples``; ``scored``: of ``scores``; ``truth``: ground-truth quality by dimension, where it is known."""
     source, edited, instruction = row["source"]["bytes"], row["edited"]["bytes"], row["instruction"]
     pictures = [
-        picture(source, alt=f"source of: {instruction}", lines=("source",), side=SIDE),
-        picture(edited, alt=f"edited: {instruction}", lines=("edited",), side=SIDE),
+        picture(source, alt=f"source of: {instruction}", lines=("source",), originals=originals),
+        picture(edited, alt=f"edited: {instruction}", lines=("edited",), originals=originals),
         difference(source, edited, instruction),
     ]
-    return Strip(instruction, pictures, facts)
+    predicted = {entry["dimension"]: entry["likert"] for entry in scored["dimensions"] if entry["likert"] is not None}
+    names = [entry["dimension"] for entry in scored["dimensions"]]
+    rows = [("ground truth", *(f"{truth[name]:g}" if name in truth else "–" for name in names))] if truth else []
+    rows += [("predicted rating", *(words.score(predicted[name]) if name in predicted else "–" for name in names))] if predicted else []
+    score = f"score {words.score(scored['overall_mean'])} ± {words.score(scored['overall_sigma'])}"
+    return Example(instruction, pictures, score, ("", *map(words.name, names)), rows)
 
 
 def difference(source: bytes, edited: bytes, instruction: str) -> Picture:
@@ -41,7 +45,7 @@ def difference(source: bytes, edited: bytes, instruction: str) -> Picture:
     except ImageError:
         return Picture(None, alt, ("difference", "an image does not decode"))
     small = max(before.size) <= SMALL
-    before.thumbnail((SIDE, SIDE), Image.Resampling.BOX)
+    before.thumbnail((PREVIEW, PREVIEW), Image.Resampling.BOX)
     after = after.resize(before.size, Image.Resampling.BOX)
     change = np.abs(np.asarray(before, np.int16) - np.asarray(after, np.int16)).max(axis=2)  # [height, width], 0..255
     grey = Image.fromarray((255 - np.minimum(GAIN * change, 255)).astype(np.uint8))

@@ -63,7 +63,7 @@ def inputs(planned: Planned) -> dict[str, str]:
 def hashed(step: StepFolder, planned: Planned, key: str, *, cluster: Cluster, workers: int) -> References:
     """Hash the references. Raises ``ValueError`` for one of which nothing can be read: it would wrongly report no match."""
     every = [unit for there in planned.values() for unit in there]
-    done = run_units(step, every, references.make_work, cluster=cluster, workers=workers, rows_are="reference items")
+    done = run_units(step, every, references.make_work, cluster=cluster, workers=workers, phase="hash references", rows_are="items")
     logged = iter(done.records)
     records = {name: [next(logged) for _ in there] for name, there in planned.items()}
     _require_readable(step, records, key)

@@ -10,8 +10,10 @@ import contextlib
 import logging
 import math
 import os
+import shutil
 import socket
 import sys
+import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,7 +76,7 @@ class Cluster:
         self._connected = True
         self.dashboard_url = f"http://{context.dashboard_url}" if context.dashboard_url else ""
         if self.dashboard_url:
-            print(f"Ray dashboard: {self.dashboard_url} (asks for the token that `ray get-auth-token` prints)", flush=True)
+            print(f"Ray dashboard: {self.dashboard_url} (asks for the token that `{ray_command()} get-auth-token` prints)", flush=True)
 
     @property
     def gpus(self) -> int:
@@ -140,6 +142,16 @@ def _start(options: dict[str, Any]) -> Any:
                     "close other programs, or look into the newest session folder of ray.temp_dir (without one: /tmp/ray)"
                 ) from error
             print(f"Ray did not start in time; attempt {attempt + 1} of {STARTS}", file=sys.stderr, flush=True)
+
+
+def ray_command() -> str:
+    """How a shell in the current folder calls this environment's Ray."""
+    script = Path(sysconfig.get_path("scripts")) / "ray"
+    found = shutil.which("ray")
+    if found and Path(found) == script:
+        return "ray"
+    here = Path.cwd()
+    return str(script.relative_to(here) if script.is_relative_to(here) else script)
 
 
 def _check_reachable(address: str | None) -> None:

@@ -10,17 +10,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import ray
-from tqdm import tqdm
 
 from stages.engine import contracts, storage, warm_workers
 from stages.engine.cluster import Cluster
 from stages.engine.dispatch import IN_FLIGHT, Dispatch
+from stages.engine.progress import progress
 from stages.engine.rundir import Part, StepFolder
 from stages.engine.units import Done, Unit, UnitRecord, Work, publish_unit
+
+_numbers = count(1)
+"""Of the actors that this process has started."""
 
 
 def run_units(
@@ -33,6 +37,7 @@ def run_units(
     num_cpus: float = 1.0,
     num_gpus: float = 0.0,
     threads: int = 1,
+    phase: str = "",
     rows_are: str = "rows",
     show: Callable[[Sequence[Mapping[str, float]]], str] = lambda _: "",
 ) -> Done:
@@ -40,7 +45,8 @@ def run_units(
 
     ``make_work`` is called once in each worker process (load a model there) and returns the function from payload to output; with
     ``threads`` 2, a process runs two units at a time. An exception in it ends the command; logged units stay done. A dead worker is
-    replaced (:mod:`stages.engine.dispatch`). ``show`` formats the figures of the units that this call finished, for the progress bar.
+    replaced (:mod:`stages.engine.dispatch`). ``phase`` says which of a step's parts this is, for the progress bar and the dashboard.
+    ``show`` formats the figures of the units that this call finished, for the progress bar.
     """
     assert len({unit.key for unit in units}) == len(units), "two units have the same key"
     assert threads <= IN_FLIGHT
@@ -52,27 +58,35 @@ def run_units(
         folder.path.mkdir(parents=True, exist_ok=True)
         resources = {"num_cpus": num_cpus, "num_gpus": num_gpus}
         worker: Any = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=IN_FLIGHT, **resources)(_Worker)
+        label = f"{folder.name}: {phase}" if phase else folder.name
         total = sum(unit.rows for unit in units)
         before = total - sum(unit.rows for unit in missing)
         alike = warm_workers.options(num_cpus)
         warm_workers.release(beside=None if num_gpus else alike, most=workers)
 
         def start() -> tuple[Any, Any]:
-            actor = (None if num_gpus else warm_workers.take(alike)) or worker.remote()
+            named = worker.options(name=_actor_name(label if num_gpus else "worker"))
+            actor = (None if num_gpus else warm_workers.take(alike)) or named.remote()
             return actor, actor.begin.remote(make_work, str(folder.path), threads)
 
         dispatch = Dispatch(start, missing, workers, ray.kill if num_gpus else partial(warm_workers.keep, alike))
         figures = []
-        with tqdm(total=total, initial=before, desc=folder.name, unit=f" {rows_are}") as bar, open(log, "a") as file:
+        finished = before
+        with progress(label, total, unit=rows_are, initial=before) as bar, open(log, "a") as file:
             for record in dispatch.records():
                 done[record.key] = record
                 file.write(json.dumps(asdict(record)) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
                 figures.append(record.figures)
-                bar.set_postfix_str(show(figures), refresh=False)
-                bar.update(record.rows_in)
+                finished += record.rows_in
+                bar.show(finished, show(figures))
     return Done([done[unit.key] for unit in units])
+
+
+def _actor_name(what: str) -> str:
+    """The name that the dashboard shows. An actor without a GPU serves several steps, so no step is part of its name."""
+    return f"{what} {next(_numbers)}, job {ray.get_runtime_context().get_job_id()}"  # jobs on one cluster share the namespace of names
 
 
 def node_id() -> str:

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,10 +28,10 @@ from pydantic import BaseModel
 from ray.exceptions import RayTaskError
 from ray.train import FailureConfig, RunConfig, ScalingConfig, UserCallback
 from ray.util.metrics import Gauge
-from tqdm import tqdm
 
 from stages.engine import storage, warm_workers
 from stages.engine.cluster import Cluster
+from stages.engine.progress import Progress, progress
 
 C = TypeVar("C", bound=BaseModel)
 
@@ -98,7 +99,10 @@ def _run_group(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], 
                 num_workers=workers, use_gpu=gpus > 0, resources_per_worker={"CPU": 1} | ({"GPU": 1} if gpus else {})
             ),
             run_config=RunConfig(
-                storage_path=str(ray_files), failure_config=FailureConfig(max_failures=MAX_RESTARTS), callbacks=[_StopOnUserError()]
+                name=scratch.name,  # what the dashboard shows
+                storage_path=str(ray_files),
+                failure_config=FailureConfig(max_failures=MAX_RESTARTS),
+                callbacks=[_StopOnUserError()],
             ),
             torch_config=TorchConfig(backend="nccl" if gpus else "gloo"),
         ).fit()
@@ -204,14 +208,26 @@ def is_rank_zero() -> bool:
     return ray.train.get_context().get_world_rank() == 0
 
 
-@contextmanager
-def progress(bars: dict[str, tuple[Path, int]]) -> Generator[None]:
-    """Progress bars of trainings that write metrics files, drawn while the ``with`` block waits for them.
+@dataclass(frozen=True)
+class Training:
+    """One phase of a training, for its progress bar: where it reports, under which name, and its number of steps."""
 
-    ``bars``: label -> (metrics file, steps in total).
-    """
+    label: str
+    metrics: Path
+    steps: int
+    phase: str = "training"
+
+    def state(self) -> tuple[int, str] | None:
+        """Steps done and the newest loss in words; None before the first report."""
+        reports = [report for report in read_metrics(self.metrics) if report.get("phase", "training") == self.phase]
+        return (reports[-1]["step"], f"loss {reports[-1]['loss']:.3f}" if "loss" in reports[-1] else "") if reports else None
+
+
+@contextmanager
+def training_progress(trainings: Sequence[Training]) -> Generator[None]:
+    """Show trainings that write metrics files while the ``with`` block waits for them: the first at once, others when they begin."""
     ended = threading.Event()
-    thread = threading.Thread(target=_draw, args=(bars, ended), daemon=True)
+    thread = threading.Thread(target=_draw, args=([training for training in trainings if training.steps], ended), daemon=True)
     thread.start()
     try:
         yield
@@ -220,26 +236,24 @@ def progress(bars: dict[str, tuple[Path, int]]) -> Generator[None]:
         thread.join()
 
 
-def _draw(bars: dict[str, tuple[Path, int]], ended: threading.Event) -> None:
+def _draw(trainings: Sequence[Training], ended: threading.Event) -> None:
     """Draw twice per second, and once more after the end."""
-    drawn = {label: tqdm(total=steps, desc=label, unit=" steps", position=row) for row, (label, (_, steps)) in enumerate(bars.items())}
+    left = list(trainings)
+    drawn: dict[str, Progress] = {}
     last_time = False
     while not last_time:
         last_time = ended.wait(0.5)
-        for label, (path, _) in bars.items():
-            reports = read_metrics(path)
-            if reports:
-                last = reports[-1]
-                drawn[label].n = total_steps(reports)
-                drawn[label].set_postfix_str(f"loss {last['loss']:.3f}" if "loss" in last else "")
-    for bar in drawn.values():
-        bar.close()
-
-
-def total_steps(reports: list[dict[str, Any]]) -> int:
-    """Steps done over all phases of a training."""
-    newest = {report.get("phase", "training"): report["step"] for report in reports}
-    return sum(newest.values())
+        for training in list(left):
+            state = training.state()
+            if training.label not in drawn and (state or training is trainings[0]):
+                drawn[training.label] = progress(training.label, training.steps, unit="steps", row=len(drawn))
+            if state:
+                drawn[training.label].show(*state)
+            if state and state[0] >= training.steps:
+                drawn.pop(training.label).close()
+                left.remove(training)
+    for shown in drawn.values():
+        shown.close()
 
 
 def is_trained(folder: Path, key: str) -> bool:

@@ -61,7 +61,7 @@ class Inspection:
 def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Sequence[edits.Slice]) -> Inspection:
     """Inspect what is not inspected yet, and decide."""
     units = [Unit(unit_key(piece), piece, len(piece.rows)) for piece in slices]
-    done = run_units(step, units, make_work, cluster=context.cluster, workers=config.inspect_workers, rows_are="edits inspected")
+    done = run_units(step, units, make_work, cluster=context.cluster, workers=config.inspect_workers, phase="inspect", rows_are="edits")
     artifacts = done.artifacts()
     columns = [name for name in INSPECTED.names if name != "edited_sha256"]  # neither a gate nor the search for duplicates reads it
     inspected = step.read_table("inspected", [record.parts["inspected"] for record in done.records], columns, INSPECTED)

@@ -64,6 +64,7 @@ def score_edits(
         num_cpus=0 if gpus else 1,  # the CPUs of a machine with GPUs are for preparation
         num_gpus=gpus,
         threads=2,
+        phase="score",
         rows_are="edits",
         show=summary,
     )

@@ -110,7 +110,7 @@ def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, worke
         for unit in entry.units:
             _forget_lost(step, unit)
     units = [unit for entry in missing for unit in entry.units]
-    result = run_units(step, units, make_work, cluster=context.cluster, workers=workers, rows_are="samples")
+    result = run_units(step, units, make_work, cluster=context.cluster, workers=workers, phase="write shards", rows_are="samples")
     records = {unit.key: record for unit, record in zip(units, result.records, strict=True)}
     for entry in missing:
         parts = [records[unit.key].parts for unit in entry.units]

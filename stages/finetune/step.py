@@ -21,14 +21,15 @@ from stages.engine.ids import settings_hash
 from stages.engine.rundir import Index
 from stages.engine.training_group import (
     MetricsFile,
+    Training,
     checkpoint_lock,
     fit,
     is_rank_zero,
     is_trained,
     per_worker,
-    progress,
     publish_trained,
     seeded,
+    training_progress,
 )
 from stages.finetune.config import FinetuneConfig
 from stages.shards import read as shards
@@ -89,13 +90,13 @@ def _train_missing(context: Context, config: FinetuneConfig, folder: Path, base_
 
 def _train_groups(context: Context, config: FinetuneConfig, folder: Path, groups: list[list[dict[str, Any]]]) -> None:
     """Train groups of editors at the same time, the editors of a group in turn."""
-    bars = {}
+    shown = []
     for name in (editor["name"] for editors in groups for editor in editors):
         training = config.base.training if name == BASE else config.training
-        bars[f"{STEP} {name}"] = (folder / "metrics" / f"{name}.jsonl", training.steps)
+        shown.append(Training(f"{STEP}: {name}", folder / "metrics" / f"{name}.jsonl", training.steps))
         (folder / "metrics" / f"{name}.jsonl").unlink(missing_ok=True)
     payloads = [{"editors": editors} for editors in groups]
-    with progress(bars):
+    with training_progress(shown):
         fit(_train_in_turn, payloads, cluster=context.cluster, scratch=folder, workers=config.workers, setting="finetune.workers")
 
 

@@ -62,7 +62,7 @@ def run(context: Context, config: GenerateConfig, delivered: CandidatesInput) ->
     if done:
         return done
     reading = [Unit(settings_hash("delivered/2", DECODER, *_place(piece)), piece, len(piece.rows)) for piece in slices]
-    read = run_units(folder, reading, make_reading, cluster=context.cluster, workers=config.workers, rows_are="edits read")
+    read = run_units(folder, reading, make_reading, cluster=context.cluster, workers=config.workers, phase="read", rows_are="edits")
     artifacts = read.artifacts()
     delivered_edits = folder.read_table("delivered", artifacts["delivered"])
     groups, unusable = decide(_rows(delivered_edits))
@@ -77,7 +77,7 @@ def run(context: Context, config: GenerateConfig, delivered: CandidatesInput) ->
     split_groups, near = split.groups_of(delivered_edits, {group[0].source_id for group in groups}, config.split_distance)
     writing = list(units(groups, slices, config, seed, split_groups))
     work = partial(make_writing, config.annotate, seed)
-    written = run_units(folder, writing, work, cluster=context.cluster, workers=config.workers, rows_are="candidates")
+    written = run_units(folder, writing, work, cluster=context.cluster, workers=config.workers, phase="write", rows_are="candidates")
     artifacts |= {name: parts for name, parts in written.artifacts().items() if name != "quarantine"}
     artifacts["quarantine"] += publish_table(folder, "quarantine", contracts.table("quarantine", [asdict(row) for row in unusable]))
     counts = {"in": read.counts()["in"], "out": written.counts()["out"], "quarantined": sum(reasons.values())}

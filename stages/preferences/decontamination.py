@@ -38,7 +38,9 @@ def check(context: Context, step: StepFolder, config: Comparison, planned: Plann
     """Compare the sources with the ids ``training`` with the references."""
     known = compare.hashed(step, planned, KEY, cluster=context.cluster, workers=workers)
     units = source_hashes.units(context.run.step(steps.GENERATE))
-    done = run_units(step, units, source_hashes.make_work, cluster=context.cluster, workers=workers, rows_are="sources hashed")
+    done = run_units(
+        step, units, source_hashes.make_work, cluster=context.cluster, workers=workers, phase="hash sources", rows_are="sources"
+    )
     table = step.read_table(source_hashes.ARTIFACT, [record.parts[source_hashes.ARTIFACT] for record in done.records])
     table = table.filter(pc.is_in(table["item"], value_set=pa.array(sorted(training), pa.string())))
     found = compare.compare(step, table.rename_columns(["reference", "sample_id", *table.column_names[2:]]), known, config)

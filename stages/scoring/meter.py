@@ -64,14 +64,11 @@ class Meter:
 
 
 def summary(figures: Sequence[Mapping[str, float]]) -> str:
-    """Units in a few words for the progress bar: idle share of the actors, model FLOP utilisation, passes that did not fit."""
+    """Units in a few words for the progress bar: model FLOP utilisation where the device's peak is known, passes that did not fit."""
     total = {name: sum(entry.get(name, 0.0) for entry in figures) for name in {name for entry in figures for name in entry}}
-    seconds = total.get("model_seconds", 0.0) + total.get("idle_seconds", 0.0)
-    if not seconds:
-        return ""
-    words = [f"model idle {total['idle_seconds'] / seconds:.0%}"]
-    if total["possible_flop"]:
+    words = []
+    if total.get("possible_flop"):
         words.append(f"MFU {total['flop'] / total['possible_flop']:.0%}")
-    if total["out_of_memory"]:
+    if total.get("out_of_memory"):
         words.append(f"{total['out_of_memory']:.0f} passes out of memory, halved")
     return ", ".join(words)

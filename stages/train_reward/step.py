@@ -23,19 +23,21 @@ from stages.engine.rundir import Index, RunDir
 from stages.engine.training_group import (
     Gauges,
     MetricsFile,
+    Training,
     checkpoint_lock,
     fit,
     is_rank_zero,
     is_trained,
-    progress,
     publish_trained,
     seeded,
+    training_progress,
 )
 from stages.preferences.groups import calibrates, load_groups
 
 if TYPE_CHECKING:
     from reward import RatedGroup, RewardModel
     from reward.trainer.loop import Metrics
+    from reward.training.config import TrainingConfig
 
 STEP = steps.TRAIN_REWARD
 METRICS = "metrics.jsonl"
@@ -68,13 +70,25 @@ def run(context: Context) -> Index:
         payload = {"run": str(context.run.path), "key": training_key, "flow": _with_absolute_paths(flow).model_dump(mode="json")}
         metrics = folder.path / METRICS
         metrics.unlink(missing_ok=True)  # the progress bar would show the training before
-        with progress({STEP: (metrics, config.pretraining.steps + (config.training.steps or 0))}):
+        phases = [
+            Training(f"{STEP}: warm-up", metrics, config.pretraining.steps, "pretraining"),
+            Training(f"{STEP}: ranking", metrics, _ranking_steps(config.training, preferred)),
+        ]
+        with training_progress(phases):
             fit(_loop, [payload], cluster=context.cluster, scratch=folder.path, workers=config.workers, setting="reward.workers")
     shutil.rmtree(folder.path / CHECKPOINTS, ignore_errors=True)
     files = {f"model/{name}": sha256 for name, sha256 in storage.tree_hashes(model).items()}
     files |= {name: storage.sha256_of(folder.path / name) for name in (METRICS, CURVES)}
     results = {"groups": preferred.results["groups"]["train"], "pairs": sum(preferred.results["pairs"]["train"].values())}
     return folder.publish(draft, files=files, results=results)
+
+
+def _ranking_steps(config: TrainingConfig, preferred: Index) -> int:
+    """Steps of the training, for its progress bar; of batches of pairs at most so many, since ties may teach nothing."""
+    from reward.training.batches import total_steps
+
+    groups, pairs = preferred.results["groups"]["train"], sum(preferred.results["pairs"]["train"].values())
+    return total_steps(config, groups if config.pairs_per_batch is None else pairs)
 
 
 def _with_absolute_paths(flow: FlowConfig) -> FlowConfig:

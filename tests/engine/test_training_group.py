@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -21,6 +22,7 @@ from stages.engine.run_units import run_units
 from stages.engine.rundir import RunDir
 from stages.engine.training_group import (
     MetricsFile,
+    Training,
     checkpoint_lock,
     fit,
     is_rank_zero,
@@ -28,7 +30,7 @@ from stages.engine.training_group import (
     publish_trained,
     read_metrics,
     seeded,
-    total_steps,
+    training_progress,
 )
 from stages.engine.units import Unit, UnitOutput
 
@@ -87,7 +89,7 @@ def test_a_dead_worker_is_restarted_and_ends_the_same(cluster: Cluster, tmp_path
     assert (disturbed / "metrics.jsonl").read_bytes() == (undisturbed / "metrics.jsonl").read_bytes()
     assert is_trained(disturbed / "editor", "key") and not is_trained(disturbed / "editor", "other")
     reports = read_metrics(disturbed / "metrics.jsonl")
-    assert [report["step"] for report in reports] == [1, 2, 3, 4, 5, 6] and total_steps(reports) == 6
+    assert [report["step"] for report in reports] == [1, 2, 3, 4, 5, 6]
 
 
 def together(folder: Path, number: int) -> UnitOutput:
@@ -134,7 +136,19 @@ def test_metrics_that_are_being_written_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 10, "phase": "pretraining"}\n{"step": 4, "phase": "training"}\n{"step": 5, "pha')
     assert [report["step"] for report in read_metrics(path)] == [10, 4]
-    assert total_steps(read_metrics(path)) == 14
+    assert Training("x", path, 10, "pretraining").state() == (10, "") and Training("x", path, 9).state() == (4, "")
+    assert Training("x", tmp_path / "absent.jsonl", 9).state() is None
+
+
+def test_each_phase_has_its_own_lines_in_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "metrics.jsonl"
+    phases = [Training("warm-up", path, 10, "pretraining"), Training("ranking", path, 4), Training("never", path, 0)]
+    with training_progress([*phases, Training("not begun", path, 3, "other")]):
+        path.write_text('{"step": 10, "phase": "pretraining"}\n{"step": 3, "loss": 0.25, "phase": "training"}\n')
+    printed = capsys.readouterr().err
+    assert "\r" not in printed
+    found = re.findall(r"(.+): (\d+/\d+) steps, .* left(.*)", printed)
+    assert found == [("warm-up", "0/10", ""), ("warm-up", "10/10", ""), ("ranking", "0/4", ""), ("ranking", "3/4", ", loss 0.250")]
 
 
 def test_seeds_are_counted_from_the_runs_seed() -> None:

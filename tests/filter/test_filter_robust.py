@@ -77,7 +77,9 @@ def test_bytes_do_not_depend_on_preparing_tasks(small: Path, tmp_path: Path) -> 
     meter = Meter("test-of-metrics", None)
     figures: dict[str, float] = {}
     meter.count(PassStats(edits=7, tokens=700, flop=1e9, seconds=0.0), figures)
-    assert figures["edits"] == 7 and summary([figures, figures]).startswith("model idle ")
+    assert figures["edits"] == 7 and summary([figures, figures]) == ""
+    measured = {"flop": 3e9, "possible_flop": 4e9, "out_of_memory": 1.0}
+    assert summary([measured, measured]) == "MFU 75%, 2 passes out of memory, halved"
     pipeline("run", "filter", "--config", small / "small.yaml", "--run", tmp_path / "run", "filter.workers=1", "filter.prepare_workers=1")
     assert hashes(tmp_path / "run") == hashes(small / "run")
     (node,) = ray.nodes()

@@ -22,23 +22,38 @@ from PIL import Image
 from report_page import Page
 
 from pipeline import words
-from pipeline.report.charts import BINS, MOST_POINTS, Series, histogram, lines, round_values
+from pipeline.report import scored_edits
+from pipeline.report.charts import BINS, MOST_POINTS, Series, histogram, lines
 from pipeline.report.page import build
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
+from pipeline.report.sections import headline
+from pipeline.report.svg import round_values
 from reward.evaluation.estimate import Estimate
 from stages.engine import contracts, images, storage
 from stages.engine.ids import content_id, settings_hash
 from stages.engine.rundir import Index, RunDir
 from stages.engine.units import publish_unit
-from stages.world import editors, items, raters
+from stages.world import editors, flaws, items, raters
 from stages.world.scenes import render
 
 SIZE = 32
 DIMENSIONS = contracts.DIMENSIONS
 HOSTILE = "<script>alert('x')</script> & make the \"circle\" blue"
-SECTION_IDS = ["result", "flow", "samples", "ratings", "reward", "filter", "arms", "quarantine", "provenance"]
+SECTION_IDS = ["result", "evidence", "galleries", "arms", "reward", "filter", "ratings", "samples", "quarantine", "provenance"]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+NEEDS = {
+    "evidence": {"filter", "evaluate-reward"},
+    "galleries": {"filter"},
+    "arms": {"finetune"},
+    "reward": {"train-reward"},
+    "filter": {"filter"},
+    "ratings": {"annotate"},
+    "samples": {"generate"},
+}
+"""Sections and the steps of which one gives them content."""
 
 
 # ---- a small run
@@ -338,7 +353,7 @@ def _filter(run: Written, hostile: bool) -> None:
     sha256 = hashlib.sha256(storage.table_bytes(scores)).hexdigest()
     files = {f"selections/{name}.parquet": storage.table_bytes(table) for name, table in tables.items()}
     files |= {f"selections/{name}.json": _json({"scores": settings_hash([sha256])}) for name in tables}
-    shown = [
+    delivered = [
         {
             "sample_id": name,
             "dataset": "world-edits",
@@ -350,11 +365,12 @@ def _filter(run: Written, hostile: bool) -> None:
             "licence": "",
             "position": "noisy[0]",
             "image_bytes": 1000,
-            "metadata": "{}",
+            "metadata": flaws.to_metadata(made),
         }
         for name, source, item, made in edits
-        if name != ranked[0]["sample_id"]  # as if one image could not be kept
     ]
+    shown = [row for row in delivered if row["sample_id"] != ranked[0]["sample_id"]]  # as if one image could not be kept
+    stored = [row | {"source": {"bytes": None, "path": row["sample_id"]}, "edited": {"bytes": None, "path": None}} for row in delivered]
     lost = [
         {"row_id": "", "position": f"records.json[{i}]", "reason": "missing-image", "message": f"v2v_{i}.png is in no tar"}
         for i in range(7)
@@ -369,7 +385,12 @@ def _filter(run: Written, hostile: bool) -> None:
     ]
     run.publish(
         "filter",
-        {"scores": scores, "examples": contracts.table("examples", shown), "quarantine": contracts.table("quarantine", lost)},
+        {
+            "scores": scores,
+            "edits": contracts.table("edits", stored),
+            "examples": contracts.table("examples", shown),
+            "quarantine": contracts.table("quarantine", lost),
+        },
         files=files,
         settings={"filter": {"input": {"dataset": "world-edits"}, "note": "Scores of a model trained on shapes.", "selections": names}},
         counts={"in": 167, "out": 160, "quarantined": 7},
@@ -506,8 +527,13 @@ def test_a_complete_run_shows_every_section_and_its_numbers(whole: Path) -> None
     assert [attributes["id"] for attributes in page.all("section")] == SECTION_IDS
     words = page.words().replace("\u202f", " ")
     for expected in (
-        "the reward model agrees with ground-truth quality on 86.6 % [85.1 %, 88.1 %] of the pairs of edits",
-        "raises the share of good edits: 51.0 % before, 81.0 % after",
+        "Filtering raises good edits from 45 % to 87 %; the editor trained on them gains 2.02 of 10.",
+        "Accuracy of the reward model 86.6 % 95 % interval 85.1 % to 88.1 %; held-out pairs in the order of ground-truth quality; "
+        "closeness to the source reaches 68.3 %",
+        "trained on “full (unfiltered)” 2.50 of 10 trained on “selected” 4.52 of 10 target",
+        "Synthetic or simulated in this run: sources, candidates, ratings, the model's warm-up, noisy edits and the judge. What this means",
+        "best 12",
+        "best 69",  # as many as the main selection keeps
         "+2.02 [+1.72, +2.32]",
         "no variation",  # a statistic without a value says why
         "38.3 %",  # the paper's tie share
@@ -532,8 +558,9 @@ def test_a_complete_run_shows_every_section_and_its_numbers(whole: Path) -> None
     ):
         assert expected in words, expected
     assert "v2v_5.png" not in words  # examples are limited
+    assert set(re.findall(r"(\w+) (?:IF|VQ) [\d−.]", words)) == {"rated"}  # no other scale has the name of a human rating
     assert "Not done yet" not in words
-    assert words.count("Scores of a model trained on shapes.") == 6  # above the scores and in each gallery
+    assert words.count("Scores of a model trained on shapes.") == 2  # above the scores and the galleries
     assert "Just above the cut: the lowest-ranked edits that “selected” keeps" in words and "Just below the cut: the best edits" in words
     assert words.count("difference ×3") == 12 * 5 - 1
     assert "Everything shown is inside this file (" in words
@@ -545,11 +572,28 @@ def test_everything_is_inside_the_file(whole: Path) -> None:
     for _, attributes in page.tags:
         for name in ("src", "href", "srcset", "action", "data", "poster"):
             target = attributes.get(name)
-            assert target is None or target.startswith(("data:image/", "#")), target
+            assert target is None or target.startswith(("data:image/", "#", "report-images/")), target
+    linked = {attributes["href"] for attributes in page.all("a")} - {f"#{name}" for name in [*SECTION_IDS]}
+    assert linked == {f"report-images/{path.name}" for path in (whole.parent / "report-images").iterdir()} and len(linked) > 50
     assert not page.all("script") and not page.all("link") and not page.all("iframe")
     style = page.source[page.source.index("<style>") : page.source.index("</style>")]
     assert "url(" not in style and "@import" not in style
-    assert {attributes["href"][1:] for attributes in page.all("a")} == set(SECTION_IDS)
+
+
+def test_a_link_leads_to_the_stored_bytes_and_an_old_image_goes_away(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", until="filter")
+    folder = build(run).with_name("report-images")
+    stored = Published(run).table("filter", "examples", ["source", "edited"])
+    assert stored is not None
+    known = {hashlib.sha256(row[side]["bytes"]).hexdigest()[:16] for row in stored.to_pylist() for side in ("source", "edited")}
+    files = list(folder.iterdir())
+    assert files and {path.stem for path in files} <= known
+    assert all(hashlib.sha256(path.read_bytes()).hexdigest().startswith(path.stem) and path.suffix == ".png" for path in files)
+    (folder / f"{'0' * 16}.png").write_bytes(b"of an earlier page")
+    for name in ("notes.txt", "IMG_202601010001.jpg"):
+        (folder / name).write_text("not ours")
+    build(run)
+    assert sorted(folder.iterdir()) == sorted([*files, folder / "notes.txt", folder / "IMG_202601010001.jpg"])
 
 
 def test_pictures_and_charts_have_words(whole: Path) -> None:
@@ -571,9 +615,11 @@ def test_what_people_wrote_is_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("until", list(WRITERS)[:-1])
 def test_a_partial_run_names_the_commands_that_are_missing(until: str, tmp_path: Path) -> None:
     page = Page(build(make_run(tmp_path / "runs" / "part", until=until)))
-    assert [attributes["id"] for attributes in page.all("section")] == SECTION_IDS
     words = page.words()
     steps = list(WRITERS)
+    done = steps[: steps.index(until) + 1]
+    wanted = ["result", *(name for name, needs in NEEDS.items() if needs & {*done}), "next", "quarantine", "provenance"]
+    assert [attributes["id"] for attributes in page.all("section")] == wanted
     for step in steps:
         sentence = f"Not done yet: step {step}. Do it with pipeline"
         assert (sentence in words) == (steps.index(step) > steps.index(until)), step
@@ -582,7 +628,7 @@ def test_a_partial_run_names_the_commands_that_are_missing(until: str, tmp_path:
 
 def test_an_empty_run_directory_has_a_page_and_no_directory_a_sentence(tmp_path: Path) -> None:
     words = Page(build(RunDir(tmp_path))).words()
-    assert "Nothing is measured yet; done so far: no step." in words
+    assert "Nothing is measured yet; 0 of 8 steps are done." in words
     assert words.count("Not done yet") == 8
     with pytest.raises(ValueError, match="there is no run directory"):
         build(RunDir(tmp_path / "absent"))
@@ -593,9 +639,7 @@ def test_what_the_configuration_does_not_have_is_not_asked_for(tmp_path: Path) -
     storage.publish_bytes(run.path / "config.yaml", b"name: small\ngenerate: {}\nfilter: {}\nfinetune: null\nevaluate_editor: {}\n")
     page = Page(build(run))
     assert page.words().count("Not done yet: step") == 6
-    assert page.words().count("Step finetune is not part of this run's configuration.") == 1
-    storage.publish_bytes(run.path / "config.yaml", b"name: small\ngenerate: {}\nfilter: {}\n")
-    assert [attributes["id"] for attributes in Page(build(run)).all("section")] == [name for name in SECTION_IDS if name != "arms"]
+    assert "finetune" not in re.sub(r"name: small.*", "", page.words())
 
 
 def test_building_again_gives_the_same_bytes_and_changes_nothing_else(tmp_path: Path) -> None:
@@ -615,7 +659,7 @@ def test_a_running_training_shows_its_curve_and_a_torn_line_does_not_count(tmp_p
         file.write('{"step": 455, "loss": 0.2')
     words = Page(build(run)).words()
     assert "Not done yet: step train-reward" in words
-    assert "Ranking, loss" in words
+    assert "Ranking, loss" in words and "Not done yet: step evaluate-reward" in words
 
 
 def test_edits_without_images_are_counted_not_hidden(whole: Path) -> None:
@@ -703,18 +747,35 @@ def test_failed_calls_of_the_judge_are_shown_with_the_arms(tmp_path: Path) -> No
     assert "Failed calls" in words and "refused 2" in words and "1.25" in words
 
 
-def test_a_result_that_may_be_chance_or_is_none_is_called_so(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run")
-    for step, name, change in (
-        ("evaluate-editor", "evaluation.json", lambda v: v["differences"]["selected"].update(value=0.05, low=-0.1, high=0.2)),
-        ("filter", "index.json", lambda v: v["results"].update(good_share=0.9)),
-    ):
-        value = storage.read_json(run.path / step / name)
-        change(value)
-        storage.publish_json(run.path / step / name, value)
-    words = Page(build(run)).words()
-    assert "a difference of +0.05 [−0.10, +0.20], which may be chance." in words
-    assert "does not raise the share of good edits" in words
+@pytest.mark.parametrize(
+    ("until", "difference", "everything_good", "verdict"),
+    [
+        ("evaluate-editor", (0.05, -0.1, 0.2), False, "from 45 % to 87 %; the editor trained on them gains 0.05 of 10, perhaps chance."),
+        (
+            "evaluate-editor",
+            (-0.5, -0.7, -0.3),
+            True,
+            "does not raise good edits (100 % to 100 %); the editor trained on them loses 0.50 of 10.",
+        ),
+        ("evaluate-editor", (-0.05, -0.7, 0.3), True, "(100 % to 100 %); the editor trained on them loses 0.05 of 10, perhaps chance."),
+        ("filter", (), False, "from 45 % to 87 %; the reward model orders 87 % of held-out pairs like ground truth."),
+        ("evaluate-reward", (), False, "The reward model orders 87 % of held-out pairs like ground truth."),
+        ("train-reward", (), False, "Nothing is measured yet; 4 of 8 steps are done."),
+    ],
+)
+def test_the_verdict_is_short_and_says_what_may_be_chance(
+    tmp_path: Path, until: str, difference: tuple[float, ...], everything_good: bool, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run", until=until)
+    if difference:
+        value = storage.read_json(run.path / "evaluate-editor" / "evaluation.json")
+        value["differences"]["selected"].update(zip(("value", "low", "high"), difference, strict=True))
+        storage.publish_json(run.path / "evaluate-editor" / "evaluation.json", value)
+    if everything_good:
+        monkeypatch.setattr(scored_edits.readers, "good", lambda metadata: np.ones(len(metadata), bool))
+    said = headline.verdict(Published(run)).replace("\u202f", " ")
+    assert said.endswith(verdict)
+    assert len(said.replace(" %", "%").split()) <= 20
 
 
 @pytest.mark.parametrize(
@@ -796,10 +857,15 @@ def in_browser(page: str, folder: Path, width: int) -> dict:
         .filter(e => !e.closest(".scroll, pre, svg, .skip") && e.getBoundingClientRect().right > innerWidth + 0.5)
         .map(e => e.outerHTML.slice(0, 80));
       const broken = [...document.images].filter(e => !e.complete || e.naturalWidth === 0).length;
-      const facts = {inner: innerWidth, width: document.documentElement.scrollWidth, wide, broken, images: document.images.length};
+      const cut = [...document.querySelectorAll("svg text")].filter(e => {
+        const [own, box] = [e.getBoundingClientRect(), e.ownerSVGElement.getBoundingClientRect()];
+        return own.left < box.left - 1 || own.right > box.right + 1;
+      }).map(e => e.textContent);
+      const facts = {cut, inner: innerWidth, width: document.documentElement.scrollWidth, wide, broken, images: document.images.length};
       parent.postMessage(JSON.stringify(facts), "*");
     })</script></body>"""
     open_page = re.sub(r"<meta http-equiv[^>]+>", "", page.replace("<details>", "<details open>")).replace("</body>", measure)
+    open_page = open_page.replace("</style>", ".tabs > .panels > .panel { display: block; }</style>", 1)
     (folder / "inner.html").write_text(open_page, encoding="utf-8")
     outer = f"""<!doctype html><title>-</title><body style="margin:0">
       <script>addEventListener("message", e => document.documentElement.setAttribute("data-measured", e.data))</script>
@@ -828,6 +894,7 @@ def test_in_a_browser_nothing_is_wider_than_the_window(whole: Path, tmp_path: Pa
     measured = in_browser(whole.read_text(encoding="utf-8"), tmp_path, width)
     assert measured["inner"] == width
     assert measured["wide"] == []
+    assert measured["cut"] == []
     assert measured["width"] <= width
     assert measured["images"] > 100
     assert measured["broken"] == 0

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,13 @@ import pytest
 from PIL import Image
 from report_page import Page
 
+from pipeline.report import scored_edits
 from pipeline.report.charts import boxes
 from pipeline.report.page import build
+from pipeline.report.pictures import Originals
+from pipeline.report.published import Published
 from pipeline.report.sections.filter_league import clustered_mean
+from pipeline.report.sections.galleries import BEST, offset
 from pipeline.report.triptychs import difference, triptych
 from stages.engine import contracts, images
 from stages.engine.rundir import Index, RunDir
@@ -125,8 +130,10 @@ def test_46000_edits_make_a_small_page_with_everything_on_it(large: Path) -> Non
         "Overall score by task",
         "13 others (",
         "Overall score by editor",
-        "Scores on the raters' scale",
-        "Likert 3 or more in every dimension",
+        "Predicted ratings: the scores on the raters' scale",
+        "predicted rating 3 or more in every dimension",
+        "Precision is not known",
+        "The highest score, ",
         "Score against change from the source",
         "clustered by source image (",
         "Just above the cut: the lowest-ranked edits that “selected” keeps",
@@ -136,9 +143,12 @@ def test_46000_edits_make_a_small_page_with_everything_on_it(large: Path) -> Non
     ):
         assert expected in words, expected
     assert "gated: size" not in words and "Overall score by dataset" not in words
-    assert len(page.all("img")) == 12 * 5 * 3
-    assert len(page.all("tr")) < 120
-    rows = re.findall(r"<th scope=\"row\">(brush|pen)</th><td>([\d,]+)</td><td>([^<]+)</td>", re.sub(r"\s*\n\s*", "", page.source))
+    assert len(page.all("img")) == 12 * 5 * 3 + 4
+    assert len(page.all("tr")) < 120 + 12 * 5 * 2
+    assert len(list(large.with_name("report-images").iterdir())) <= 12 * 5 * 2
+    rows = re.findall(
+        r"<th scope=\"row\">(brush|pen)</th><td[^>]*>([\d,]+)</td><td[^>]*>([^<]+)</td>", re.sub(r"\s*\n\s*", "", page.source)
+    )
     assert [name for name, _, _ in rows] == ["pen", "brush"] and rows[0][2].startswith("0.5") and rows[1][2].startswith(("0.0", "−0.0"))
 
 
@@ -158,7 +168,7 @@ def test_the_clustered_interval_covers_the_mean_where_the_plain_one_does_not() -
     assert clustered_mean(np.array([1.0, 3.0]), np.array([4, 4])).low is None
 
 
-def test_the_difference_is_dark_where_something_changed() -> None:
+def test_the_difference_is_dark_where_something_changed(tmp_path: Path) -> None:
     source = np.full((90, 60, 3), 100, np.uint8)
     edited = source.copy()
     edited[10:40, 10:30, 1] += 60
@@ -168,8 +178,15 @@ def test_the_difference_is_dark_where_something_changed() -> None:
     assert (pixels[10:40, 10:30] == 255 - 3 * 60).all()
     assert (np.delete(pixels, np.s_[10:40], axis=0) == 255).all()
     smaller = images.png(source[::2, ::2])
-    strip = triptych({"source": {"bytes": images.png(source)}, "edited": {"bytes": smaller}, "instruction": "shrink"}, "score 1.00")
-    assert [picture.width for picture in strip.pictures] == [60, 30, 60]
+    row = {"source": {"bytes": images.png(source)}, "edited": {"bytes": smaller}, "instruction": "shrink"}
+    dimensions = [{"dimension": name, "mean": 0.5, "sigma": 0.1, "likert": likert} for name, likert in (("a_b", 3.21), ("c", None))]
+    scored = {"overall_mean": -0.25, "overall_sigma": 0.125, "dimensions": dimensions}
+    shown_edit = triptych(row, scored, Originals(tmp_path / "page.html"), {"c": 4})
+    assert [picture.width for picture in shown_edit.pictures] == [60, 30, 60]
+    assert [bool(picture.full) for picture in shown_edit.pictures] == [True, True, False]
+    assert shown_edit.score == "score −0.25 ± 0.12"
+    assert list(shown_edit.columns) == ["", "a b", "c"]
+    assert shown_edit.rows == [("ground truth", "–", "4"), ("predicted rating", "3.21", "–")]
     damaged = difference(images.png(source)[:80], images.png(edited), "make it green")
     assert damaged.uri is None and damaged.lines == ("difference", "an image does not decode")
 
@@ -179,3 +196,21 @@ def test_boxes_mark_their_quantiles() -> None:
     assert "a: median 50.00, middle half 25.00 to 75.00, 5 to 95 % 5.00 to 95.00" in drawn
     widths = [float(value) for value in re.findall(r'<rect [^>]*width="([\d.]+)"', drawn)]
     assert widths[0] == pytest.approx(widths[1], abs=0.2) and "b" * 23 + "… (101)" in drawn
+
+
+def test_the_best_edits_say_which_task_prevails(large: Path) -> None:
+    edits = scored_edits.read(Published(RunDir(large.parent)))
+    assert edits is not None
+    assert offset(edits, BEST) == []  # 25 tasks, and no relation to the score
+    best = pc.index_in(pa.array([*_by_score(edits.table)[:9]]), value_set=edits.table["sample_id"].combine_chunks()).to_pylist()
+    tasks = np.array(edits.table["task"].to_pylist())
+    tasks[best] = "task-7"
+    place = edits.table.column_names.index("task")
+    changed = replace(edits, table=edits.table.set_column(place, "task", pa.array(tasks)))
+    (paragraph,) = offset(changed, BEST)
+    assert re.match(r"(9|1\d) of the best 12 are of the task task 7, which is 4\u202f% of all", paragraph.text)
+    assert offset(changed, "Worst") == []
+
+
+def _by_score(scores: pa.Table) -> list[str]:
+    return scores.sort_by([("overall_mean", "descending"), ("sample_id", "ascending")])["sample_id"].to_pylist()

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from finetune.published import TABLE_3
 from pipeline import words
+from pipeline.report.bar_charts import intervals
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Section, Strip, Table, opened
-from pipeline.report.charts import curve, intervals, lines
+from pipeline.report.charts import curve, lines
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
 from reward.evaluation.estimate import Estimate
@@ -19,7 +20,7 @@ SHOWN_OPEN = 4
 
 def section(published: Published) -> Section:
     """Scores, differences, sample edits, training curves."""
-    blocks: list[Block] = [*published.missing("finetune"), *published.missing(STEP)]
+    blocks: list[Block] = []
     evaluation = published.json(STEP, "evaluation.json")
     if evaluation.get("arms"):
         blocks += _scores(evaluation, published.results("finetune").get("arms", ()))
@@ -48,19 +49,7 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
         muted_title="EditReward paper, Table 3 (GEdit-Bench-EN full), for orientation only: its scale, judge and data are different",
         emphasised="selected",
     )
-    figures = [
-        Figure(
-            "Overall score",
-            intervals(
-                _overall(arms),
-                title="Overall score by training set",
-                x_label="overall, 0 to 10",
-                form=words.score,
-                tick_form=words.plain,
-                emphasised=("selected",),
-            ),
-        ),
-    ]
+    figures: list[Block] = []
     paired = [(name, estimate) for name in differences if (estimate := Estimate.read(differences[name]))]
     if paired:
         title = f"Difference to “{reference}”, paired by item"
@@ -75,15 +64,14 @@ def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
         )
         caption = "Whiskers are 95 % intervals. Where one crosses the dashed line, no difference is demonstrated."
         figures.append(Figure(title, drawn, caption))
-    blocks: list[Block] = [table, *_failures(arms), Columns(figures)]
+    blocks: list[Block] = [table, *_failures(arms), *([Columns(figures)] if figures else [])]
     tasks = {name: arm.get("per_task") for name, arm in arms.items() if arm.get("per_task")}
     if tasks:
         names = sorted({task for values in tasks.values() for task in values})
         per_task = [(words.name(task), *(_score(values.get(task)) for values in tasks.values())) for task in names]
         blocks.append(Fold("Overall score by task", [Table(("Task", *tasks), per_task)]))
     if evaluation.get("caveats"):
-        blocks.append(Heading("How to read this"))
-        blocks += [Paragraph(caveat) for caveat in evaluation["caveats"]]
+        blocks.append(Fold("How to read this", [Paragraph(caveat) for caveat in evaluation["caveats"]]))
     return blocks
 
 
@@ -124,11 +112,14 @@ def _difference(name: str, differences: dict, reference: str) -> str:
     return estimate.words(words.difference) if estimate else ""
 
 
-def _overall(arms: dict) -> list[tuple[str, Estimate]]:
+def overall_scores(published: Published) -> list[tuple[str, Estimate]]:
+    """Overall benchmark score of every editor that was judged, without the untouched source and the exact edit."""
+    arms = published.json(STEP, "evaluation.json").get("arms", {})
+    names = words.ordered(arms, first=published.results("finetune").get("arms", ()), last=())
     return [
-        (words.name(name), Estimate(arm["overall"], arm.get("low"), arm.get("high")))
-        for name, arm in arms.items()
-        if arm.get("overall") is not None
+        (published.label(name), Estimate(arms[name]["overall"], arms[name].get("low"), arms[name].get("high")))
+        for name in names
+        if name not in (COPY, EXACT) and arms[name].get("overall") is not None
     ]
 
 

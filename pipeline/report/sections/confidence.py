@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline import words
-from pipeline.report.blocks import Block, Columns, Fact, Facts, Figure, Heading, Paragraph, Table
+from pipeline.report.blocks import Block, Columns, Fact, Facts, Figure, Fold, Heading, Paragraph, Table
 from pipeline.report.charts import Bin, Series, calibration, lines
 from reward.evaluation.estimate import Estimate
 
@@ -133,7 +133,7 @@ def _ties(figures: dict[str, Any]) -> list[Block]:
     )
     caption = "Predicted P(tie) against the share of pairs that raters called equal, from the least to the most likely ties."
     table = Table(("Predicted P(tie)", "Called equal", "95 % interval", "Pairs"), rows, caption=caption, text_columns=0)
-    return [Heading("Ties"), Paragraph(text), table]
+    return [Fold("Ties", [Paragraph(text), table])]
 
 
 def _points(estimate: Estimate) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline import words
-from pipeline.report.blocks import Block, Fold, Heading, Paragraph, Table
+from pipeline.report.blocks import Block, Fold, Paragraph, Table
 from pipeline.report.published import Published
 
 SHOWN = 20
@@ -40,7 +40,7 @@ def blocks(published: Published, step: str, what: str, fate_of_dropped: str) -> 
         for name, entry in found["references"].items()
     ]
     caption = f"{what.capitalize()} by kind of match, each once per reference and kind."
-    return [Heading("Contamination"), paragraph, *([Table(columns, rows, caption)] if rows else []), *_matches(published, step)]
+    return [paragraph, *([Table(columns, rows, caption)] if rows else []), *_matches(published, step)]
 
 
 def _matches(published: Published, step: str) -> list[Block]:

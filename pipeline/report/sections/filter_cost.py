@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline import words
-from pipeline.report.blocks import Block, Fact, Facts, Heading
+from pipeline.report.blocks import Block, Fact, Facts
 from pipeline.report.published import Published
 
 STEP = "filter"
@@ -27,12 +27,16 @@ def cost(published: Published) -> list[Block]:
     inspecting = sum(unit["seconds"] for unit in _units(published, "inspected"))
     if inspecting:
         facts.append(Fact("Inspection", words.duration(inspecting), "of workers, before scoring"))
+    model, idle = (sum(unit.get("figures", {}).get(name, 0.0) for unit in units) for name in ("model_seconds", "idle_seconds"))
+    if model + idle:
+        note = "of the workers' time; the rest goes into reading and preparing images, which a tiny model does not hide"
+        facts.append(Fact("The model computes", words.share(model / (model + idle)), note))
     if isinstance(step.get("seconds"), (int, float)):
         facts.append(
             Fact("The whole step", words.duration(step["seconds"]), "wall time of its last run; units finished earlier are not counted")
         )
     facts.append(Fact("Device", _device(step.get("machine", {})), f"model revision {revision[:8]}" if revision else ""))
-    return [Heading("Cost"), Facts(facts)]
+    return [Facts(facts)]
 
 
 def _units(published: Published, artifact: str) -> list[dict[str, Any]]:

@@ -61,7 +61,7 @@ def _table(edits: ScoredEdits, what: str, column: np.ndarray, masks: Mapping[str
         what.capitalize(),
         "Edits",
         "Mean score [95 %]",
-        *(f"Likert {words.abbreviation(name)}" for name in edits.likert),
+        *(f"Predicted {words.name(name)}" for name in edits.likert),
         *(f"kept by “{name}”" for name in masks),
     )
     more = f" The {MOST_ROWS} largest of {words.count(len(names))}." if len(names) > MOST_ROWS else ""

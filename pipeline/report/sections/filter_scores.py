@@ -25,7 +25,7 @@ def distributions(edits: ScoredEdits, selections: Mapping[str, pa.Table]) -> lis
     kept = {name: edits.kept(table) for name, table in selections.items()}
     kept = {name: mask for name, mask in kept.items() if not mask.all()}
     drawn = {name: kept[name] for name in sorted(kept, key=lambda name: (name != "selected", name))[:DRAWN_SELECTIONS]}
-    raw = {"overall score": edits.overall} | {words.name(name): column for name, column in edits.raw.items()}
+    raw = {"overall score": edits.overall} | {f"score, {words.name(name)}": column for name, column in edits.raw.items()}
     figures = [_histogram(name, column, drawn) for name, column in raw.items()]
     if drawn:
         first, chosen = next(iter(drawn.items()))
@@ -85,12 +85,12 @@ def _likert(edits: ScoredEdits, drawn: Mapping[str, np.ndarray]) -> list[Block]:
     if not edits.likert:
         return []
     good = np.minimum.reduce(list(edits.likert.values())) >= GOOD
-    note = f"Likert {GOOD} or more in every dimension"
-    facts = [Fact("Of everything scored", words.share(float(good.mean())), note)]
-    facts += [Fact(f"Of “{name}”", words.share(float(good[mask].mean())), note) for name, mask in drawn.items()]
-    figures = [_histogram(f"{words.name(name)}, Likert", column, drawn) for name, column in edits.likert.items()]
+    note = f"predicted rating {GOOD} or more in every dimension"
+    facts = [Fact("Predicted good, of everything scored", words.share(float(good.mean())), note)]
+    facts += [Fact(f"Predicted good, of “{name}”", words.share(float(good[mask].mean())), note) for name, mask in drawn.items()]
+    figures = [_histogram(f"predicted rating, {words.name(name)}", column, drawn) for name, column in edits.likert.items()]
     text = (
         "The same scores on the raters' scale, through a monotone map fitted to held-out ratings. Where the map is flat, many raw scores "
-        "share one Likert score. The shares below are predictions of the model, not ratings."
+        "share one predicted rating. The shares below are predictions of the model, not ratings."
     )
-    return [Heading("Scores on the raters' scale"), Paragraph(text), Facts(facts), Columns(figures)]
+    return [Heading("Predicted ratings: the scores on the raters' scale"), Paragraph(text), Facts(facts), Columns(figures)]

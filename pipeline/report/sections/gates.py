@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline import words
-from pipeline.report.blocks import Block, Heading, Paragraph, Table
+from pipeline.report.blocks import Block, Paragraph, Table
 from pipeline.report.published import Published
 from stages.filter.gates.config import GATES
 
@@ -28,7 +28,7 @@ def blocks(published: Published) -> list[Block]:
     )
     columns = ("Gate", "Catches", "Action", "Threshold", "Measured", "5 %", "Median", "95 %", "Caught", "Dropped")
     caption = "Measured: edits that have a value; the quantiles are of those values." + (f" Off: {', '.join(off)}." if off else "")
-    return [Heading("Gates before scoring"), Paragraph(text), Table(columns, rows, caption, text_columns=4)]
+    return [Paragraph(text), Table(columns, rows, caption, text_columns=4)]
 
 
 def _row(name: str, gate: dict[str, Any]) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline import words
+from pipeline.report.bar_charts import intervals, stacked
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Table
-from pipeline.report.charts import intervals, stacked
 from reward.evaluation.estimate import Estimate
 from stages.annotate.agreement.alpha import OVERALL
 
@@ -22,8 +22,8 @@ RULES = {
 
 def blocks(statistics: Mapping[str, Any]) -> list[Block]:
     """Blocks of what ``statistics.json`` contains."""
-    league = [*_league(statistics), *_ties(statistics)]
-    made: list[Block] = [Columns(league)] if league else []
+    ties = _ties(statistics)
+    made = [*_league(statistics), *([Fold("Ties", ties)] if ties else [])]
     return made + _pairs(statistics) + _made_elsewhere(statistics) + _distributions(statistics) + _means(statistics)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from pipeline import words
 from pipeline.flow import STEP_NAMES
-from pipeline.report.blocks import Block, Callout, Code, Figure, Fold, Heading, Paragraph, Section, Table
-from pipeline.report.charts import Bar, bars
+from pipeline.report.bar_charts import Bar, bars
+from pipeline.report.blocks import Block, Code, Figure, Fold, Section, Table
 from pipeline.report.published import Published
 from pipeline.report.synthetic import synthetic_parts
 
@@ -19,14 +20,13 @@ OWN_FACTS = ("seconds", "started", "command")
 
 def section(published: Published) -> Section:
     """Synthetic parts, timing, machine and versions, commands, settings."""
-    blocks: list[Block] = [*_synthetic(published), *_timing(published)]
-    blocks += _commands(published) + _machines(published)
+    blocks: list[Block] = [*_synthetic(published), *_steps(published), *_timing(published), *_commands(published), *_machines(published)]
     seeds = sorted({(step, path, value) for step in STEP_NAMES for path, value in _seeds(published.settings(step))})
     if seeds:
         blocks.append(Fold("Seeds", [Table(("Step", "Setting", "Seed"), seeds, text_columns=2)]))
     if published.configuration:
         blocks.append(Fold("Configuration", [Code(published.configuration)]))
-    blocks.append(_fingerprints(published))
+    blocks += _fingerprints(published)
     return Section("provenance", "Provenance", "What is needed to judge and to reproduce these numbers.", blocks)
 
 
@@ -34,9 +34,26 @@ def _synthetic(published: Published) -> list[Block]:
     parts = synthetic_parts(published)
     if not parts:
         return []
-    callout = Callout("Synthetic and simulated", "Read every number on this page with the following in mind.")
     rows = [(part.what[0].upper() + part.what[1:], part.meaning) for part in parts]
-    return [callout, Table(("What", "What it means"), rows, text_columns=2)]
+    caption = "Synthetic and simulated parts. Read every number on this page with them in mind."
+    return [Table(("What", "What it means"), rows, caption, text_columns=2)]
+
+
+def _steps(published: Published) -> list[Block]:
+    noted = published.manifest.get("steps", {})
+    rows = []
+    for step in STEP_NAMES:
+        index = published.index(step)
+        if not published.done(step):
+            continue
+        seconds = noted.get(step, {}).get("seconds")
+        units = {Path(part.path).parent.name for parts in index.artifacts.values() for part in parts if part.path.startswith("units/")}
+        counts = [words.count(index.counts[name]) if name in index.counts else "–" for name in ("in", "out", "quarantined")]
+        took = words.duration(seconds) if isinstance(seconds, (int, float)) else "–"
+        rows.append((step, *counts, words.count(len(units)) if units else "–", took))
+    caption = "Rows in = rows out + quarantined (+ duplicates, for ratings delivered twice)."
+    table = Table(("Step", "Rows in", "Rows out", "Quarantined", "Units", "Time"), rows, caption)
+    return [Fold("Steps", [table])] if rows else []
 
 
 def _timing(published: Published) -> list[Block]:
@@ -48,13 +65,13 @@ def _timing(published: Published) -> list[Block]:
     caption = (
         f"{words.duration(sum(seconds.values()))} in all, as recorded when each step last ran. A step that was up to date takes no time."
     )
-    return [Figure("Time per step", bars(rows, title="Time per step", form=words.duration), caption)]
+    return [Fold("Time per step", [Figure("Time per step", bars(rows, title="Time per step", form=words.duration), caption)])]
 
 
 def _commands(published: Published) -> list[Block]:
     noted = published.manifest.get("steps", {})
     rows = [(step, noted[step].get("command", "–"), noted[step].get("started", "–")) for step in STEP_NAMES if step in noted]
-    return [Heading("Commands"), Table(("Step", "Command", "Started"), rows, text_columns=3)] if rows else []
+    return [Fold("Commands", [Table(("Step", "Command", "Started"), rows, text_columns=3)])] if rows else []
 
 
 def _machines(published: Published) -> list[Block]:
@@ -98,9 +115,9 @@ def _seeds(settings: Any, path: str = "") -> list[tuple[str, str]]:
     return found
 
 
-def _fingerprints(published: Published) -> Block:
+def _fingerprints(published: Published) -> list[Block]:
     rows = [(step, published.index(step).fingerprint, published.index(step).key) for step in STEP_NAMES if published.done(step)]
     if not rows:
-        return Paragraph("No step is done yet.")
+        return []
     caption = "Equal fingerprints mean equal content, byte for byte. Equal keys mean equal settings and inputs."
-    return Fold("Fingerprints of the steps", [Table(("Step", "Content", "Settings and inputs"), rows, caption=caption, text_columns=3)])
+    return [Fold("Fingerprints of the steps", [Table(("Step", "Content", "Settings and inputs"), rows, caption=caption, text_columns=3)])]

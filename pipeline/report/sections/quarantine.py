@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline import words
 from pipeline.flow import STEP_NAMES
-from pipeline.report.blocks import Block, Fold, Paragraph, Section, Table
+from pipeline.report.blocks import Block, Fold, Section, Table
 from pipeline.report.published import Published
 
 STEPS = STEP_NAMES
@@ -15,7 +15,7 @@ def section(published: Published) -> Section:
     """A table of reasons, and the first rows of each."""
     found = [(step, reason, count) for step in STEP_NAMES for reason, count in published.index(step).quarantined.items()]
     if not found:
-        return Section("quarantine", "Quarantine", "", [Paragraph("No row was quarantined.")])
+        return Section("quarantine", "Quarantine", "", [])
     rows = [(step, reason, words.count(count)) for step, reason, count in found]
     blocks: list[Block] = [Table(("Step", "Reason", "Rows"), rows, text_columns=2)]
     blocks += [_examples(published, step) for step in STEP_NAMES if published.index(step).quarantined]

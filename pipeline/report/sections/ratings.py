@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline import words
+from pipeline.report.bar_charts import columns
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Section, Table
-from pipeline.report.charts import columns
 from pipeline.report.published import Published
 from pipeline.report.sections import contamination, pair_statistics
 from stages.annotate.agreement.alpha import OVERALL
@@ -43,19 +43,19 @@ STATISTICS = {
 
 def section(published: Published) -> Section:
     """Agreement, distributions, severity, ties, win rates of the editors."""
-    blocks: list[Block] = [*published.missing("annotate")]
-    annotated = published.results("annotate")
-    blocks += _agreement(annotated.get("agreement", {})) + _by_task(annotated.get("agreement_by_task", {}))
-    blocks += _decision(published)
+    blocks: list[Block] = _decision(published)
     ratings = published.ratings()
     if ratings is not None:
         ratings = scores_only(ratings)
         given, strictness = _distribution(ratings), _severity(ratings)
         few = len(strictness.rows) <= FEW_RATERS
         blocks += [Columns([given, strictness])] if few else [given, Fold(f"Severity of the {len(strictness.rows)} raters", [strictness])]
-    blocks += published.missing("preferences")
+    annotated = published.results("annotate")
+    agreement = _agreement(annotated.get("agreement", {})) + _by_task(annotated.get("agreement_by_task", {}))
+    blocks += [Fold("Inter-rater agreement", agreement)] if agreement else []
     blocks += pair_statistics.blocks(published.json("preferences", "statistics.json"))
-    blocks += contamination.blocks(published, "preferences", "training sources", "their groups have no pairs")
+    compared = contamination.blocks(published, "preferences", "training sources", "their groups have no pairs")
+    blocks += [Fold("Contamination", compared)] if compared else []
     return Section(
         "ratings",
         "Ratings",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline import words
+from pipeline.report.bar_charts import intervals
 from pipeline.report.blocks import Block, Callout, Columns, Figure, Fold, Paragraph, Section, Table
-from pipeline.report.charts import MOST_POINTS, curve, intervals, lines
+from pipeline.report.charts import MOST_POINTS, curve, lines
 from pipeline.report.published import Published
 from pipeline.report.sections import benchmarks, confidence
 from reward.evaluation.estimate import Estimate
@@ -14,6 +15,8 @@ from reward.model.origin import OTHER_DOMAIN
 
 STEPS = ("train-reward", "evaluate-reward")
 CHANCE = ("chance", 0.5)
+CLOSENESS = "closeness to the source"
+"""The baseline that knows neither instruction nor ratings, as the evaluation names it."""
 VALIDATION = "validation/accuracy"
 """Keys of held-out accuracies in the metrics; a dimension follows after a slash."""
 MODEL = "reward model"
@@ -23,11 +26,8 @@ REFERENCES = {"truth": "ground-truth quality", "ratings": "the raters' labels"}
 
 def section(published: Published) -> Section:
     """Training curves, then the held-out evaluation."""
-    blocks: list[Block] = [*published.missing("train-reward")]
+    blocks: list[Block] = []
     curves = _curves(published.lines("train-reward", "metrics.jsonl"))
-    if curves:
-        blocks.append(Columns(curves))
-    blocks += published.missing("evaluate-reward")
     warning = published.results("evaluate-reward").get(OTHER_DOMAIN)
     if warning:
         blocks.append(Callout("Read before the figures", warning[0].upper() + warning[1:]))
@@ -45,6 +45,7 @@ def section(published: Published) -> Section:
         count = words.count(evaluation["groups_left_out"])
         blocks.append(Paragraph(f"{count} held-out groups are left out because one of their candidates could not be scored."))
     blocks += benchmarks.blocks(published)
+    blocks += ([Fold("Training curves", [Columns(curves)])] if blocks else [Columns(curves)]) if curves else []
     conventions = evaluation.get("conventions", "strict pairs only")
     lead = f"Accuracy is the share of held-out pairs that the model puts in the right order ({conventions})."
     return Section("reward", "Reward model", lead, blocks)

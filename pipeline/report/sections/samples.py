@@ -20,14 +20,14 @@ Ratings = Mapping[str, Mapping[str, Sequence[float]]]
 
 def section(published: Published) -> Section:
     """The first sheet of each task; the groups are the first by id, not chosen by their scores."""
-    blocks: list[Block] = [*published.missing("generate")]
+    blocks: list[Block] = []
     chosen = _chosen(published)
     if chosen:
         blocks += opened(_sheets(published, chosen), SHOWN_OPEN)
     lead = (
         "One group per task, the first by id: source and instruction, then every candidate with its editor. "
-        "Rated candidates come first, best first, with their mean score per dimension (IF instruction following, VQ visual quality); "
-        "“reward” is the reward model's overall score, given for held-out groups."
+        "Rated candidates come first, best first, with the mean of their human ratings (IF: instruction following, VQ: visual quality). "
+        "“score” is the reward model's overall score, which has no unit, given for held-out groups."
     )
     return Section("samples", "Samples", lead, blocks)
 
@@ -99,9 +99,9 @@ def _candidate(row: dict[str, Any], instruction: str, rated: Mapping[str, Sequen
     if row["status"] != "ok":
         return picture(None, alt=f"failed edit by {row['editor']}: {instruction}", lines=[*lines, f"failed: {row['error']}"])
     if rated:
-        lines.append(" · ".join(f"{words.abbreviation(name)} {fmean(values):.3g}" for name, values in sorted(rated.items())))
+        lines.append("rated " + " · ".join(f"{words.abbreviation(name)} {fmean(values):.3g}" for name, values in sorted(rated.items())))
     if score is not None:
-        lines.append(f"reward {words.score(score)}")
+        lines.append(f"score {words.score(score)}")
     if row["annotate"] and not rated:
         lines.append("to be rated")
     return picture((row["image"] or {}).get("bytes"), alt=f"edit by {row['editor']}, seed {row['seed']}: {instruction}", lines=lines)

@@ -13,4 +13,4 @@ run.note("generate", {"seconds": 3.0})
 run.note("filter", {"seconds": 9.5})
 page = build(run).read_text(encoding="utf-8")
 assert '<a href="#slowest">Slowest step</a>' in page
-assert page.index('<section id="samples"') < page.index('<section id="slowest"') < page.index("filter took 9.5 s.")
+assert page.index('<section id="slowest"') < page.index("filter took 9.5 s.") < page.index('<section id="next"')

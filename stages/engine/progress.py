@@ -1,0 +1,90 @@
+"""Progress of work: a bar on a terminal, a line per minute elsewhere, so that a log file stays readable and is never silent for long."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Protocol, Self
+
+from tqdm import tqdm
+
+SECONDS_PER_LINE = 60.0
+LINE = "{desc}: {n_fmt}/{total_fmt} {unit}, {percentage:.0f} %, {elapsed} elapsed, {remaining} left{postfix}"
+
+
+class Progress(Protocol):
+    """What both forms do. ``n`` counts from zero to the total; ``note`` is shown behind it."""
+
+    def show(self, n: float, note: str = "") -> None:
+        """Set the count."""
+
+    def close(self) -> None:
+        """Show the last state for good."""
+
+    def __enter__(self) -> Self:
+        """Close at the end of a ``with`` block."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close."""
+
+
+class _Closing:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class _Bar(_Closing):
+    def __init__(self, label: str, total: float, unit: str, initial: float, row: int) -> None:
+        self._bar = tqdm(total=total, initial=initial, desc=label, unit=f" {unit}", position=row, dynamic_ncols=True)
+
+    def show(self, n: float, note: str = "") -> None:
+        self._bar.set_postfix_str(note, refresh=False)
+        self._bar.update(n - self._bar.n)
+
+    def close(self) -> None:
+        self._bar.refresh()
+        self._bar.close()
+
+
+class _Lines(_Closing):
+    """The first line comes at once; then a thread prints the newest state each minute, whether or not it has changed."""
+
+    def __init__(self, label: str, total: float, unit: str, initial: float) -> None:
+        self._label, self._total, self._unit, self._initial = label, total, unit, initial
+        self._n, self._note, self._started = initial, "", time.monotonic()
+        self._ended = threading.Event()
+        self._print()
+        self._thread = threading.Thread(target=self._repeat, daemon=True)
+        self._thread.start()
+
+    def show(self, n: float, note: str = "") -> None:
+        self._n, self._note = n, note
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._print()
+
+    def _repeat(self) -> None:
+        while not self._ended.wait(SECONDS_PER_LINE):
+            self._print()
+
+    def _print(self) -> None:
+        elapsed = time.monotonic() - self._started
+        line = tqdm.format_meter(
+            self._n, self._total, elapsed, prefix=self._label, unit=self._unit, initial=self._initial, postfix=self._note, bar_format=LINE
+        )
+        print(line, file=sys.stderr, flush=True)
+
+
+def progress(label: str, total: float, *, unit: str, initial: float = 0, row: int = 0) -> Progress:
+    """Progress of ``total`` units on standard error, of which ``initial`` are done. ``row``: of bars drawn together."""
+    return _Bar(label, total, unit, initial, row) if sys.stderr.isatty() else _Lines(label, total, unit, initial)
