@@ -63,7 +63,7 @@ def main() -> None:
     """From candidate edits and human ratings to a reward model, filtered edit data and a better image editor.
 
     \b
-    Try it:  pipeline run all --config configs/demo-small.yaml
+    Try it:  pipeline run all --config demo-small
     """
 
 
@@ -109,7 +109,7 @@ def config_group() -> None:
 
     \b
     Example:
-      pipeline config show --config configs/demo.yaml seed=3
+      pipeline config show --config demo seed=3
     """
 
 

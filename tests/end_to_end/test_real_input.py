@@ -116,6 +116,13 @@ def test_four_actors_and_a_rerun_give_the_same_bytes(
     assert filtered.run.artifact_hashes() == expected and (filtered.run.path / "filter" / "units.jsonl").read_bytes() == log
 
 
+def test_the_photographs_of_the_repository_end_as_shards_and_a_report(model: Path, cluster: Cluster, tmp_path: Path) -> None:
+    said = pipeline("run", "filter", "--config", "photographs", "--run", tmp_path / "run", f"filter.model={model}").output
+    assert "in 9 out 9 quarantined 0" in said and "selected 4" in said
+    assert "copy-of-source: 1 flagged" in said or (tmp_path / "run" / "report.html").stat().st_size > 10_000
+    assert "sound" in pipeline("shards", "verify", tmp_path / "run" / "filter" / "shards" / "selected").output
+
+
 def test_a_users_own_folder_works_the_same(shared_data: Path, model: Path, cluster: Cluster, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     shutil.copytree(shared_data / "triplets", folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from paths import ROOT
 
 from pipeline import config
+from pipeline.config_file import shipped
 from pipeline.planning import compute
 from pipeline.planning.plan import plan
 
@@ -30,12 +32,39 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["demo", "demo-small", "sharegpt4o-mini", "paper", "editreward-data"])
+@pytest.mark.parametrize("name", ["demo", "demo-small", "photographs", "sharegpt4o-mini", "paper", "editreward-data"])
 def test_shipped_configurations_load_and_plan(name: str, tmp_path: Path) -> None:
     loaded = config.load(ROOT / "configs" / f"{name}.yaml")
     assert loaded.flow.name == name
     text = plan(loaded.flow, tmp_path / "none")
     assert "filter" in text
+
+
+def test_shipped_configurations_have_names_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert {config.load(name).flow.name for name in shipped()} == {name.rpartition("/")[2] for name in shipped()}
+    for name, path in shipped().items():
+        assert path == ROOT / "configs" / f"{name}.yaml" and ".." not in re.sub(r"^base: \.\./", "", path.read_text(), flags=re.MULTILINE)
+    (tmp_path / "mine.yaml").write_text("base: demo\nname: mine\nseed: 4\n")
+    assert (config.load("mine.yaml").flow.seed, config.load("mine.yaml").flow.filter) == (4, config.load("demo").flow.filter)
+    (tmp_path / "demo").write_text("name: of-this-folder\n")
+    assert config.load("demo").flow.name == "of-this-folder"
+    with pytest.raises(ValueError, match=r"demos does not exist; the shipped ones are demo, demo-small, "):
+        config.load("demos")
+    monkeypatch.chdir(ROOT)
+    assert config.load("demo-small").origins[("seed",)] == "configs/demo-small.yaml, line 3"
+
+
+def test_a_path_beside_the_file_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, MINIMAL.replace("{dataset: world-edits, count: 100}", "{dataset: triplets, path: !beside mine/edits.jsonl}"))
+    monkeypatch.chdir(tmp_path)
+    for name, expected in ((path, str(tmp_path / "mine/edits.jsonl")), ("x.yaml", "mine/edits.jsonl")):
+        found = config.load(name).flow.filter
+        assert found is not None and found.input.model_dump()["path"] == expected
+    with pytest.raises(ValueError, match="override 'name=!beside y': '!beside y' is not valid YAML"):
+        config.load(path, ["name=!beside y"])
+    with pytest.raises(ValueError, match=r"x\.yaml, line 4: not valid YAML \(!beside is for a path"):
+        config.load(write(tmp_path, MINIMAL.replace("{dataset: world-edits, count: 100}", "!beside {a: 1}")))
 
 
 def test_editreward_data_trains_as_the_paper_does() -> None:
