@@ -125,5 +125,20 @@ def config_show(options: Options) -> None:
     click.echo(config.show(options.loaded), nl=False)
 
 
+@config_group.command(
+    name="explain",
+    help="Print a configuration key's type, default and description, and the keys below it.\n\n"
+    "\b\nExample:\n  pipeline config explain reward.training.learning_rate",
+)
+@click.argument("key", required=False)
+@click.option("--all", "everything", is_flag=True, help="All keys, as the page docs/configuration-reference.md.")
+def config_explain(key: str | None, everything: bool) -> None:
+    from pipeline import config_keys
+
+    if (key is None) != everything:
+        raise click.UsageError("give one KEY such as reward.training.steps, or --all")
+    click.echo(config_keys.reference() if key is None else config_keys.explain(key), nl=key is not None)
+
+
 if __name__ == "__main__":
     sys.exit(main())

@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from pipeline.config_file import KeyPath, dotted, find, parse, read
+from pipeline.config_keys import models_in
 from stages.config import FlowConfig
 
 
@@ -147,20 +148,13 @@ def _walk(location: Iterable[str | int], data: Any) -> tuple[KeyPath, list[type[
             break
         data = data[part]
         if isinstance(part, str):
-            owners = [m for owner in owners if part in owner.model_fields for m in _models(owner.model_fields[part].annotation)]
+            owners = [m for owner in owners if part in owner.model_fields for m in models_in(owner.model_fields[part].annotation)]
     return tuple(path), owners
 
 
 def _tags(model: type[BaseModel]) -> list[str]:
     return [str(value) for field in model.model_fields.values() if typing.get_origin(field.annotation) is typing.Literal
             for value in typing.get_args(field.annotation)]  # fmt: skip
-
-
-def _models(annotation: Any) -> list[type[BaseModel]]:
-    """Configuration classes inside an annotation such as ``tuple[A, ...]`` or ``A | B | None``."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for inner in typing.get_args(annotation) for model in _models(inner)]
 
 
 def _show(value: Any, origins: Mapping[KeyPath, str], path: KeyPath, depth: int) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.constructor import ConstructorError
 
 KeyPath = tuple[str | int, ...]
 
@@ -45,7 +46,7 @@ class _Loader(yaml.SafeLoader):
     def beside(self, node: yaml.Node) -> str:
         """The value of a node ``!beside PATH``."""
         if self.folder is None or not isinstance(node, yaml.ScalarNode):
-            raise yaml.constructor.ConstructorError(None, None, "!beside is for a path in a configuration file", node.start_mark)
+            raise ConstructorError(None, None, "!beside is for a path in a configuration file", node.start_mark)
         return str(self.folder / node.value)
 
 
