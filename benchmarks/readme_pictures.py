@@ -67,7 +67,7 @@ def _groups(run: RunDir) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
 
 def _draw(groups: list[tuple[dict[str, Any], list[dict[str, Any]]]], cut: float) -> Any:
     """One column per source: the source, its lowest scored edit, its highest scored edit."""
-    figure, axes = plt.subplots(3, len(groups), figsize=(8.4, 7.6), squeeze=False)
+    figure, axes = plt.subplots(3, len(groups), figsize=(8.4, 7.8), squeeze=False, layout="constrained")
     for column, (source, edits) in enumerate(groups):
         _show(axes[0][column], source["image"]["bytes"], textwrap.fill(f"“{source['instruction']}”", 26), INK)
         for row, edit in enumerate(edits, start=1):
@@ -81,7 +81,6 @@ def _draw(groups: list[tuple[dict[str, Any], list[dict[str, Any]]]], cut: float)
             _show(axes[row][column], edit["image"]["bytes"], "\n".join(words), GOOD if kept else BAD)
     for row, label in enumerate(("source", "lowest score", "highest score")):
         axes[row][0].set_ylabel(label, fontsize=10, color=INK)
-    figure.tight_layout(h_pad=0.6)
     return figure
 
 
@@ -99,7 +98,7 @@ def _screenshot(page: Path, target: Path) -> None:
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         sys.exit("the picture of the report needs chromium; docs/images/report.png is unchanged")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1200,900"]
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1200,700"]
     subprocess.run([browser, *flags, f"--screenshot={target}", page.resolve().as_uri()], check=True, capture_output=True, timeout=120)
     with Image.open(target) as picture:
         picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=128).save(target, optimize=True)

@@ -142,6 +142,14 @@ def test_every_command_is_in_the_list_of_commands() -> None:
         assert leaf(words)[0] in mentioned, f"docs/commands.md does not name pipeline {' '.join(words)}"
 
 
+def test_the_status_marks_what_a_public_clone_cannot_check() -> None:
+    needs_data = re.compile(r"\bshared_data\b|REAL\.is_dir|\bneeds_shared\b")
+    for line in (ROOT / "docs" / "status.md").read_text(encoding="utf-8").splitlines():
+        named = [ROOT / name for name in re.findall(r"`(tests/[\w/]+\.py)`", line)]
+        if line.startswith("| ") and named:
+            assert any(needs_data.search(path.read_text(encoding="utf-8")) for path in named) == line.endswith(" † |"), line
+
+
 def test_the_readme_is_short_and_the_index_has_every_page() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 700
     linked = {target.partition("#")[0] for target in _LINK.findall((ROOT / "docs" / "README.md").read_text(encoding="utf-8"))}
