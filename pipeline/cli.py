@@ -98,9 +98,13 @@ def status(options: Options) -> None:
 )
 @common
 def report(options: Options) -> None:
+    from pipeline.flow import STEPS
     from pipeline.report import page
 
-    print(f"report: {page.build(options.run)}")
+    run = options.run
+    if run.path.is_dir() and not any(run.step(step.name).index() for step in STEPS):
+        raise ValueError(f"no step of {run.path} is done, so there is nothing to report; `pipeline plan` says what is missing")
+    print(f"report: {page.build(run)}")
 
 
 @main.group(name="config")

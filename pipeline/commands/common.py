@@ -37,10 +37,10 @@ class Options:
         path = self.config_path
         if path is None:
             if self.run_path is None:
-                raise click.UsageError("give --config NAME or FILE (demo is a shipped one), or --run DIR of an existing run")
+                raise click.UsageError("give --config FILE (or the name of a shipped one, such as demo), or --run DIR of an existing run")
             frozen = Path(self.run_path) / "config.yaml"
             if not frozen.exists():
-                raise ValueError(f"--run {self.run_path}: there is no run; give --config NAME or FILE as well (demo is a shipped one)")
+                raise ValueError(f"--run {self.run_path}: there is no run; give --config FILE as well (or the name of a shipped one, such as demo)")
             path = str(frozen)
         return config.load(path, self.overrides)
 
