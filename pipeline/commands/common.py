@@ -40,7 +40,7 @@ class Options:
                 raise click.UsageError("give --config FILE (or the name of a shipped one, such as demo), or --run DIR of an existing run")
             frozen = Path(self.run_path) / "config.yaml"
             if not frozen.exists():
-                raise ValueError(f"--run {self.run_path}: there is no run; give --config FILE as well (or the name of a shipped one, such as demo)")
+                raise ValueError(f"--run {self.run_path}: there is no run; give --config FILE as well (or a shipped one: demo)")
             path = str(frozen)
         return config.load(path, self.overrides)
 
