@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import ROOT
 
-from pipeline import config
-from pipeline.config_file import shipped
+from pipeline import config, config_keys
+from pipeline.config_file import KeyPath, dotted, shipped
 from pipeline.planning import compute
 from pipeline.planning.plan import plan
 
@@ -65,6 +66,54 @@ def test_a_path_beside_the_file_is_found_from_anywhere(tmp_path: Path, monkeypat
         config.load(path, ["name=!beside y"])
     with pytest.raises(ValueError, match=r"x\.yaml, line 4: not valid YAML \(!beside is for a path"):
         config.load(write(tmp_path, MINIMAL.replace("{dataset: world-edits, count: 100}", "!beside {a: 1}")))
+
+
+def test_explain_says_the_default_that_a_configuration_gets() -> None:
+    loaded = config.load("demo")
+    defaults = {path: value for path, value in leaves(loaded.flow.model_dump(mode="json")) if path not in loaded.origins}
+    assert len(defaults) > 100
+    for path, value in defaults.items():
+        said = [line.partition(": ")[2] for line in config_keys.explain(dotted(path)).splitlines() if line.startswith("  default: ")]
+        assert value in [yaml.safe_load(text) for text in said], path
+
+
+def leaves(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
+    """Key path and value of what is no section."""
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for key, entry in value.items():
+        yield from leaves(entry, (*path, key))
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("seed", ["type: integer, >= 0", "default: 0"]),
+        ("finetune.base.training.learning_rate", ["default: 0.003", "Peak learning rate of AdamW."]),
+        ("reward.training.precision", ["type: fp32 or bf16"]),
+        ("filter.selections.0.count", ["filter.selections.0.count", "type: integer or null, >= 1"]),
+        ("filter.input.path", ["filter.input.path (where dataset: triplets)", "default: required"]),
+        ("ray", ["keys below it:", "object_store_mb  Object store of a local cluster in MiB"]),
+    ],
+)
+def test_explain_prints_type_default_and_description(key: str, expected: list[str]) -> None:
+    lines = [line.strip() for line in config_keys.explain(key).splitlines()]
+    assert set(expected) <= set(lines)
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("reward.trainning", "there is no key trainning at reward; did you mean training?"),
+        ("sead", "there is no key sead at the top; did you mean seed?"),
+        ("seed.x", "there is no key x at seed; known there: nothing, it is a value"),
+        ("0", "'0' names no key"),
+    ],
+)
+def test_explain_of_an_unknown_key_is_one_sentence(key: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        config_keys.explain(key)
 
 
 def test_editreward_data_trains_as_the_paper_does() -> None:

@@ -82,5 +82,13 @@ def test_what_the_tests_need_comes_with_the_tests_and_keeps_the_environment(proj
     project.interpreter(project.path / "python3", "python3", "3.11.7")
     assert project.make("demo").returncode == 0
     assert project.make("test").returncode == 0
-    assert not any("venv" in call for call in project.calls())
+    assert not any("-m venv" in call for call in project.calls())
     assert "made -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .[dev]" in project.calls()
+    assert project.make("demo").returncode == 0 and project.calls() == ["made run all --config demo"]
+
+
+def test_an_environment_that_was_not_finished_is_made_again(project: Project) -> None:
+    project.interpreter(project.path / "python3", "python3", "3.11.7")
+    project.interpreter(project.folder / ".venv" / "bin" / "python", "half-made", "3.11.7")
+    assert project.make("demo").returncode == 0
+    assert "python3 -m venv --clear .venv" in project.calls()
