@@ -15,9 +15,11 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: demo demo-small test lint clean
 
 define set-up
-	@$(GIVEN) -c 'import ensurepip, sys; $(NEW_ENOUGH)' 2>/dev/null || { echo "Python 3.11 or newer with its venv module is needed, and $(GIVEN) is\
-	$$($(GIVEN) -V 2>/dev/null || echo not there): install one (on Debian also python3-venv), or name one: make $(or $(firstword $(MAKECMDGOALS)),demo) PYTHON=/path/to/python3.12" >&2; exit 1; }
-	@{ test -e $(VENV)/.made && $(BIN)/python -c 'import sys; $(NEW_ENOUGH)' 2>/dev/null; } || { $(GIVEN) -m venv --clear $(VENV) && touch $(VENV)/.made; }
+	@$(GIVEN) -c 'import ensurepip, sys; $(NEW_ENOUGH)' 2>/dev/null || { echo "Python 3.11 or newer with its venv module is needed, and\
+	$(GIVEN) is $$($(GIVEN) -V 2>/dev/null || echo not there): install one (on Debian also python3-venv), or name one:\
+	make $(or $(firstword $(MAKECMDGOALS)),demo) PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@{ test -e $(VENV)/.made && $(BIN)/python -c 'import sys; $(NEW_ENOUGH)' 2>/dev/null; } || \
+	{ $(GIVEN) -m venv --clear $(VENV) && touch $(VENV)/.made; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '$(1)'
 	@touch $@
 endef
