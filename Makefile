@@ -1,31 +1,46 @@
 # `make demo`: the whole loop on the toy world.  `make test`: all tests.  Both set up .venv first.
 
-PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
-CONFIG ?= configs/demo.yaml
+CONFIG ?= demo
+
+NEW_ENOUGH := sys.exit(sys.version_info < (3, 11))
+CANDIDATES := python3 python3.13 python3.12 python3.11
+PYTHON ?= $(shell for name in $(CANDIDATES); do $$name -c 'import ensurepip, sys; $(NEW_ENOUGH)' 2>/dev/null && echo $$name && break; done)
+GIVEN = $(or $(PYTHON),python3)
 
 # One thread per process: the tiny models are slower with more, and the flow runs several processes at once.
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo demo-small test lint clean
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	touch $(READY)
+define set-up
+	@$(GIVEN) -c 'import ensurepip, sys; $(NEW_ENOUGH)' 2>/dev/null || { echo "Python 3.11 or newer with its venv module is needed, and\
+	$(GIVEN) is $$($(GIVEN) -V 2>/dev/null || echo not there): install one (on Debian also python3-venv), or name one:\
+	make $(or $(firstword $(MAKECMDGOALS)),demo) PYTHON=/path/to/python3.12" >&2; exit 1; }
+	@{ test -e $(VENV)/.made && $(BIN)/python -c 'import sys; $(NEW_ENOUGH)' 2>/dev/null; } || \
+	{ $(GIVEN) -m venv --clear $(VENV) && touch $(VENV)/.made; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '$(1)'
+	@touch $@
+endef
 
-demo: $(READY)
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(call set-up,.)
+
+$(VENV)/.ready-to-test: pyproject.toml constraints.txt
+	$(call set-up,.[dev])
+	@touch $(VENV)/.ready
+
+demo: $(VENV)/.ready
 	$(BIN)/pipeline run all --config $(CONFIG)
 
-demo-small: CONFIG = configs/demo-small.yaml
+demo-small: CONFIG = demo-small
 demo-small: demo
 
-test: $(READY)
+test: $(VENV)/.ready-to-test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-lint: $(READY)
+lint: $(VENV)/.ready-to-test
 	$(BIN)/ruff check .
 	$(BIN)/ty check
 	$(BIN)/lint-imports

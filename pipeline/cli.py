@@ -65,7 +65,7 @@ def main() -> None:
     """From candidate edits and human ratings to a reward model, filtered edit data and a better image editor.
 
     \b
-    Try it:  pipeline run all --config configs/demo-small.yaml
+    Try it:  pipeline run all --config demo-small
     """
 
 
@@ -100,9 +100,13 @@ def status(options: Options) -> None:
 )
 @common
 def report(options: Options) -> None:
+    from pipeline.flow import STEPS
     from pipeline.report import page
 
-    print(f"report: {page.build(options.run)}")
+    run = options.run
+    if run.path.is_dir() and not any(run.step(step.name).index() for step in STEPS):
+        raise ValueError(f"no step of {run.path} is done, so there is nothing to report; `pipeline plan` says what is missing")
+    print(f"report: {page.build(run)}")
 
 
 @main.group(name="config")
@@ -111,7 +115,7 @@ def config_group() -> None:
 
     \b
     Example:
-      pipeline config show --config configs/demo.yaml seed=3
+      pipeline config show --config demo seed=3
     """
 
 
@@ -125,6 +129,21 @@ def config_show(options: Options) -> None:
     from pipeline import config
 
     click.echo(config.show(options.loaded), nl=False)
+
+
+@config_group.command(
+    name="explain",
+    help="Print a configuration key's type, default and description, and the keys below it.\n\n"
+    "\b\nExample:\n  pipeline config explain reward.training.learning_rate",
+)
+@click.argument("key", required=False)
+@click.option("--all", "everything", is_flag=True, help="All keys, as the page docs/configuration-reference.md.")
+def config_explain(key: str | None, everything: bool) -> None:
+    from pipeline import config_keys
+
+    if (key is None) != everything:
+        raise click.UsageError("give one KEY such as reward.training.steps, or --all")
+    click.echo(config_keys.reference() if key is None else config_keys.explain(key), nl=key is not None)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ starts from (``base``), applies ``key.path=value`` overrides, and turns every mi
 from __future__ import annotations
 
 import difflib
-import re
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +16,9 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from pipeline.config_file import KeyPath, dotted, find, parse, read
+from pipeline.config_keys import models_in
 from stages.config import FlowConfig
-
-KeyPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
@@ -30,29 +29,18 @@ class Loaded:
     origins: Mapping[KeyPath, str]
 
 
-class _Loader(yaml.SafeLoader):
-    """Plain values only, and as in YAML 1.2 only ``true`` and ``false`` are truth values: ``off`` is text."""
-
-
-_BOOLEAN = "tag:yaml.org,2002:bool"
-_Loader.yaml_implicit_resolvers = {
-    first: [resolver for resolver in resolvers if resolver[0] != _BOOLEAN]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(_BOOLEAN, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
-
-
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Loaded:
-    """Read and validate a configuration file. Raises ``ValueError`` with one line per mistake."""
-    data, origins = _read(Path(path))
+    """Read and validate a configuration: a file, or a shipped one by its name. Raises ``ValueError`` with one line per mistake."""
+    file = find(path)
+    data, origins = read(file)
     if "base" in data:
-        data, origins = _on_base(Path(path), data, origins)
+        data, origins = _on_base(file, data, origins)
     for override in overrides:
         _apply(override, data, origins)
     try:
         return Loaded(FlowConfig.model_validate(data), origins)
     except ValidationError as error:
-        lines = [_sentence(dict(detail), data, origins, str(path)) for detail in error.errors()]
+        lines = [_sentence(dict(detail), data, origins, str(file)) for detail in error.errors()]
         raise ValueError("\n".join(dict.fromkeys(lines))) from None
 
 
@@ -66,56 +54,13 @@ def dump(flow: FlowConfig) -> str:
     return yaml.safe_dump(flow.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ValueError(f"configuration file {path} does not exist; the shipped ones are in configs/") from None
-    except OSError as error:
-        raise ValueError(f"configuration file {path} cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"configuration file {path} is not UTF-8 text; save it again as UTF-8") from None
-    try:
-        node, data = yaml.compose(text, Loader=_Loader), yaml.load(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as error:
-        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ValueError(f"{path}{line}: not valid YAML ({error.problem})") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from None
-    if node is None:
-        return {}, {}
-    if not isinstance(node, yaml.MappingNode):
-        raise ValueError(f"{path}, line 1: a configuration is a mapping of sections such as generate and reward")
-    origins: dict[KeyPath, str] = {}
-    try:
-        _locate(node, (), str(path), origins)
-    except RecursionError:
-        raise ValueError(f"{path}: a value contains itself through an alias (*); write it out") from None
-    return data, origins
-
-
-def _locate(node: yaml.Node, path: KeyPath, file: str, origins: dict[KeyPath, str]) -> None:
-    """File and line of every key below ``node``."""
-    if isinstance(node, yaml.MappingNode):
-        for key_node, value_node in node.value:
-            inner = (*path, str(key_node.value))
-            if inner in origins:
-                raise ValueError(f"{file}, line {key_node.start_mark.line + 1}: duplicate key {_dotted(inner)}")
-            origins[inner] = f"{file}, line {key_node.start_mark.line + 1}"
-            _locate(value_node, inner, file, origins)
-    elif isinstance(node, yaml.SequenceNode):
-        for position, value_node in enumerate(node.value):
-            origins[(*path, position)] = f"{file}, line {value_node.start_mark.line + 1}"
-            _locate(value_node, (*path, position), file, origins)
-
-
 def _on_base(path: Path, data: dict[str, Any], origins: dict[KeyPath, str]) -> tuple[dict[str, Any], dict[KeyPath, str]]:
     """The base configuration of ``data`` with the values of ``data`` merged into it. A base must not have a base itself."""
     where, name = origins[("base",)], data["base"]
     if not isinstance(name, str):
         raise ValueError(f"{where}: base: expected a configuration file, named relative to this one (given: {name!r})")
     try:
-        base, base_origins = _read(path.parent / name)
+        base, base_origins = read(find(name, path.parent))
     except ValueError as error:
         raise ValueError(f"{where}: base: {error}") from None
     if "base" in base:
@@ -141,22 +86,22 @@ def _merge(
 
 def _apply(override: str, data: dict[str, Any], origins: dict[KeyPath, str]) -> None:
     """Set one ``key.path=value`` in ``data``; the value is YAML."""
-    dotted, separator, text = override.partition("=")
-    if not separator or not dotted:
+    key, separator, text = override.partition("=")
+    if not separator or not key:
         raise ValueError(f"override {override!r} is not of the form key.path=value, e.g. reward.training.steps=100")
     try:
-        value = yaml.load(text, Loader=_Loader)
+        value = parse(text)
     except yaml.YAMLError:
         raise ValueError(f"override {override!r}: {text!r} is not valid YAML") from None
-    path: KeyPath = tuple(int(part) if part.isdigit() else part for part in dotted.split("."))
+    path: KeyPath = tuple(int(part) if part.isdigit() else part for part in key.split("."))
     target: Any = data
     for position, part in enumerate(path):
         last = position == len(path) - 1
         if isinstance(target, list):
             if not isinstance(part, int) or part >= len(target):
-                raise ValueError(f"override {override!r}: {_dotted(path[:position])} is a list of {len(target)}; give an index below that")
+                raise ValueError(f"override {override!r}: {dotted(path[:position])} is a list of {len(target)}; give an index below that")
         elif not isinstance(target, dict):
-            raise ValueError(f"override {override!r}: {_dotted(path[:position])} is a value, it has no key {part}")
+            raise ValueError(f"override {override!r}: {dotted(path[:position])} is a value, it has no key {part}")
         if last:
             target[part] = value
         else:
@@ -172,18 +117,18 @@ def _apply(override: str, data: dict[str, Any], origins: dict[KeyPath, str]) -> 
 def _sentence(detail: dict[str, Any], data: Any, origins: Mapping[KeyPath, str], file: str) -> str:
     """One pydantic error as a sentence with file, line and key."""
     path, models = _walk(detail["loc"], data)
-    dotted = _dotted(path)
+    key = dotted(path)
     where = next((origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in origins), file)
     if detail["type"] == "extra_forbidden":
         known = [name for model in models for name in model.model_fields]
         close = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
-        return f"{where}: unknown key {dotted}; {hint}"
+        return f"{where}: unknown key {key}; {hint}"
     if detail["type"] == "missing":
-        return f"{where}: key {dotted} is missing and has no default"
+        return f"{where}: key {key} is missing and has no default"
     message = detail["msg"].removeprefix("Value error, ")
     given = "" if isinstance(detail["input"], (dict, list, BaseModel)) else f" (given: {detail['input']!r})"
-    return f"{where}: {dotted or 'the configuration'}: {message[0].lower() + message[1:]}{given}"
+    return f"{where}: {key or 'the configuration'}: {message[0].lower() + message[1:]}{given}"
 
 
 def _walk(location: Iterable[str | int], data: Any) -> tuple[KeyPath, list[type[BaseModel]]]:
@@ -203,24 +148,13 @@ def _walk(location: Iterable[str | int], data: Any) -> tuple[KeyPath, list[type[
             break
         data = data[part]
         if isinstance(part, str):
-            owners = [m for owner in owners if part in owner.model_fields for m in _models(owner.model_fields[part].annotation)]
+            owners = [m for owner in owners if part in owner.model_fields for m in models_in(owner.model_fields[part].annotation)]
     return tuple(path), owners
 
 
 def _tags(model: type[BaseModel]) -> list[str]:
     return [str(value) for field in model.model_fields.values() if typing.get_origin(field.annotation) is typing.Literal
             for value in typing.get_args(field.annotation)]  # fmt: skip
-
-
-def _models(annotation: Any) -> list[type[BaseModel]]:
-    """Configuration classes inside an annotation such as ``tuple[A, ...]`` or ``A | B | None``."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for inner in typing.get_args(annotation) for model in _models(inner)]
-
-
-def _dotted(path: KeyPath) -> str:
-    return ".".join(str(part) for part in path)
 
 
 def _show(value: Any, origins: Mapping[KeyPath, str], path: KeyPath, depth: int) -> list[str]:

@@ -23,7 +23,5 @@ class Context:
         """A section of the configuration. Raises ``ValueError`` where the configuration does not have it."""
         value = getattr(self.flow, section)
         if value is None:
-            raise ValueError(
-                f"the configuration has no section {section}: add it, or use a configuration that has one such as configs/demo.yaml"
-            )
+            raise ValueError(f"the configuration has no section {section}: add it, or use a configuration that has one such as demo")
         return value

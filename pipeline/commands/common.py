@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stages.context import Context
     from stages.engine.rundir import RunDir
 
-EXAMPLE = "\b\nExample:\n  pipeline {command} --config configs/demo.yaml{more}"
+EXAMPLE = "\b\nExample:\n  pipeline {command} --config demo{more}"
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Options:
         path = self.config_path
         if path is None:
             if self.run_path is None:
-                raise click.UsageError("give --config FILE (the shipped ones are in configs/), or --run DIR of an existing run")
+                raise click.UsageError("give --config FILE (or the name of a shipped one, such as demo), or --run DIR of an existing run")
             frozen = Path(self.run_path) / "config.yaml"
             if not frozen.exists():
-                raise ValueError(f"--run {self.run_path}: there is no run; give --config FILE as well (the shipped ones are in configs/)")
+                raise ValueError(f"--run {self.run_path}: there is no run; give --config FILE as well (or a shipped one: demo)")
             path = str(frozen)
         return config.load(path, self.overrides)
 
@@ -55,7 +55,9 @@ class Options:
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 OVERRIDES = click.argument("overrides", nargs=-1, metavar="[KEY.PATH=VALUE]...")
-CONFIG = click.option("--config", "config_path", metavar="FILE", help="Configuration; default: the one frozen in --run DIR.")
+CONFIG = click.option(
+    "--config", "config_path", metavar="FILE", help="Configuration: a file, or a shipped one's name (demo); default: the run's own."
+)
 RUN = click.option("--run", "run_path", metavar="DIR", help="Run directory; default: runs/<name of the configuration>.")
 ADDRESS = click.option("--address", help="Ray cluster to join (auto, host:port or ray://...); default: a local one.")
 

@@ -15,7 +15,7 @@ def export() -> None:
 
     \b
     Example:
-      pipeline export pairs --config configs/demo.yaml --format hub --target pairs-for-the-hub --licence cc-by-4.0
+      pipeline export pairs --config demo --format hub --target pairs-for-the-hub --licence cc-by-4.0
     """
 
 

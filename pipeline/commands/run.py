@@ -34,7 +34,7 @@ def run() -> None:
 
     \b
     Example:
-      pipeline run all --config configs/demo-small.yaml
+      pipeline run all --config demo-small
     """
 
 
@@ -97,6 +97,8 @@ def _code_version() -> str:
     """Package version, with the commit when the code is a git checkout."""
     version = importlib.metadata.version("edit-reward-pipeline")
     here = Path(__file__).resolve().parents[2]
+    if not (here / ".git").exists():
+        return version
     answer = subprocess.run(["git", "-C", str(here), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return f"{version}+{answer.stdout.strip()}" if answer.returncode == 0 and answer.stdout.strip() else version
 

@@ -1,6 +1,7 @@
 """The built-in toy data set: sources to edit (``world``), and synthetic edits of which half are flawed on purpose (``world-edits``).
 
-Its metadata says which edits are flawed and how. The splits of sources and of edits have no scene in common.
+Its metadata says which edits are flawed and how. No scene is a source in two splits; an edit may lead to a scene that
+another split has as a source.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def scorer_revision(model: str | Path) -> str:
     """Hash of a saved model's files. Raises ``ValueError`` when there is no model."""
     hashes = storage.tree_hashes(Path(model)) if Path(model).is_dir() else {}
     if "config.json" not in hashes:
-        raise ValueError(f"no reward model at {model}; train one with `pipeline run train-reward`, or name its directory")
+        raise ValueError(f"no reward model at {model}; train one, for example with `pipeline run all --config demo`, or name its directory")
     return hashlib.sha256(repr(sorted(hashes.items())).encode()).hexdigest()[:24]
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import webdataset
 from command import hashes, pipeline, refusal, save_model
+from paths import ROOT
 from PIL import Image
 
 from stages.config import FlowConfig
@@ -114,6 +115,21 @@ def test_four_actors_and_a_rerun_give_the_same_bytes(
     log = (filtered.run.path / "filter" / "units.jsonl").read_bytes()
     filter.run(filtered)
     assert filtered.run.artifact_hashes() == expected and (filtered.run.path / "filter" / "units.jsonl").read_bytes() == log
+
+
+def test_the_photographs_of_the_repository_end_in_the_training_loop_of_the_documents(
+    model: Path, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = pipeline("run", "filter", "--config", "photographs", f"filter.model={model}").output
+    assert "in 9 out 9 quarantined 0" in said and "selected 4" in said and Path("runs/photographs/report.html").exists()
+    flagged = RunDir("runs/photographs").step("filter").read("gated")
+    assert sorted(flagged["gate"].to_pylist()) == ["drift", "drift", "redrawn", "unchanged"]
+    assert "sound" in pipeline("shards", "verify", "runs/photographs/filter/shards/selected").output
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "how-to.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (loop,) = (block for block in blocks if "DataLoader" in block)
+    exec(loop.replace("num_workers=2", "num_workers=0"), {})  # this process has a cluster: it must not fork
+    assert capsys.readouterr().out.startswith("torch.Size([4, 3, 256, 256]) torch.Size([4, 3, 256, 256]) (")
 
 
 def test_a_users_own_folder_works_the_same(shared_data: Path, model: Path, cluster: Cluster, tmp_path: Path) -> None:

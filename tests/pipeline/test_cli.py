@@ -163,6 +163,12 @@ def test_a_run_that_is_not_there_is_one_sentence(command: str, tmp_path: Path) -
     assert "there is no run directory" in refusal(command, "--config", DEMO, "--run", tmp_path / "none")
 
 
+def test_a_run_in_which_no_step_is_done_has_no_report(tmp_path: Path) -> None:
+    (tmp_path / "run" / "generate").mkdir(parents=True)
+    assert f"no step of {tmp_path / 'run'} is done" in refusal("report", "--config", DEMO, "--run", tmp_path / "run")
+    assert not (tmp_path / "run" / "report.html").exists()
+
+
 @pytest.mark.parametrize(("run", "sentence"), [("s3://bucket/run", "must be on a (shared) file system"), ("{file}/run", "not writable")])
 def test_a_run_directory_that_cannot_be_is_one_sentence(run: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")

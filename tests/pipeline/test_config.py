@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import ROOT
 
-from pipeline import config
+from pipeline import config, config_keys
+from pipeline.config_file import KeyPath, dotted, shipped
 from pipeline.planning import compute
 from pipeline.planning.plan import plan
 
@@ -30,12 +33,87 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["demo", "demo-small", "sharegpt4o-mini", "paper", "editreward-data"])
+@pytest.mark.parametrize("name", ["demo", "demo-small", "photographs", "sharegpt4o-mini", "paper", "editreward-data"])
 def test_shipped_configurations_load_and_plan(name: str, tmp_path: Path) -> None:
     loaded = config.load(ROOT / "configs" / f"{name}.yaml")
     assert loaded.flow.name == name
     text = plan(loaded.flow, tmp_path / "none")
     assert "filter" in text
+
+
+def test_shipped_configurations_have_names_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert {config.load(name).flow.name for name in shipped()} == {name.rpartition("/")[2] for name in shipped()}
+    for name, path in shipped().items():
+        assert path == ROOT / "configs" / f"{name}.yaml" and ".." not in re.sub(r"^base: \.\./", "", path.read_text(), flags=re.MULTILINE)
+    (tmp_path / "mine.yaml").write_text("base: demo\nname: mine\nseed: 4\n")
+    assert (config.load("mine.yaml").flow.seed, config.load("mine.yaml").flow.filter) == (4, config.load("demo").flow.filter)
+    (tmp_path / "demo").write_text("name: of-this-folder\n")
+    assert config.load("demo").flow.name == "of-this-folder"
+    with pytest.raises(ValueError, match=r"demos does not exist; the shipped ones are demo, demo-small, "):
+        config.load("demos")
+    monkeypatch.chdir(ROOT)
+    assert config.load("demo-small").origins[("seed",)] == "configs/demo-small.yaml, line 3"
+
+
+def test_a_path_beside_the_file_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, MINIMAL.replace("{dataset: world-edits, count: 100}", "{dataset: triplets, path: !beside mine/edits.jsonl}"))
+    monkeypatch.chdir(tmp_path)
+    for name, expected in ((path, str(tmp_path / "mine/edits.jsonl")), ("x.yaml", "mine/edits.jsonl")):
+        found = config.load(name).flow.filter
+        assert found is not None and found.input.model_dump()["path"] == expected
+    with pytest.raises(ValueError, match="override 'name=!beside y': '!beside y' is not valid YAML"):
+        config.load(path, ["name=!beside y"])
+    with pytest.raises(ValueError, match=r"x\.yaml, line 4: not valid YAML \(!beside is for a path"):
+        config.load(write(tmp_path, MINIMAL.replace("{dataset: world-edits, count: 100}", "!beside {a: 1}")))
+
+
+def test_explain_says_the_default_that_a_configuration_gets() -> None:
+    loaded = config.load("demo")
+    defaults = {path: value for path, value in leaves(loaded.flow.model_dump(mode="json")) if path not in loaded.origins}
+    assert len(defaults) > 100
+    for path, value in defaults.items():
+        said = [line.partition(": ")[2] for line in config_keys.explain(dotted(path)).splitlines() if line.startswith("  default: ")]
+        assert value in [yaml.safe_load(text) for text in said], path
+
+
+def leaves(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
+    """Key path and value of what is no section."""
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for key, entry in value.items():
+        yield from leaves(entry, (*path, key))
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("seed", ["type: integer, >= 0", "default: 0"]),
+        ("finetune.base.training.learning_rate", ["default: 0.003", "Peak learning rate of AdamW."]),
+        ("reward.training.precision", ["type: fp32 or bf16"]),
+        ("filter.selections.0.count", ["filter.selections.0.count", "type: integer or null, >= 1"]),
+        ("filter.input.path", ["filter.input.path (where dataset: triplets)", "default: required"]),
+        ("ray", ["keys below it:", "object_store_mb  Object store of a local cluster in MiB"]),
+    ],
+)
+def test_explain_prints_type_default_and_description(key: str, expected: list[str]) -> None:
+    lines = [line.strip() for line in config_keys.explain(key).splitlines()]
+    assert set(expected) <= set(lines)
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("reward.trainning", "there is no key trainning at reward; did you mean training?"),
+        ("sead", "there is no key sead at the top; did you mean seed?"),
+        ("seed.x", "there is no key x at seed; known there: nothing, it is a value"),
+        ("0", "'0' names no key"),
+    ],
+)
+def test_explain_of_an_unknown_key_is_one_sentence(key: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        config_keys.explain(key)
 
 
 def test_editreward_data_trains_as_the_paper_does() -> None:

@@ -1,4 +1,4 @@
-"""Held-out scenes of the built-in toy data set; their scenes occur in no other split."""
+"""Held-out scenes of the built-in toy data set; no other split has them as sources."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ class WorldItems(ItemSource, RootModel[Annotated[int, Field(ge=2)]]):
     """Scenes of the toy data set; a configuration gives their number."""
 
     model_config = ConfigDict(frozen=True)
-    caveats = (
-        "Synthetic scenes and a programmatic judge: the direction of a difference and the code path carry over to photographs, "
-        "its size does not.",
-    )
+    caveats = ("Synthetic scenes and a programmatic judge: no difference was measured on photographs.",)
     has_references = True
 
     def identity(self, flow: FlowConfig) -> dict[str, Any]:
