@@ -26,16 +26,18 @@ def annotate() -> None:
 @annotate.command(
     name="export",
     help="Write the groups to rate: for the rating page, as a table to fill in, as JSON Lines and for Label Studio; and the lead's "
-    f"rating plan.\n\n{EXAMPLE.format(command='annotate export', more='')}",
+    "rating plan. A further export adds its groups; a running rating page takes them up.\n\n"
+    f"{EXAMPLE.format(command='annotate export', more='')}",
 )
 @common
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N groups.")
 @click.option("--groups", "groups", metavar="FILE", help="Only the groups in this list: a CSV with a column group_id, or one id per line.")
-def annotate_export(options: Options, limit: int | None, groups: str | None) -> None:
+@click.option("--replace", is_flag=True, help="Start a new packet and plan instead of adding to them; stop the rating page first.")
+def annotate_export(options: Options, limit: int | None, groups: str | None, replace: bool) -> None:
     with opened(options) as context:
         from stages.annotate import step
 
-        print(f"exported for the raters: {step.export(context, limit=limit, groups=groups)}")
+        print(f"exported for the raters: {step.export(context, limit=limit, groups=groups, replace=replace)}")
 
 
 @annotate.command(

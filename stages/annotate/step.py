@@ -21,7 +21,8 @@ from stages.annotate.formats import read as formats
 from stages.annotate.formats.files import PARQUET
 from stages.annotate.packet import group_list, plan
 from stages.annotate.packet import write as packet
-from stages.annotate.page.roster import roster_of
+from stages.annotate.page import server_lock
+from stages.annotate.page.roster import folder_of, roster_of
 from stages.annotate.ratings import imported_items, ledger, published_edits
 from stages.annotate.ratings.delivery import Delivery, ImportedItem
 from stages.annotate.ratings.groups import incomplete_warnings, raters_of
@@ -46,24 +47,37 @@ class IngestResult:
     warnings: list[str]
 
 
-def export(context: Context, limit: int | None = None, groups: str | Path | None = None) -> Path:
-    """Write the packet ``annotate/export/`` and the plan ``annotate/plan.json``; returns the packet's folder.
+def export(context: Context, limit: int | None = None, groups: str | Path | None = None, *, replace: bool = False) -> Path:
+    """Add groups to the packet ``annotate/export/`` and to the plan ``annotate/plan.json``; returns the packet's folder.
 
     limit: the first groups of the seeded order, default all; a smaller export is the beginning of a larger one. groups: file that lists
-    the groups instead; a listed group that has ratings in the ledger gets one further rater. Gold groups are always in the packet. Raises
-    ``ValueError`` when generate is not done, for a list with unknown groups, and for a gold file with too few groups.
+    the groups instead; they are assigned first, and a listed group that has ratings in the ledger gets one further rater. Gold groups are
+    always in the packet. replace: start a new packet and plan. A running server takes added groups up by itself; it asks for the old
+    packet as long as it runs, so replacing one is refused. Raises ``ValueError`` also when generate is not done, for a list with unknown
+    groups, and for a gold file with too few groups.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"--limit {limit}: give the number of groups to export, at least 1")
     folder, rating_task, config = context.run.step(steps.ANNOTATE), generated_task(context), context.flow.annotate.plan
     gold = plan.read_gold(context.flow.annotate, rating_task)
     order = list(rating_task.sampled) if groups is None else group_list.read(groups, rating_task)
-    wanted = set(order[:limit])
-    chosen = [*order[:limit], *(group for group in rating_task.sampled if group in gold and group not in wanted)]
-    packet.write(folder.path / "export", context.run.step(steps.GENERATE), rating_task, chosen)
+    listed = order[:limit]
+    wanted = set(listed)
+    chosen = [*listed, *(group for group in rating_task.sampled if group in gold and group not in wanted)]
     rated = raters_of(ledger.current(folder)) if groups is not None and folder.index() is not None else {}
-    plan.write(folder.path / "plan.json", plan.draw(rating_task, chosen, config, gold, seed=context.flow.seed, rated=rated))
-    return folder.path / "export"
+    path = folder.path / "plan.json"
+    before = plan.read(path) if not replace and plan.belongs_to(path, rating_task) else None
+    if before is None and path.exists() and server_lock.is_held(folder_of(context.run)):
+        raise ValueError(
+            f"`pipeline annotate serve` uses the packet in {folder.path}, which this export would replace; stop it first"
+            + ("" if replace else ", or use another --run: the packet is of other candidates or another scale")
+        )
+    added = {group: rated[group] for group in listed if group in rated}
+    first = listed if groups is not None else ()
+    target = folder.path / "export"
+    every = packet.write(target, context.run.step(steps.GENERATE), rating_task, chosen, replace=before is None)
+    plan.write(path, plan.draw(rating_task, every, config, gold, seed=context.flow.seed, rated=added, first=first, before=before))
+    return target
 
 
 def is_exported(context: Context) -> bool:

@@ -118,7 +118,13 @@ def test_what_is_not_whole_or_not_true_is_refused_with_its_reason(work: Context)
         assert client.raw("POST", "/api/submit", b" " * 300_000)[0] == 413
         assert client.ask("PUT", f"/api/draft/{group['group_id']}", {"version": 0, "revision": 0, "body": {"x": "y" * 40_000}})[0] == 413
         assert rows(work, "SELECT count(*) FROM submissions WHERE annotator = ?", client.who) == [(0,)]
+        status, value = client.ask("POST", "/api/submit", client.submission(group, flag="image-missing", scores=[]))
+        assert status == 422 and "the server has all images of this group" in value["message"], "a lost connection is no missing image"
+        picture = work.run.path / "annotate" / "export" / "images" / group["candidates"][2]["image"].rpartition("/")[2]
+        content = picture.read_bytes()
+        picture.write_bytes(content[:-20])
         assert client.submit(group, flag="image-missing", scores=[], comment="the third picture") == {"revision": 1}
+        picture.write_bytes(content)
     assert rows(work, "SELECT flag, comment FROM unrateable WHERE annotator = ?", client.who) == [("image-missing", "the third picture")]
     assert rows(work, "SELECT count(*) FROM ratings WHERE annotator = ?", client.who) == [(0,)]
 
@@ -524,6 +530,10 @@ def test_roles_are_drawn_before_anybody_rates_and_do_not_move(tmp_path: Path) ->
     group = list(many.wanted)[5]
     chosen.write_text(f"rank,group_id\n1,{group}\n")
     annotate.export(context, groups=chosen)
+    again = plans.read(context.run.path / "annotate" / "plan.json")
+    assert next(iter(again.wanted)) == group and dict(again.wanted) == dict(many.wanted), "a list adds and comes first; nothing is lost"
+    assert again.calibration == many.calibration
+    annotate.export(context, groups=chosen, replace=True)
     assert plans.read(context.run.path / "annotate" / "plan.json").groups == [group]
     chosen.write_text("nonsense\n")
     with pytest.raises(ValueError, match=r"next\.csv line 1: there is no group 'nonsense'"):

@@ -45,9 +45,10 @@ def lead_page(page: ThisPage) -> Response:
 
 @routes.get("/api/lead/summary")
 def summary(page: ThisPage, person: Lead) -> dict[str, Any]:
-    """Progress, people, queues."""
+    """Progress, people, queues; ``problem``: why the latest export was not taken up."""
+    packet = page.current.refresh(page.database)
     with page.database.separate() as connection:
-        return lead.summary(connection, page.packet, page.roster.people, page.config)
+        return lead.summary(connection, packet, page.roster.people, page.config) | {"problem": page.current.problem}
 
 
 @routes.get("/api/lead/agreement")

@@ -11,6 +11,7 @@ from typing import Annotated
 from fastapi import Depends, Header, Request
 
 from stages.annotate.config import AnnotateConfig
+from stages.annotate.page.current_packet import CurrentPacket
 from stages.annotate.page.database import Database
 from stages.annotate.page.packet import Packet
 from stages.annotate.page.roster import Person, Role, Roster
@@ -47,13 +48,18 @@ class RateLimit:
 class Page:
     """Objects that all routes use. files: static files by name; failures: limit of attempts with invalid links."""
 
-    packet: Packet
+    current: CurrentPacket
     database: Database
     roster: Roster
     config: AnnotateConfig
     limit: RateLimit
     failures: RateLimit
     files: dict[str, bytes]
+
+    @property
+    def packet(self) -> Packet:
+        """The packet in memory."""
+        return self.current.packet
 
     @property
     def cookie(self) -> str:

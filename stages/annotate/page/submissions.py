@@ -25,6 +25,9 @@ LONGEST_DRAFT = 32_000
 STOPPED = {"paused": "the lead of the project has paused your work", "failed": "you have not passed the exam"}
 """Reasons not to accept submissions, by stage."""
 
+IMAGE_MISSING = "image-missing"
+"""The flag that is accepted only where the packet lacks an image: a lost connection does not make a group impossible to rate."""
+
 NOT_ASSIGNED = "this group is not assigned to you"
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -186,6 +189,8 @@ def _check(packet: Packet, annotator: str, sent: Submission) -> list[str]:
     if sent.flag is not None:
         if sent.scores:
             raise Refused(422, "a group that cannot be rated has no scores")
+        if sent.flag == IMAGE_MISSING and packet.has_images(sent.group_id):
+            raise Refused(422, "the server has all images of this group; load the page again to see them")
         return order
     wanted = {(candidate, dimension) for candidate in order for dimension in packet.dimensions}
     given = [(score.candidate_id, score.dimension) for score in sent.scores]

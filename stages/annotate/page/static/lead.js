@@ -111,7 +111,7 @@ async function load() {
     data(summary);
     $("main").hidden = false;
     agreement(await ask("GET", "/api/lead/agreement", session.annotator));
-    $("status").textContent = "";
+    $("status").textContent = summary.problem;
   } catch (error) {
     $("status").textContent = error.message;
   }
