@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from pipeline.commands.annotate_backup import backup, restore
 from pipeline.commands.annotate_page import roster, serve
 from pipeline.commands.annotate_start import start
 from pipeline.commands.common import EXAMPLE, Options, common, opened
@@ -161,4 +162,6 @@ def annotate_consensus(options: Options, method: Any) -> None:
 
 annotate.add_command(start)
 annotate.add_command(serve)
+annotate.add_command(backup)
+annotate.add_command(restore)
 annotate.add_command(roster)

@@ -159,8 +159,7 @@ def flat(gold: Mapping[str, GoldCells]) -> Gold:
 
 def write(path: Path, plan: RatingPlan) -> None:
     """Publish ``plan.json``, which only its owner can read, because it contains the gold scores."""
-    storage.publish_json(path, asdict(plan) | {"wanted": list(plan.wanted.items())})
-    path.chmod(0o600)
+    storage.publish_json(path, asdict(plan) | {"wanted": list(plan.wanted.items())}, private=True)
 
 
 def read(path: Path) -> RatingPlan:

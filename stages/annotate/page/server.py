@@ -16,8 +16,8 @@ from fastapi import FastAPI
 from stages.annotate.config import AnnotateConfig
 from stages.annotate.page import app, server_lock
 from stages.annotate.page.current_packet import CurrentPacket
-from stages.annotate.page.database import Database
-from stages.annotate.page.roster import folder_of, roster_of
+from stages.annotate.page.database import DATABASE, Database
+from stages.annotate.page.roster import folder_of, make_private, roster_of
 from stages.engine import steps
 from stages.engine.rundir import RunDir
 
@@ -27,9 +27,9 @@ def application(run: RunDir, config: AnnotateConfig) -> Generator[FastAPI]:
     """The application of a run; raises ``ValueError`` when there is no packet, or another server is running."""
     current = CurrentPacket(run.step(steps.ANNOTATE).path)
     folder = folder_of(run)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     with server_lock.held(folder):
-        database = Database(folder / "submissions.sqlite")
+        database = Database(folder / DATABASE)
         try:
             current.load_into(database)
             yield app.make(current, database, roster_of(run), config)
