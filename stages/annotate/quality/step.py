@@ -51,7 +51,7 @@ def run(context: Context) -> Index:
     """
     annotate = context.run.step(steps.ANNOTATE)
     config, seed = context.flow.annotate.quality, context.flow.seed
-    annotate.require()
+    ledger.verified(annotate)
     task = rating_task_of(context)
     gold = plan.flat(plan.read_gold(context.flow.annotate, task))
     settings: dict[str, Any] = {"quality": config.model_dump(mode="json"), "seed": seed}
