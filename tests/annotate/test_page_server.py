@@ -615,6 +615,9 @@ def test_the_rubric_is_data_not_markup(work: Context) -> None:
     good = next(block for block in found if block["kind"] == "li")
     assert good["cells"][0][0] == ["4 Very good", True]
     assert sum(block["kind"] == "row" for block in found) == 5 + 7  # two tables with their heads, without rules
+    criteria = rubric.criteria((work.run.path / "annotate" / "export" / "RUBRIC.md").read_text(), DIMENSIONS)
+    assert [sorted(of) for of in criteria.values()] == [["1", "2", "3", "4"]] * 2
+    assert criteria["visual_quality"]["4"] == "nothing shows that the picture was edited."
     assert rubric.blocks("a <b>\nc **d**") == [{"kind": "p", "cells": [[["a <b>", False], [" c ", False], ["d", True]]]}]
 
 

@@ -140,6 +140,7 @@ def session(page: ThisPage, person: Holder) -> dict[str, Any]:
         "levels": [{"score": level, "words": WORDS[level]} for level in packet.levels],
         "flags": [{"name": flag, "words": flag.replace("-", " ").capitalize()} for flag in FLAGS],
         "rubric": rubric.blocks(packet.rubric),
+        "criteria": rubric.criteria(packet.rubric, packet.dimensions),
     }
 
 
