@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Header, Request
@@ -13,6 +13,7 @@ from fastapi import Depends, Header, Request
 from stages.annotate.config import AnnotateConfig
 from stages.annotate.page.current_packet import CurrentPacket
 from stages.annotate.page.database import Database
+from stages.annotate.page.judged import JudgedRatings
 from stages.annotate.page.packet import Packet
 from stages.annotate.page.roster import Person, Role, Roster
 from stages.annotate.page.submissions import Refused
@@ -55,6 +56,7 @@ class Page:
     limit: RateLimit
     failures: RateLimit
     files: dict[str, bytes]
+    judged: JudgedRatings = field(default_factory=JudgedRatings)
 
     @property
     def packet(self) -> Packet:

@@ -59,12 +59,19 @@ def connected(raters: Iterable[Collection[str]]) -> list[list[str]]:
     return [names[component == number].tolist() for number in range(count)]
 
 
-def checked_targets(rounds: Mapping[str, Mapping[str, Any]], targets: Sequence[Target]) -> list[dict[str, Any]]:
-    """Every target with its estimate. ``met`` is None where there are no ratings."""
+def checked_targets(
+    rounds: Mapping[str, Mapping[str, Any]], of_all: Mapping[str, Mapping[str, Any]], targets: Sequence[Target]
+) -> list[dict[str, Any]]:
+    """Every target with its estimate from the accepted ratings, which decides, and ``estimate_of_all``.
+
+    rounds, of_all: statistics of the accepted and of all ratings. ``met`` is None where there are no accepted ratings.
+    """
     result = []
     for target in targets:
         entry: dict[str, Any] = target.model_dump(mode="json")
-        found = rounds.get(target.round, {}).get(target.dimension, {}).get(target.statistic)
+        found, entry["estimate_of_all"] = (
+            statistics.get(target.round, {}).get(target.dimension, {}).get(target.statistic) for statistics in (rounds, of_all)
+        )
         if found is None:
             result.append(entry | {"estimate": None, "met": None})
             continue
