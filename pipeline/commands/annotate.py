@@ -86,8 +86,8 @@ def annotate_simulate(options: Options) -> None:
 
 @annotate.command(
     name="next",
-    help="Choose the groups to rate next, as a list for `annotate export --groups`.\n\n"
-    + EXAMPLE.format(command="annotate next --count 100 --strategy information", more=""),
+    help="Experiment, no better than a draw so far: choose groups to rate with the reward model, as a list for "
+    "`annotate export --groups`.\n\n" + EXAMPLE.format(command="annotate next --count 100 --strategy information", more=""),
 )
 @common
 @click.option("--count", required=True, type=click.IntRange(min=1), help="How many groups.")

@@ -1,8 +1,8 @@
 """Statistics of each person on the lead's page.
 
 In: all ratings of the page and their judgement (:mod:`stages.annotate.page.judged`). Out: plain values. Status, remarks, severity, kappa,
-drift and accuracy on gold are those of the judgement, as in `pipeline annotate qc`.
-With fewer than ``annotate.quality.least_groups`` shared groups the page greys them: a person's kappa then varies by at least 0.07 by chance.
+drift and accuracy on gold are those of the judgement, as in `pipeline annotate qc`. With fewer than ``annotate.quality.least_groups``
+shared groups the page greys them: a person's kappa then varies by at least 0.07 by chance.
 """
 
 from __future__ import annotations
