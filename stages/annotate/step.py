@@ -23,7 +23,7 @@ from stages.annotate.packet import group_list, plan
 from stages.annotate.packet import write as packet
 from stages.annotate.page import server_lock
 from stages.annotate.page.roster import folder_of, roster_of
-from stages.annotate.ratings import imported_items, ledger, published_edits
+from stages.annotate.ratings import imported_items, ledger, published_edits, swapped
 from stages.annotate.ratings.delivery import Delivery, ImportedItem
 from stages.annotate.ratings.groups import incomplete_warnings, raters_of
 from stages.annotate.ratings.ledger import Addition, Batch
@@ -31,10 +31,12 @@ from stages.annotate.ratings.rating_task import RatingTask, generated_task
 from stages.annotate.ratings.validate import Checked, validate
 from stages.context import Context
 from stages.datasets.io.files import find
-from stages.engine import contracts, steps
+from stages.engine import contracts, steps, storage
 from stages.engine.rundir import Index
 
 STEP = steps.ANNOTATE
+FIRST_EXPORT = "first-export.json"
+"""Time of the first export by project. It is no part of the packet, which is the same wherever it is made."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,20 @@ def export(context: Context, limit: int | None = None, groups: str | Path | None
     added = {group: rated[group] for group in listed if group in rated}
     first = listed if groups is not None else ()
     target = folder.path / "export"
+    exports = storage.read_json(folder.path / FIRST_EXPORT) if (folder.path / FIRST_EXPORT).exists() else {}
+    if rating_task.project not in exports:
+        times = exports | {rating_task.project: datetime.now(UTC).isoformat(timespec="seconds")}
+        storage.publish_json(folder.path / FIRST_EXPORT, times)
     every = packet.write(target, context.run.step(steps.GENERATE), rating_task, chosen, replace=before is None)
     plan.write(path, plan.draw(rating_task, every, config, gold, seed=context.flow.seed, rated=added, first=first, before=before))
     return target
+
+
+def _exported(context: Context, task: RatingTask) -> datetime | None:
+    """Time of the first export of a task; None where there was none, and for simulated raters, whose clock is not ours."""
+    path = context.run.step(steps.ANNOTATE).path / FIRST_EXPORT
+    times = storage.read_json(path) if path.exists() and context.flow.annotate.simulate is None else {}
+    return datetime.fromisoformat(times[task.project]) if task.project in times else None
 
 
 def is_exported(context: Context) -> bool:
@@ -139,11 +152,15 @@ def ingest(
             continue
         new = history.add(delivery.revisions)
         superseded = history.withdraw(existing)
-        checked = validate(delivery, rating_task, existing, batch=key, now=datetime.now(UTC), revisions=history)
+        now = datetime.now(UTC)
+        checked = validate(delivery, rating_task, existing, batch=key, now=now, revisions=history, exported=_exported(context, rating_task))
         batches[key] = _batch(key, delivery, checked, superseded)
         tables = _item_tables(delivery, known_items) | _comparisons(delivery, rating_task)
         additions.append(Addition(batches[key], checked, tables, new))
         warnings += [*checked.warnings, *_roster_warnings(delivery, context)]
+        if delivery.format != page_database.FORMAT:
+            people_of_file = {row["annotator"] for row in checked.accepted}
+            warnings += [f"{delivery.file}: {text}" for text in swapped.warnings(existing, people_of_file, rating_task.dimensions)]
     if index is None or additions:
         index = ledger.append(folder, index, rating_task, additions, settings=settings, tasks=kinds)
     warnings += incomplete_warnings(existing, rating_task)

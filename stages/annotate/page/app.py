@@ -228,9 +228,9 @@ class _Guard:
             await self._app(scope, receive, send)
             return
         length = dict(scope["headers"]).get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > LARGEST_BODY:
-            message = {"message": f"a request may have at most {LARGEST_BODY} bytes"}
-            await JSONResponse(message, status_code=413, headers=HEADERS)(scope, receive, send)
+        too_large = JSONResponse({"message": f"a request may have at most {LARGEST_BODY} bytes"}, status_code=413, headers=HEADERS)
+        if not length.isdigit() or len(length) > len(str(LARGEST_BODY)) or int(length) > LARGEST_BODY:
+            await too_large(scope, receive, send)
             return
         size = 0
 

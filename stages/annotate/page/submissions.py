@@ -12,7 +12,7 @@ import re
 import sqlite3
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from stages.annotate.config import AnnotateConfig
 from stages.annotate.page import assignment
@@ -44,7 +44,16 @@ class Refused(Exception):
 class PageRequest(BaseModel):
     """A request body: no unknown fields, no type conversion."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_text(cls, value: Any) -> Any:
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except (UnicodeEncodeError, RecursionError):
+            raise ValueError("half of a surrogate pair, which is no text, or too many levels") from None
+        return value
 
 
 class SentScore(PageRequest):
@@ -65,8 +74,8 @@ class Submission(PageRequest):
     flag: Literal["source-broken", "instruction-impossible", "unsafe", "image-missing"] | None = None
     comment: str = Field("", max_length=LONGEST_COMMENT)
     seconds: float = Field(ge=0, le=86_400)
-    wall_seconds: float = Field(ge=0)
-    changes: int = Field(ge=0)
+    wall_seconds: float = Field(ge=0, le=1e9)
+    changes: int = Field(ge=0, le=10**9)
 
 
 class Draft(PageRequest):
