@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Generator
 from typing import Any
 
@@ -45,7 +46,9 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Client,
 @given(field=st.sampled_from(FIELDS), value=VALUES)
 def test_any_submission_is_stored_or_refused(clients: Any, field: str, value: Any) -> None:
     ada, _, sent = clients
-    body = {**sent, "scores": [dict(score) for score in sent["scores"]]}
+    known = ada.get(f"/api/group/{sent['group_id']}")["said"]
+    new = {"submission_id": secrets.token_hex(16), "based_on": known["revision"] if known else 0}
+    body = {**sent, **new, "scores": [dict(score) for score in sent["scores"]]}
     if field == "score":
         body["scores"][0]["score"] = value
     else:
@@ -64,8 +67,13 @@ def test_any_body_is_answered(clients: Any, request: tuple[str, str], body: byte
 def test_odd_drafts_headers_and_paths(clients: Any) -> None:
     ada, lead, sent = clients
     draft = f"/api/draft/{sent['group_id']}"
+    now = ada.get(f"/api/group/{sent['group_id']}")
+    known = {"version": (now["draft"] or {"version": 0})["version"], "revision": (now["said"] or {"revision": 0})["revision"]}
     for body in ({"text": "\ud800"}, {"\ud800": 1}):
-        assert answered(ada, "PUT", draft, json.dumps({"version": 0, "revision": 0, "body": body}).encode())[0] in (409, 422)
+        assert answered(ada, "PUT", draft, json.dumps({**known, "body": body}).encode())[0] == 422
+    for number in (10**30, 1e308):
+        odd = {**sent, "submission_id": secrets.token_hex(16), "based_on": known["revision"], "changes": number}
+        assert answered(ada, "POST", "/api/submit", json.dumps(odd).encode())[0] == 422
     assert answered(ada, "PUT", draft, b"[" * 100_000)[0] < 500
     for client in (ada, lead):
         for path in PATHS:
