@@ -20,6 +20,10 @@ from stages.engine.rundir import RunDir
 
 NAME = "quality.html"
 MOST_DRAWN = 60
+INTERVALS = (
+    "Agreement of all ratings and of the accepted ones. 95 % intervals over groups: they hold for these raters. For other raters of the "
+    "same kind see the row 'for new raters' in all statistics, whose interval is over raters and groups."
+)
 
 
 def build(run: RunDir) -> Path:
@@ -44,7 +48,7 @@ def _targets(figures: Mapping[str, Any]) -> Section:
             Fact("Gold cells", words.count(gold["cells"]), f"experts named: {len(gold['experts'])}"),
         ]
     )
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for target in figures["targets"]:
         sign = "lower limit ≥" if target["bound"] == "low" else "≥"
         met = {True: "met", False: "not met", None: "no ratings"}[target["met"]]
@@ -205,4 +209,4 @@ def _side_by_side(of_all: Mapping[str, Any], accepted: Mapping[str, Any]) -> Tab
         for key in SHOWN
     ]
     heads = ("", *(f"{words.name(name)}: {which}" for name in dimensions for which in ("all", "accepted")))
-    return Table(heads, rows, caption="Agreement of all ratings and of the accepted ones.")
+    return Table(heads, rows, caption=INTERVALS)

@@ -9,10 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.annotate.agreement import ac2, icc
+from stages.annotate.agreement import ac2, icc, new_raters
 from stages.annotate.agreement.alpha import panels, rater_tables, summary
 from stages.annotate.config import Target
 from stages.annotate.ratings.rating_task import ADJUDICATION, ROUNDS
+
+NEW_RATERS = "alpha_ordinal_new_raters"
+"""The same value as ``alpha_ordinal``, with an interval over raters and groups."""
 
 
 def by_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[str, dict[str, Any]]:
@@ -30,6 +33,7 @@ def of_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[s
     for name, panel in panels(ratings).items():
         _, pairs, _ = rater_tables(panel, levels)
         result[name] |= ac2.coefficients(panel, levels, seed=seed) | icc.correlations(panel, seed=seed)
+        result[name][NEW_RATERS] = new_raters.alpha_ordinal(panel, levels, seed=seed).to_json()
         result[name]["confusion"] = pairs.sum(0).astype(int).tolist()
     return result
 

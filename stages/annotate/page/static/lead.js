@@ -2,7 +2,7 @@
 import { $, ask, fill, make } from "./dom.js";
 
 const REFRESH_AFTER = 60_000;
-const NOTE = "95 % intervals over groups, for these raters. All: every rating on this page but exams. Accepted: without the people whom quality control removes. `pipeline annotate qc` gives the same figures after an ingest.";
+const NOTE = "95 % intervals over groups: they hold for these raters. For other raters of the same kind see 'alpha ordinal new raters' in all statistics, whose interval is over raters and groups. All: every rating on this page but exams. Accepted: without the people whom quality control removes. `pipeline annotate qc` gives the same figures after an ingest.";
 let session = null;
 const words = (dimension) => session.dimensions.find((d) => d.name === dimension)?.words ?? dimension;
 const number = (value, digits = 2) => (value === null || value === undefined ? "–" : Number(value).toFixed(digits));
