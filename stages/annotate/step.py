@@ -68,22 +68,28 @@ def export(context: Context, limit: int | None = None, groups: str | Path | None
     chosen = [*listed, *(group for group in rating_task.sampled if group in gold and group not in wanted)]
     rated = raters_of(ledger.current(folder)) if groups is not None and folder.index() is not None else {}
     path = folder.path / "plan.json"
-    before = plan.read(path) if not replace and plan.belongs_to(path, rating_task) else None
+    target = folder.path / "export"
+    adds = not replace and plan.belongs_to(path, rating_task) and packet.is_of(target, rating_task)
+    before = plan.read(path) if adds else None
     if before is None and path.exists() and server_lock.is_held(folder_of(context.run)):
         raise ValueError(
             f"`pipeline annotate serve` uses the packet in {folder.path}, which this export would replace; stop it first"
-            + ("" if replace else ", or use another --run: the packet is of other candidates or another scale")
+            + ("" if replace else ", or use another --run: the packet is of other candidates, another scale or another rubric")
         )
     added = {group: rated[group] for group in listed if group in rated}
     first = listed if groups is not None else ()
-    target = folder.path / "export"
-    exports = storage.read_json(folder.path / FIRST_EXPORT) if (folder.path / FIRST_EXPORT).exists() else {}
-    if rating_task.project not in exports:
-        times = exports | {rating_task.project: datetime.now(UTC).isoformat(timespec="seconds")}
-        storage.publish_json(folder.path / FIRST_EXPORT, times)
+    _note_first_export(folder.path, rating_task)
     every = packet.write(target, context.run.step(steps.GENERATE), rating_task, chosen, replace=before is None)
     plan.write(path, plan.draw(rating_task, every, config, gold, seed=context.flow.seed, rated=added, first=first, before=before))
     return target
+
+
+def _note_first_export(folder: Path, task: RatingTask) -> None:
+    """Record the time of a first export; not where an earlier version, which recorded none, has exported."""
+    path = folder / FIRST_EXPORT
+    times = storage.read_json(path) if path.exists() else {}
+    if task.project not in times and (times or not (folder / "plan.json").exists()):
+        storage.publish_json(path, times | {task.project: datetime.now(UTC).isoformat(timespec="seconds")})
 
 
 def _exported(context: Context, task: RatingTask) -> datetime | None:

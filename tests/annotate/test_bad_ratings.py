@@ -245,3 +245,7 @@ def test_two_people_with_one_pseudonym_and_times_before_the_export(tmp_path: Pat
     rows += ratings_of(work, "dan", [first], project=work.project, rated_at=datetime.now(UTC).isoformat())
     index = annotate.ingest(context, [write_csv(tmp_path / "b.csv", rows)]).index
     assert index.quarantined == {"time-before-export": 8} and index.counts["out"] == 24
+    noted = context.run.path / "annotate" / "first-export.json"
+    noted.unlink()  # as an earlier version left it
+    annotate.export(context)
+    assert not noted.exists()

@@ -96,7 +96,13 @@ def write(target: Path, generate: StepFolder, task: RatingTask, chosen: Sequence
 
 def groups_of(target: Path) -> list[dict[str, Any]]:
     """The rows of ``groups.jsonl``."""
-    return [json.loads(line) for line in (target / "groups.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = (target / "groups.jsonl").read_text(encoding="utf-8").split("\n")  # not splitlines: an instruction may have U+2028
+    return [json.loads(line) for line in lines if line]
+
+
+def is_of(target: Path, task: RatingTask) -> bool:
+    """Whether the folder is a packet of this task, to which an export adds."""
+    return bool(_manifest_of(target, task))
 
 
 def belongs_to(target: Path, task: RatingTask) -> bool:
