@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from pipeline.commands.annotate_backup import backup, restore
 from pipeline.commands.annotate_page import roster, serve
 from pipeline.commands.annotate_start import start
 from pipeline.commands.common import EXAMPLE, Options, common, opened
@@ -26,16 +27,18 @@ def annotate() -> None:
 @annotate.command(
     name="export",
     help="Write the groups to rate: for the rating page, as a table to fill in, as JSON Lines and for Label Studio; and the lead's "
-    f"rating plan.\n\n{EXAMPLE.format(command='annotate export', more='')}",
+    "rating plan. A further export adds its groups; a running rating page takes them up.\n\n"
+    f"{EXAMPLE.format(command='annotate export', more='')}",
 )
 @common
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N groups.")
 @click.option("--groups", "groups", metavar="FILE", help="Only the groups in this list: a CSV with a column group_id, or one id per line.")
-def annotate_export(options: Options, limit: int | None, groups: str | None) -> None:
+@click.option("--replace", is_flag=True, help="Start a new packet and plan instead of adding to them; stop the rating page first.")
+def annotate_export(options: Options, limit: int | None, groups: str | None, replace: bool) -> None:
     with opened(options) as context:
         from stages.annotate import step
 
-        print(f"exported for the raters: {step.export(context, limit=limit, groups=groups)}")
+        print(f"exported for the raters: {step.export(context, limit=limit, groups=groups, replace=replace)}")
 
 
 @annotate.command(
@@ -83,8 +86,8 @@ def annotate_simulate(options: Options) -> None:
 
 @annotate.command(
     name="next",
-    help="Choose the groups to rate next, as a list for `annotate export --groups`.\n\n"
-    + EXAMPLE.format(command="annotate next --count 100 --strategy information", more=""),
+    help="Experiment, no better than a draw so far: choose groups to rate with the reward model, as a list for "
+    "`annotate export --groups`.\n\n" + EXAMPLE.format(command="annotate next --count 100 --strategy information", more=""),
 )
 @common
 @click.option("--count", required=True, type=click.IntRange(min=1), help="How many groups.")
@@ -159,4 +162,6 @@ def annotate_consensus(options: Options, method: Any) -> None:
 
 annotate.add_command(start)
 annotate.add_command(serve)
+annotate.add_command(backup)
+annotate.add_command(restore)
 annotate.add_command(roster)

@@ -22,7 +22,7 @@ warning: the page listens on {host}, which other machines can reach, over plain 
   and add a login there if the page is open to the internet. Make the links with roster add NAME --home https://the.public.name"""
 
 
-_of_run = click.option("--run", "run_path", metavar="DIR", required=True, help="Run directory.")
+OF_RUN = click.option("--run", "run_path", metavar="DIR", required=True, help="Run directory.")
 _home = click.option("--home", default=HOME, show_default=True, help="Address under which the person reaches the page.")
 HOST = click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 EXPOSE = click.option("--expose", is_flag=True, help="Allow a --host that other machines can reach.")
@@ -34,7 +34,7 @@ EXPOSE = click.option("--expose", is_flag=True, help="Allow a --host that other 
     '  pipeline annotate roster add --run runs/rated "Ada Lovelace"\n'
     "  pipeline annotate serve --run runs/rated"
 )
-@takes(OVERRIDES, _of_run, CONFIG)
+@takes(OVERRIDES, OF_RUN, CONFIG)
 @HOST
 @EXPOSE
 def serve(options: Options, host: str, expose: bool) -> None:
@@ -84,7 +84,7 @@ def roster() -> None:
     '  pipeline annotate roster add --run runs/rated "Ada Lovelace"',
 )
 @click.argument("name")
-@_of_run
+@OF_RUN
 @_home
 @click.option("--lead", is_flag=True, help="A link to the lead's page instead.")
 def roster_add(name: str, run_path: str, home: str, lead: bool) -> None:
@@ -93,7 +93,7 @@ def roster_add(name: str, run_path: str, home: str, lead: bool) -> None:
 
 
 @roster.command(name="list", help="List the people on the roster.\n\n\b\nExample:\n  pipeline annotate roster list --run runs/rated")
-@_of_run
+@OF_RUN
 def roster_list(run_path: str) -> None:
     from pipeline.words import text_table
 
@@ -107,7 +107,7 @@ def roster_list(run_path: str) -> None:
     "  pipeline annotate roster revoke --run runs/rated annotator-01",
 )
 @click.argument("who")
-@_of_run
+@OF_RUN
 def roster_revoke(who: str, run_path: str) -> None:
     person = _roster(run_path).revoke(who)
     print(f"{person.pseudonym}  {person.name}  revoked")
@@ -118,21 +118,27 @@ def roster_revoke(who: str, run_path: str) -> None:
     help="Replace a lost or revoked link by a new one.\n\n\b\nExample:\n  pipeline annotate roster renew --run runs/rated annotator-01",
 )
 @click.argument("who")
-@_of_run
+@OF_RUN
 @_home
 def roster_renew(who: str, run_path: str, home: str) -> None:
     person, token = _roster(run_path).renew(who)
     print(f"{person.pseudonym}  {person.name}  {home.rstrip('/')}/a/{token}")
 
 
-def _roster(run_path: str) -> Any:
-    from stages.annotate.page.roster import roster_of
+def existing_run(run_path: str) -> RunDir:
+    """The run; raises ``ValueError`` when there is no run directory."""
     from stages.engine.rundir import RunDir
 
     run = RunDir(run_path)
     if not run.path.is_dir():
         raise ValueError(f"--run {run_path}: there is no run directory; `pipeline annotate export` makes one")
-    return roster_of(run)
+    return run
+
+
+def _roster(run_path: str) -> Any:
+    from stages.annotate.page.roster import roster_of
+
+    return roster_of(existing_run(run_path))
 
 
 def _loopback(host: str) -> bool:

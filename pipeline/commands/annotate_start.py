@@ -38,7 +38,7 @@ def start(options: Options, annotators: Sequence[str], leads: Sequence[str], hom
 
         run_steps(context, steps_of(context.flow, steps.GENERATE))
         if step.is_exported(context):
-            print("annotate export: up to date; `pipeline annotate export` writes another choice of groups")
+            print("annotate export: up to date; `pipeline annotate export` adds groups")
         else:
             print(f"annotate export: {step.export(context)}")
 

@@ -20,7 +20,9 @@ def summary(run: RunDir) -> str:
     page = quality_page.build(run)
     parts = [
         "targets\n"
-        + text_table(["round", "dimension", "statistic", "wanted", "estimate", "met"], [_target(t) for t in figures["targets"]]),
+        + text_table(
+            ["round", "dimension", "statistic", "wanted", "all ratings", "accepted", "met"], [_target(t) for t in figures["targets"]]
+        ),
         "annotators\n"
         + text_table(
             ["annotator", "status", "dimension", "groups", "compared", "kappa", "severity", "drift"],
@@ -48,7 +50,8 @@ def _target(target: dict[str, Any]) -> list[str]:
     sign = "lower limit >=" if target["bound"] == "low" else ">="
     met = {True: "yes", False: "no", None: "no ratings"}[target["met"]]
     wanted = f"{sign} {target['at_least']:g}"
-    return [target["round"], target["dimension"], target["statistic"], wanted, estimate(target["estimate"], "{:.2f}"), met]
+    found = [estimate(target[name], "{:.2f}") for name in ("estimate_of_all", "estimate")]
+    return [target["round"], target["dimension"], target["statistic"], wanted, *found, met]
 
 
 def _annotator(entry: dict[str, Any]) -> list[str]:

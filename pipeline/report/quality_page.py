@@ -14,11 +14,16 @@ from pipeline.report.sections.ratings import STATISTICS, statistics_table
 from reward.evaluation.estimate import Estimate
 from stages.annotate.agreement.alpha import OVERALL
 from stages.annotate.quality import step as annotation_qc
+from stages.annotate.quality.judgement import SHOWN
 from stages.engine import storage
 from stages.engine.rundir import RunDir
 
 NAME = "quality.html"
 MOST_DRAWN = 60
+INTERVALS = (
+    "Agreement of all ratings and of the accepted ones. 95 % intervals over groups: they hold for these raters. For other raters of the "
+    "same kind see the row 'for new raters' in all statistics, whose interval is over raters and groups."
+)
 
 
 def build(run: RunDir) -> Path:
@@ -43,17 +48,20 @@ def _targets(figures: Mapping[str, Any]) -> Section:
             Fact("Gold cells", words.count(gold["cells"]), f"experts named: {len(gold['experts'])}"),
         ]
     )
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for target in figures["targets"]:
         sign = "lower limit ≥" if target["bound"] == "low" else "≥"
         met = {True: "met", False: "not met", None: "no ratings"}[target["met"]]
-        found = words.cell(target["estimate"], words.score)
+        found = [words.cell(target[name], words.score) for name in ("estimate_of_all", "estimate")]
         statistic = STATISTICS[target["statistic"]]
-        rows.append((target["round"], words.name(target["dimension"]), statistic, f"{sign} {target['at_least']:.2f}", found, met))
+        rows.append((target["round"], words.name(target["dimension"]), statistic, f"{sign} {target['at_least']:.2f}", *found, met))
     blocks: list[Block] = [
         facts,
         Table(
-            ("Round", "Dimension", "Statistic", "Wanted", "Found", ""), rows, caption="Targets, on the accepted ratings.", text_columns=3
+            ("Round", "Dimension", "Statistic", "Wanted", "All ratings", "Accepted", ""),
+            rows,
+            caption="Targets. The accepted ratings decide.",
+            text_columns=3,
         ),
     ]
     sets = overlap["connected_sets"]
@@ -185,5 +193,20 @@ def _round(name: str, figures: Mapping[str, Any]) -> Section:
         )
         counts = [(level, *map(words.count, row)) for level, row in zip(levels, entry["confusion"], strict=True)]
         tables.append(Table(("", *levels), counts, caption=caption))
-    blocks = [statistics_table(found, words.score, "Agreement of the accepted ratings."), Columns(tables)]
+    blocks = [
+        _side_by_side(figures["rounds_of_all_ratings"][name], found),
+        Fold("All statistics", [statistics_table(found, words.score, "Agreement of the accepted ratings.")]),
+        Columns(tables),
+    ]
     return Section(f"round-{name}", f"Round {name}", "", blocks)
+
+
+def _side_by_side(of_all: Mapping[str, Any], accepted: Mapping[str, Any]) -> Table:
+    """Four statistics, per dimension of all ratings and of the accepted ones."""
+    dimensions = [name for name in words.ordered(accepted) if name != OVERALL]
+    rows = [
+        (STATISTICS[key], *(words.cell(of[name].get(key), words.score) for name in dimensions for of in (of_all, accepted)))
+        for key in SHOWN
+    ]
+    heads = ("", *(f"{words.name(name)}: {which}" for name in dimensions for which in ("all", "accepted")))
+    return Table(heads, rows, caption=INTERVALS)

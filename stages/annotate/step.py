@@ -21,8 +21,9 @@ from stages.annotate.formats import read as formats
 from stages.annotate.formats.files import PARQUET
 from stages.annotate.packet import group_list, plan
 from stages.annotate.packet import write as packet
-from stages.annotate.page.roster import roster_of
-from stages.annotate.ratings import imported_items, ledger, published_edits
+from stages.annotate.page import server_lock
+from stages.annotate.page.roster import folder_of, roster_of
+from stages.annotate.ratings import imported_items, ledger, published_edits, swapped
 from stages.annotate.ratings.delivery import Delivery, ImportedItem
 from stages.annotate.ratings.groups import incomplete_warnings, raters_of
 from stages.annotate.ratings.ledger import Addition, Batch
@@ -30,10 +31,12 @@ from stages.annotate.ratings.rating_task import RatingTask, generated_task
 from stages.annotate.ratings.validate import Checked, validate
 from stages.context import Context
 from stages.datasets.io.files import find
-from stages.engine import contracts, steps
+from stages.engine import contracts, steps, storage
 from stages.engine.rundir import Index
 
 STEP = steps.ANNOTATE
+FIRST_EXPORT = "first-export.json"
+"""Time of the first export by project. It is no part of the packet, which is the same wherever it is made."""
 
 
 @dataclass(frozen=True)
@@ -46,24 +49,54 @@ class IngestResult:
     warnings: list[str]
 
 
-def export(context: Context, limit: int | None = None, groups: str | Path | None = None) -> Path:
-    """Write the packet ``annotate/export/`` and the plan ``annotate/plan.json``; returns the packet's folder.
+def export(context: Context, limit: int | None = None, groups: str | Path | None = None, *, replace: bool = False) -> Path:
+    """Add groups to the packet ``annotate/export/`` and to the plan ``annotate/plan.json``; returns the packet's folder.
 
     limit: the first groups of the seeded order, default all; a smaller export is the beginning of a larger one. groups: file that lists
-    the groups instead; a listed group that has ratings in the ledger gets one further rater. Gold groups are always in the packet. Raises
-    ``ValueError`` when generate is not done, for a list with unknown groups, and for a gold file with too few groups.
+    the groups instead; they are assigned first, and a listed group that has ratings in the ledger gets one further rater. Gold groups are
+    always in the packet. replace: start a new packet and plan. A running server takes added groups up by itself; it asks for the old
+    packet as long as it runs, so replacing one is refused. Raises ``ValueError`` also when generate is not done, for a list with unknown
+    groups, and for a gold file with too few groups.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"--limit {limit}: give the number of groups to export, at least 1")
     folder, rating_task, config = context.run.step(steps.ANNOTATE), generated_task(context), context.flow.annotate.plan
     gold = plan.read_gold(context.flow.annotate, rating_task)
     order = list(rating_task.sampled) if groups is None else group_list.read(groups, rating_task)
-    wanted = set(order[:limit])
-    chosen = [*order[:limit], *(group for group in rating_task.sampled if group in gold and group not in wanted)]
-    packet.write(folder.path / "export", context.run.step(steps.GENERATE), rating_task, chosen)
+    listed = order[:limit]
+    wanted = set(listed)
+    chosen = [*listed, *(group for group in rating_task.sampled if group in gold and group not in wanted)]
     rated = raters_of(ledger.current(folder)) if groups is not None and folder.index() is not None else {}
-    plan.write(folder.path / "plan.json", plan.draw(rating_task, chosen, config, gold, seed=context.flow.seed, rated=rated))
-    return folder.path / "export"
+    path = folder.path / "plan.json"
+    target = folder.path / "export"
+    adds = not replace and plan.belongs_to(path, rating_task) and packet.is_of(target, rating_task)
+    before = plan.read(path) if adds else None
+    if before is None and path.exists() and server_lock.is_held(folder_of(context.run)):
+        raise ValueError(
+            f"`pipeline annotate serve` uses the packet in {folder.path}, which this export would replace; stop it first"
+            + ("" if replace else ", or use another --run: the packet is of other candidates, another scale or another rubric")
+        )
+    added = {group: rated[group] for group in listed if group in rated}
+    first = listed if groups is not None else ()
+    _note_first_export(folder.path, rating_task)
+    every = packet.write(target, context.run.step(steps.GENERATE), rating_task, chosen, replace=before is None)
+    plan.write(path, plan.draw(rating_task, every, config, gold, seed=context.flow.seed, rated=added, first=first, before=before))
+    return target
+
+
+def _note_first_export(folder: Path, task: RatingTask) -> None:
+    """Record the time of a first export; not where an earlier version, which recorded none, has exported."""
+    path = folder / FIRST_EXPORT
+    times = storage.read_json(path) if path.exists() else {}
+    if task.project not in times and (times or not (folder / "plan.json").exists()):
+        storage.publish_json(path, times | {task.project: datetime.now(UTC).isoformat(timespec="seconds")})
+
+
+def _exported(context: Context, task: RatingTask) -> datetime | None:
+    """Time of the first export of a task; None where there was none, and for simulated raters, whose clock is not ours."""
+    path = context.run.step(steps.ANNOTATE).path / FIRST_EXPORT
+    times = storage.read_json(path) if path.exists() and context.flow.annotate.simulate is None else {}
+    return datetime.fromisoformat(times[task.project]) if task.project in times else None
 
 
 def is_exported(context: Context) -> bool:
@@ -125,11 +158,15 @@ def ingest(
             continue
         new = history.add(delivery.revisions)
         superseded = history.withdraw(existing)
-        checked = validate(delivery, rating_task, existing, batch=key, now=datetime.now(UTC), revisions=history)
+        now = datetime.now(UTC)
+        checked = validate(delivery, rating_task, existing, batch=key, now=now, revisions=history, exported=_exported(context, rating_task))
         batches[key] = _batch(key, delivery, checked, superseded)
         tables = _item_tables(delivery, known_items) | _comparisons(delivery, rating_task)
         additions.append(Addition(batches[key], checked, tables, new))
         warnings += [*checked.warnings, *_roster_warnings(delivery, context)]
+        if delivery.format != page_database.FORMAT:
+            people_of_file = {row["annotator"] for row in checked.accepted}
+            warnings += [f"{delivery.file}: {text}" for text in swapped.warnings(existing, people_of_file, rating_task.dimensions)]
     if index is None or additions:
         index = ledger.append(folder, index, rating_task, additions, settings=settings, tasks=kinds)
     warnings += incomplete_warnings(existing, rating_task)

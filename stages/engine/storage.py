@@ -63,10 +63,10 @@ def read_bytes(path: str | Path) -> bytes:
         return file.read()
 
 
-def publish_bytes(path: str | Path, data: bytes) -> str:
-    """Write ``data`` under ``path`` atomically and return its sha256."""
+def publish_bytes(path: str | Path, data: bytes, *, private: bool = False) -> str:
+    """Write ``data`` under ``path`` atomically and return its sha256. private: a local file that only its owner can read."""
     filesystem, name = locate(path)
-    with _renamed(Path(name)) if isinstance(filesystem, LocalFileSystem) else filesystem.open(name, "wb") as file:
+    with _renamed(Path(name), private=private) if isinstance(filesystem, LocalFileSystem) else filesystem.open(name, "wb") as file:
         file.write(data)
     return hashlib.sha256(data).hexdigest()
 
@@ -89,18 +89,22 @@ def publishing(path: str | Path) -> Generator[IO[bytes]]:
 
 
 @contextmanager
-def _renamed(target: Path) -> Generator[IO[bytes]]:
+def _renamed(target: Path, *, private: bool = False) -> Generator[IO[bytes]]:
     """A local file that is flushed to the disk and gets its name when the block ends without an exception."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f"{TEMPORARY}{target.name}-{uuid.uuid4().hex}")
     try:
-        with open(partial, "wb") as file:
+        with open(partial, "wb", opener=_owner_only if private else None) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _owner_only(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 @contextmanager
@@ -121,9 +125,9 @@ def _flushing(descriptor: int) -> Generator[None]:
         flushes.result()
 
 
-def publish_json(path: str | Path, value: Any) -> str:
-    """Write ``value`` as JSON with sorted keys (equal values give equal bytes) and return its sha256."""
-    return publish_bytes(path, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())
+def publish_json(path: str | Path, value: Any, *, private: bool = False) -> str:
+    """Write ``value`` as JSON with sorted keys (equal values give equal bytes) and return its sha256; ``private`` as above."""
+    return publish_bytes(path, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(), private=private)
 
 
 def read_json(path: str | Path) -> Any:

@@ -86,7 +86,7 @@ def test_one_command_from_photographs_to_links_and_what_is_done_is_skipped(tmp_p
     done, groups = len(log), (run / "annotate" / "export" / "groups.jsonl").read_text().splitlines()
     assert done > 0 and len(groups) == 3
 
-    pipeline("annotate", "export", "--run", run, "--limit", "2")
+    pipeline("annotate", "export", "--run", run, "--limit", "2", "--replace")
     pipeline("annotate", "roster", "revoke", "--run", run, "Ben")
     again = start(run, table, "--annotator", "Ada Lovelace", "--annotator", "Cyd")
     assert len(log) == done and "up to date" in again

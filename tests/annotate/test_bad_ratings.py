@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from stages.annotate.ratings.rating_task import RatingTask
 
 Rows = list[dict[str, Any]]
 FUTURE = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-OPTIONAL = {"round": "", "seconds": "", "rubric_version": "", "comment": "", "project": "", "scale_min": "", "scale_max": ""}
+OPTIONAL = dict.fromkeys(("submission", "round", "seconds", "rubric_version", "comment", "project", "scale_min", "scale_max"), "")
 INCOMPLETE = "1 incompletely rated groups give no pairs until the rest is ingested, .* 7 of 8 ratings"
 
 
@@ -74,6 +75,18 @@ CASES: dict[str, Case] = {
     "dimension mistyped": cell("dimension-unknown", "is 'visual_quality' meant", dimension="visual_qualty"),
     "group unknown": cell("group-unknown", "no group 'nowhere'", group_id="nowhere"),
     "annotator empty": cell("annotator-empty", "annotator_id is empty", annotator_id=" "),
+    "annotator a formula": cell("annotator-invalid", "begins as a formula", annotator_id="=HYPERLINK(1)"),
+    "annotator with control characters": cell("annotator-invalid", "invisible characters", annotator_id="a\x07nn"),
+    "annotator with invisible characters": cell("annotator-invalid", "invisible characters", annotator_id="an\u200bn"),
+    "submission a formula": cell("submission-invalid", "begins as a formula", submission="+1"),
+    "submission of another person": Case(
+        lambda rows, work: [
+            *(row | {"submission": "a" * 32} for row in rows),
+            *(row | {"submission": "a" * 32, "annotator_id": "bob"} for row in rows[:8]),
+        ],
+        {"submission-of-another": 8},
+        f"submission {'a' * 32} is by ann, not by bob",
+    ),
     "candidate mistyped": Case(another_candidate(mistyped), {"candidate-unknown": 1}, "meant", warnings=(INCOMPLETE,)),
     "candidate of another group": Case(
         another_candidate(of_another_group), {"candidate-of-another-group": 1}, "belongs to group", warnings=(INCOMPLETE,)
@@ -117,7 +130,19 @@ CASES: dict[str, Case] = {
         warnings=("annotators 'Ann', 'ann' differ only in case or spaces",),
     ),
     "a column nobody reads": Case(lambda rows, work: [row | {"mood": "good"} for row in rows], warnings=("column 'mood' is not read",)),
+    "swapped dimensions": Case(
+        lambda rows, work: [
+            row | {"annotator_id": name, "score": 1 + ((row["dimension"] == "visual_quality") != (name == "eve"))}
+            for name in ("ann", "bob", "eve")
+            for row in rows
+        ],
+        warnings=("a.csv: eve: the scores differ from the others' by 0.00 on average when .* exchanged, by 1.00 .*columns swapped",),
+    ),
     # the file
+    "a misspelt column": Case(
+        lambda rows, work: [{("sconds" if k == "seconds" else k): v for k, v in row.items()} for row in rows],
+        refused="column 'sconds' is not known; is 'seconds' meant",
+    ),
     "everybody counts from 0": Case(
         lambda rows, work: by("zero", work, -1), refused=r"of 48 scores of zero are outside the scale 1, 2, 3, 4 .they go from 0 to 3"
     ),
@@ -158,3 +183,69 @@ def test_bad_input(tmp_path: Path, case: str) -> None:
     for warning, pattern in zip(result.warnings, expected.warnings, strict=True):
         assert re.search(pattern, warning), warning
     assert annotate.ingest(context, [path]).new == [], "the same file again adds nothing"
+
+
+def json_of(work: RatingTask, **changes: Any) -> str:
+    return json.dumps([row | changes for row in ratings_of(work)])
+
+
+def deep(work: RatingTask) -> str:
+    return json_of(work).replace('"rated_at"', f'"more": {"[" * 200_000}{"]" * 200_000}, "rated_at"', 1)
+
+
+def wide(work: RatingTask, second: str) -> str:
+    """A row per candidate, columns as a spreadsheet names them."""
+    rows = [f"{group};{candidate};ann;3;2" for group, sampled in work.sampled.items() for candidate in sampled]
+    return "\n".join([f"group_id;candidate_id;annotator_id;instruction_following;{second}", *rows])
+
+
+OFFICE: dict[str, tuple[Callable[[RatingTask], str], str]] = {
+    "misspelt.csv": (lambda work: wide(work, "visual_qualty"), "column 'visual_qualty' is not known; is 'visual_quality' meant"),
+    "sep.csv": (lambda work: "sep=;\r\n" + wide(work, "vq"), ""),
+    "quoted-sep.csv": (lambda work: '"sep=;"\n' + wide(work, "visual_quality"), ""),
+    "wrong-sep.csv": (lambda work: "sep=|\n" + wide(work, "vq"), "lacks the column"),
+    "nested.json": (deep, r"nested\.json cannot be read: it is nested more than 50 levels deep"),
+    "nested.jsonl": (lambda work: '{"a": ' * 60 + "1" + "}" * 60, "nested more than 50 levels deep"),
+    "surrogate.json": (lambda work: json_of(work, comment="\ud83d"), "half of a surrogate pair"),
+    "pair.json": (lambda work: json_of(work, comment="\U0001f600"), ""),
+    "twice.json": (lambda work: json_of(work).replace('"score"', '"score": 1, "score"', 1), "the key 'score' twice in one object"),
+    "twice.jsonl": (lambda work: '{"score": 1, "score": 2}', "the key 'score' twice"),
+}
+
+
+@pytest.mark.parametrize("name", OFFICE)
+def test_office_files_are_read_right_or_refused_by_name(tmp_path: Path, name: str) -> None:
+    context, (content, refused) = make_run(tmp_path / "run"), OFFICE[name]
+    path = tmp_path / name
+    path.write_bytes(content(rating_task_of(context)).encode())
+    if refused:
+        with pytest.raises(ValueError, match=refused) as error:
+            annotate.ingest(context, [path])
+        assert name in str(error.value) and "\n" not in str(error.value)
+        return
+    index = annotate.ingest(context, [path]).index
+    assert index.counts == {"in": 48, "out": 48, "duplicates": 0, "quarantined": 0}
+
+
+def test_two_people_with_one_pseudonym_and_times_before_the_export(tmp_path: Path) -> None:
+    context = make_run(tmp_path / "run", simulate=None)
+    work = rating_task_of(context)
+    first, second, *_ = work.sampled
+    people = tmp_path / "people.csv"
+    people.write_text("name,pseudonym\nAda,p1\nada@lab.org,p1\nBen,p1\n")
+    alias = ratings_of(work, "Ada", [first]) + ratings_of(work, "ada@lab.org", [second])
+    path = write_csv(tmp_path / "a.csv", alias + ratings_of(work, "Ben", [second]))
+    with pytest.raises(ValueError, match=r"a\.csv line 18: this and line 10 rate the same, by two names with the pseudonym p1") as error:
+        annotate.ingest(context, [path], pseudonym_list=people)
+    assert "Ben" not in str(error.value)
+    assert annotate.ingest(context, [write_csv(path, alias)], pseudonym_list=people).index.counts["out"] == 16, "one person, two names"
+
+    annotate.export(context)
+    rows = ratings_of(work, "cyd", [first], project=work.project, rated_at=(datetime.now(UTC) - timedelta(days=1)).isoformat())
+    rows += ratings_of(work, "dan", [first], project=work.project, rated_at=datetime.now(UTC).isoformat())
+    index = annotate.ingest(context, [write_csv(tmp_path / "b.csv", rows)]).index
+    assert index.quarantined == {"time-before-export": 8} and index.counts["out"] == 24
+    noted = context.run.path / "annotate" / "first-export.json"
+    noted.unlink()  # as an earlier version left it
+    annotate.export(context)
+    assert not noted.exists()

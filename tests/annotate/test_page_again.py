@@ -45,14 +45,16 @@ def listed(context: Context, name: str = "reannotate.csv") -> list[Mapping[str, 
     return list(csv.DictReader((context.run.path / "annotation-qc" / name).read_text().splitlines()))
 
 
-def test_groups_that_are_no_longer_in_the_packet_are_not_handed_out(tmp_path: Path) -> None:
+def test_groups_of_a_replaced_packet_are_not_assigned(tmp_path: Path) -> None:
     context = exported(page_run(tmp_path / "run", groups=4, plan=plan(overlap=0)))
     token = roster(context).add("Ada")[1]
     with serving(context) as address:
         opened = [group["group_id"] for group in Client(address, token).get("/api/work")["groups"]]
     left = [group for group in plans.read(context.run.path / "annotate" / "plan.json").wanted if group not in opened]
     (tmp_path / "list.csv").write_text("\n".join(left))
-    annotate.export(context, groups=tmp_path / "list.csv")
+    with serving(context), pytest.raises(ValueError, match=r"`pipeline annotate serve` uses the packet in .*; stop it first$"):
+        annotate.export(context, groups=tmp_path / "list.csv", replace=True)
+    annotate.export(context, groups=tmp_path / "list.csv", replace=True)
     with serving(context) as address:
         assert rated_by(address, token) == left
 

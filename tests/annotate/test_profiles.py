@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from panels import panel_of, rows_of
 
+from stages.annotate.agreement.new_raters import pairs_within_items
 from stages.annotate.config import ExamRules
-from stages.annotate.quality.profiles import Profile, pairs_within_items, profiles
+from stages.annotate.quality.profiles import Profile, profiles
 from stages.annotate.ratings.gold import gold_accuracy, gold_cells
 
 LEVELS = [1.0, 2.0, 3.0, 4.0]

@@ -347,7 +347,6 @@ def submit(database: Path, work: RatingTask, group: str, who: str, revision: int
     row |= {"flag": None, "comment": "", "seconds": 4.5, "submitted_at": "2025-03-31T14:05:00+00:00", "rubric_version": "v1"}
     row |= {"scale_min": 1, "scale_max": 4, "project": work.project} | changes
     with sqlite3.connect(database) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
         if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
             connection.executescript(PAGE)
         connection.execute(f"INSERT INTO submissions VALUES ({', '.join('?' * len(row))})", list(row.values()))

@@ -173,10 +173,11 @@ def test_targets_are_held_against_the_bound_that_they_name() -> None:
     def target(**changes: object) -> Target:
         return Target.model_validate({"round": "production", "dimension": "visual_quality", "at_least": between} | changes)
 
-    entries = checked_targets(rounds, [target(), target(bound="value"), target(round="pilot"), target(dimension="x")])
+    entries = checked_targets(rounds, {}, [target(), target(bound="value"), target(round="pilot"), target(dimension="x")])
+    assert {entry["estimate_of_all"] for entry in entries} == {None}
     assert [entry["met"] for entry in entries] == [False, True, None, None]
     assert not met(entries) and met(entries[1:]) and not met(entries[2:]), "with nothing to judge the targets are not met"
-    assert checked_targets(rounds, [target(statistic="icc_2_1", at_least=-1)])[0]["met"] is False, "an undefined statistic meets nothing"
+    assert checked_targets(rounds, {}, [target(statistic="icc_2_1", at_least=-1)])[0]["met"] is False, "undefined meets nothing"
     assert re.fullmatch(r"no two items were rated by all raters", rounds["production"]["visual_quality"]["icc_2_1"]["note"])
 
 

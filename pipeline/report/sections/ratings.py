@@ -22,6 +22,7 @@ STEPS = ("annotate", "preferences")
 FEW_RATERS = 10
 STATISTICS = {
     "alpha_ordinal": "Krippendorff's α, ordinal",
+    "alpha_ordinal_new_raters": "the same, for new raters",
     "alpha_interval": "Krippendorff's α, interval",
     "alpha_nominal": "Krippendorff's α, nominal",
     "quadratic_weighted_kappa": "Cohen's κ, quadratic weights",

@@ -10,6 +10,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,6 +30,11 @@ DELIMITED, JSON_LINES, PARQUET = (".csv", ".tsv"), (".jsonl", ".ndjson"), (".par
 """Endings of file names."""
 
 csv.field_size_limit(1 << 20)
+
+_SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+DEEPEST_JSON = 50
+"""Levels of lists and objects; an export of an annotation tool has about ten."""
 
 
 @dataclass(frozen=True)
@@ -130,9 +136,14 @@ class RatingFile:
 
 
 def delimited(text: str, name: str) -> Table:
-    """Rows of CSV text. The delimiter is the one of comma, semicolon and tab that is most frequent in the line of column names."""
+    """Rows of CSV text. The delimiter is the one of comma, semicolon and tab that is most frequent in the line of column names, or the one
+    that a first line ``sep=;`` declares, as spreadsheets write it."""
     first = text.lstrip("\r\n").splitlines()[0]
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count), strict=True)
+    declared = _SEPARATOR.fullmatch(first.strip())
+    if declared:
+        text = text.replace(first, "", 1)  # the empty line stays, so that the numbers are those of the file
+    delimiter = declared[1] if declared else max(",;\t", key=first.count)
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     header: list[str] | None = None
     rows: list[Row] = []
     invalid: list[InvalidRow] = []
@@ -156,6 +167,40 @@ def delimited(text: str, name: str) -> Table:
     return Table(header, rows, "line", invalid)
 
 
+def _parsed(text: str) -> Any:
+    """Parsed JSON. Raises ``ValueError`` also for what would be read wrong later: a key twice, half a surrogate pair, deep nesting."""
+    try:
+        value = json.loads(text, object_pairs_hook=_object)
+    except RecursionError:
+        raise ValueError(f"it is nested more than {DEEPEST_JSON} levels deep") from None
+    level = [value]
+    for _ in range(DEEPEST_JSON):
+        level = [
+            child
+            for parent in level
+            if isinstance(parent, dict | list)
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+        if not level:
+            break
+    else:
+        raise ValueError(f"it is nested more than {DEEPEST_JSON} levels deep")
+    if _SURROGATE.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("it has half of a surrogate pair, which is no text") from None
+    return value
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in found if keys.count(key) > 1)!r} twice in one object; keep one")
+    return found
+
+
 def _json_lines(text: str, name: str) -> Records:
     """One JSON object per line."""
     records: list[tuple[int, dict[str, Any]]] = []
@@ -164,7 +209,7 @@ def _json_lines(text: str, name: str) -> Records:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            record = _parsed(line)
         except ValueError as error:
             invalid.append(InvalidRow(number, "not-json", f"the line is not JSON ({error})"))
             continue
@@ -181,9 +226,11 @@ def _json_lines(text: str, name: str) -> Records:
 def _json_list(text: str, name: str) -> Records:
     """A JSON list of objects."""
     try:
-        records = json.loads(text)
+        records = _parsed(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{name} line {error.lineno} column {error.colno} is not JSON ({error.msg}); is the file complete?") from None
+    except ValueError as error:
+        raise ValueError(f"{name} cannot be read: {error}") from None
     if not isinstance(records, list):
         raise ValueError(f"{name} contains a JSON {type(records).__name__}; expected a list of objects, one per rating")
     numbered = list(enumerate(records, start=1))

@@ -1,4 +1,5 @@
-"""Format ``long``: a table in our columns with one row per rating. Warnings name the columns that are not read."""
+"""Format ``long``: a table in our columns with one row per rating. Warnings name the columns that are not read; one whose name is almost
+that of a column that we read is refused, because its content would be lost."""
 
 from __future__ import annotations
 
@@ -8,6 +9,9 @@ from collections.abc import Sequence
 from stages.annotate.formats.files import RatingFile, Table
 from stages.annotate.ratings.delivery import COLUMNS, OPTIONAL, REQUIRED, SCORES_GIVEN, Delivery, RawRating, spelled
 from stages.engine.contracts import DIMENSIONS
+
+MISSPELT = 0.85
+"""Similarity (difflib) above which an unknown column is taken for a misspelt one."""
 
 
 def recognises(file: RatingFile) -> bool:
@@ -41,4 +45,8 @@ def our_table(file: RatingFile, required: Sequence[str], scores: Sequence[str]) 
         plural = "s" if len(missing) > 1 else ""
         raise ValueError(f"{name} lacks the column{plural} {', '.join(missing)} (it has {', '.join(columns) or 'none'}){hint}")
     known = {*required, *OPTIONAL, SCORES_GIVEN, *scores}
+    for column in columns:
+        meant = difflib.get_close_matches(column, sorted(known - set(columns)), 1, MISSPELT) if column not in known else []
+        if meant:
+            raise ValueError(f"{name}: column {column!r} is not known; is {meant[0]!r} meant? rename the column or remove it")
     return table, columns, [f"{name}: column {column!r} is not read" for column in columns if column not in known]

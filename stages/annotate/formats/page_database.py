@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -33,14 +34,34 @@ _REVISIONS = (
 """The fields of :class:`Revision` in their order."""
 
 
+_WAL = b"\x02\x02"
+"""Bytes 18 and 19 of a file in WAL mode (SQLite, Database File Format, section 1.3.3)."""
+
+
+def require_log(path: Path) -> None:
+    """Raise ``ValueError`` for a database in WAL mode without its write-ahead log, which lacks the newest ratings."""
+    for pause in (0.2, 0.0):  # a server that starts or ends changes the file and the log one after the other
+        with open(path, "rb") as file:
+            if file.read(20)[18:] != _WAL or path.with_name(f"{path.name}-wal").exists():
+                return
+        time.sleep(pause)
+    raise ValueError(
+        f"{path} lacks its write-ahead log {path.name}-wal, which contains the newest ratings; use a copy that `pipeline annotate backup` "
+        "made (docs/annotation.md, Backups)"
+    )
+
+
 def recognises(file: RatingFile) -> bool:
     """Whether the file is an SQLite database."""
     return file.data.startswith(b"SQLite format 3\0")
 
 
 def parse(file: RatingFile) -> Delivery:
-    """The ratings of the database. Raises ``ValueError`` for a remote, damaged or foreign database, and for one without ratings."""
+    """The ratings of the database. Raises ``ValueError`` for a remote, damaged, incomplete or foreign database, and for one
+    without ratings."""
     name = file.name
+    if "://" not in str(file.path):
+        require_log(Path(file.path))
     try:
         with closing(sqlite3.connect(f"{Path(file.path).absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.execute("BEGIN")  # one snapshot for all queries

@@ -2,7 +2,8 @@
 
 In: a delivery, and optionally a list of people: CSV with the columns ``name`` (a name, e-mail address or user number of an annotation tool)
 and ``pseudonym``, which the lead keeps outside the run. Out: the delivery with pseudonyms; ratings of somebody who is not on the list
-become invalid rows ``annotator-not-listed``, without the name. Without a list, annotator ids are taken as pseudonyms, and a file with an
+become invalid rows ``annotator-not-listed``, without the name. One person may have several names, but no two names with one pseudonym may
+have rated the same. Without a list, annotator ids are taken as pseudonyms, and a file with an
 e-mail address among them is refused.
 """
 
@@ -13,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stages.annotate.formats.files import RatingFile, delimited
-from stages.annotate.ratings.delivery import Delivery, InvalidRow, RawRating
+from stages.annotate.ratings.delivery import Delivery, InvalidRow, RawRating, spelled
 
 
 def read(path: str | Path) -> dict[str, str]:
@@ -36,7 +37,10 @@ def read(path: str | Path) -> dict[str, str]:
 
 
 def apply(delivery: Delivery, people: Mapping[str, str] | None) -> Delivery:
-    """The delivery with pseudonyms instead of names. Raises ``ValueError`` for an e-mail address when there is no list."""
+    """The delivery with pseudonyms instead of names.
+
+    Raises ``ValueError`` for an e-mail address when there is no list, and where two people have one pseudonym.
+    """
     if people is None:
         for row in delivery.rows:
             if "@" in row.annotator_id:
@@ -47,8 +51,17 @@ def apply(delivery: Delivery, people: Mapping[str, str] | None) -> Delivery:
         return delivery
     rows: list[RawRating] = []
     invalid = list(delivery.invalid)
+    first: dict[tuple[str, ...], RawRating] = {}
     for row in delivery.rows:
-        if row.annotator_id in people or not row.annotator_id:
+        pseudonym = people.get(row.annotator_id)
+        if pseudonym is not None:
+            other = first.setdefault((pseudonym, row.candidate_id, spelled(row.dimension), row.round), row)
+            if other.annotator_id != row.annotator_id:
+                raise ValueError(
+                    f"{delivery.at(row.number)}: this and {delivery.counts_in} {other.number} rate the same, by two names with the "
+                    f"pseudonym {pseudonym}; give everybody a pseudonym of their own"
+                )
+        if pseudonym is not None or not row.annotator_id:
             rows.append(row._replace(annotator_id=people.get(row.annotator_id, "")))
         else:
             invalid.append(

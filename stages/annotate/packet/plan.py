@@ -3,7 +3,8 @@
 In: the rating task, the settings in ``annotate.plan``, and a file of expert ratings if gold is wanted. Out: a :class:`RatingPlan`, written
 as ``annotate/plan.json`` beside the packet. It contains the gold scores, so only the lead may read it; the packet contains none of it.
 
-Roles are drawn from hashes of the group ids before anybody has rated, so a larger export never changes the role of a group.
+Roles are drawn from hashes of the group ids before anybody has rated, so a further export never changes the role of a group while the
+settings stay. It adds its groups to the plan; a listed group that has been rated keeps its raters and wants one more.
 :mod:`stages.annotate.ratings.gold` defines gold cells. Other cells of a gold group are not compared.
 """
 
@@ -82,11 +83,14 @@ def draw(
     *,
     seed: int,
     rated: Mapping[str, Collection[str]] | None = None,
+    first: Sequence[str] = (),
+    before: RatingPlan | None = None,
 ) -> RatingPlan:
     """Give every group its role.
 
     groups: those of the packet in their order, the gold groups among them. rated: raters of groups that have been rated; each of these
-    groups gets one further rater. Raises ``ValueError`` when there are too few gold groups for the training and the exams.
+    groups gets one further rater. first: groups to assign before all others. before: the earlier plan of this packet; its re-annotations
+    and its order of assignment stay. Raises ``ValueError`` when there are too few gold groups for the training and the exams.
     """
     golden = sorted(gold, key=lambda group: (uniform("gold", seed, group), group))
     needed = config.training_groups + FORMS * config.exam_groups
@@ -99,15 +103,19 @@ def draw(
     exams = [golden[begin:end] for begin, end in pairwise(ends)] if gold else []
     for number, form in enumerate(exams, 1):
         _require_variation(number, form, gold, task, config)
-    rated = {group: tuple(sorted(rated[group])) for group in groups if group not in gold and group in rated} if rated else {}
-    first = [group for group in groups if group not in gold and group not in rated]
-    calibration, fresh = first[: config.calibration], set(first[config.calibration :])
+    again = {**(before.rated if before else {}), **(rated or {})}
+    kept = set(before.calibration) if before else set()
+    once = [group for group in groups if group not in gold and (group not in again or group in kept)]
+    calibration, fresh = once[: config.calibration], set(once[config.calibration :])
+    again = {group: tuple(sorted(again[group])) for group in groups if group in again and group not in {*gold, *calibration}}
+    fresh -= again.keys()
     people = {group: config.overlap_raters if uniform("overlap", seed, group) < config.overlap else 1 for group in fresh}
+    order = dict.fromkeys([*first, *(before.wanted if before else ()), *groups])
     return RatingPlan(
         project=task.project,
         seed=seed,
-        wanted={group: people.get(group, 1) for group in groups if group in fresh or group in rated},
-        rated=rated,
+        wanted={group: people.get(group, 1) for group in order if group in fresh or group in again},
+        rated=again,
         calibration=calibration,
         training=golden[: config.training_groups],
         exams=exams,
@@ -151,8 +159,7 @@ def flat(gold: Mapping[str, GoldCells]) -> Gold:
 
 def write(path: Path, plan: RatingPlan) -> None:
     """Publish ``plan.json``, which only its owner can read, because it contains the gold scores."""
-    storage.publish_json(path, asdict(plan) | {"wanted": list(plan.wanted.items())})
-    path.chmod(0o600)
+    storage.publish_json(path, asdict(plan) | {"wanted": list(plan.wanted.items())}, private=True)
 
 
 def read(path: Path) -> RatingPlan:
@@ -161,7 +168,7 @@ def read(path: Path) -> RatingPlan:
     try:
         return RatingPlan(**value | {"wanted": dict(value["wanted"])})
     except (KeyError, TypeError, ValidationError):
-        raise ValueError(f"{path} was written by another version; run `pipeline annotate export` again") from None
+        raise ValueError(f"{path} was written by another version; `pipeline annotate export --replace` writes a new plan") from None
 
 
 def belongs_to(path: Path, task: RatingTask) -> bool:

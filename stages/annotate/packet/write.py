@@ -1,9 +1,13 @@
 """The packet for annotators: groups, images, a table to fill in, the rubric.
 
-In: the rating task and the generate step's images. Out: a folder ``export/``, published as a whole and byte for byte reproducible, with all
-layouts: ``groups.jsonl`` for the rating page and programs, ``ratings-template.csv`` to fill in, ``label-studio/``. It is blind: image names
-are content hashes, groups and candidates are in a seeded order, and it contains no editor and no seed. Images are copied as they came, or
-as PNG where browsers would show another picture, few at a time, so memory does not grow with their number.
+In: the rating task and the generate step's images. Out: a folder ``export/``, byte for byte reproducible, with all layouts:
+``groups.jsonl`` for the rating page and programs (all groups), ``ratings-template.csv`` to fill in and ``label-studio/`` (the groups of the
+latest export). It is blind: image names are content hashes, groups and candidates are in a seeded order, and it contains no editor and no
+seed. Images are copied as they came, or as PNG where browsers would show another picture, few at a time, so memory does not grow with
+their number.
+
+A further export adds its groups: files are only added or replaced atomically, images first and the manifest last, so that a server and
+open browsers find everything at any time. A packet of another task is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -43,10 +47,37 @@ def csv_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> byte
     return text.getvalue().encode()
 
 
-def write(target: Path, generate: StepFolder, task: RatingTask, chosen: Sequence[str]) -> Path:
-    """Write the packet of the chosen groups in their order, replacing another packet; returns its folder."""
+def write(target: Path, generate: StepFolder, task: RatingTask, chosen: Sequence[str], *, replace: bool = False) -> list[str]:
+    """Add the chosen groups to the packet in their order; returns all its groups, earlier ones first. replace: start a new packet."""
     rubric = _rubric(task)
-    content = {
+    earlier = {} if replace else _manifest_of(target, task)
+    folder = target if earlier else storage.partial_folder(target)
+    rows = {row["group_id"]: row for row in groups_of(folder)} if earlier else {}
+    fresh = [group for group in dict.fromkeys([*rows, *chosen]) if group not in rows or not _has_images(folder, rows[group])]
+    (folder / "images").mkdir(exist_ok=True)
+    sources = _copy_images(generate, "sources", "source_id", set(fresh), folder)
+    candidates = _copy_images(generate, "candidates", "candidate_id", {c for group in fresh for c in task.sampled[group]}, folder)
+    instruction = generate.column("sources", "source_id", "instruction")
+    rows |= {
+        group: {
+            "group_id": group,
+            "instruction": instruction[group],
+            "source_image": sources[group][0],
+            "candidates": [{"candidate_id": c, "image": candidates[c][0]} for c in task.sampled[group]],
+        }
+        for group in fresh
+    }
+    latest = [rows[group] for group in chosen]
+    texts = {
+        "groups.jsonl": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.values()),
+        "ratings-template.csv": csv_table(_blank_rows(chosen, task), TEMPLATE).decode(),
+        "RUBRIC.md": rubric,
+        "label-studio/tasks.json": label_studio.tasks(latest, task),
+        "label-studio/labeling-config.xml": label_studio.labeling_config(latest, task),
+    }
+    for name, text in texts.items():
+        storage.publish_bytes(folder / name, text.encode())
+    manifest = {
         "layouts": list(LAYOUTS),
         "project": task.project,
         "made_from": dict(task.inputs),
@@ -54,45 +85,42 @@ def write(target: Path, generate: StepFolder, task: RatingTask, chosen: Sequence
         "scale": {"min": task.scale.minimum, "max": task.scale.maximum, "step": task.scale.step},
         "rubric_version": task.rubric_version,
         "rubric_sha256": hashlib.sha256(rubric.encode()).hexdigest(),
-        "groups": {group: list(task.sampled[group]) for group in chosen},
+        "groups": {group: list(task.sampled[group]) for group in rows},
+        "images": earlier.get("images", {}) | dict([*sources.values(), *candidates.values()]),
     }
-    if _is_complete(target, content):
-        return target
-    partial = storage.partial_folder(target)
-    (partial / "images").mkdir()
-    sources = _copy_images(generate, "sources", "source_id", set(chosen), partial)
-    candidates = _copy_images(generate, "candidates", "candidate_id", {c for group in chosen for c in task.sampled[group]}, partial)
-    instruction = generate.column("sources", "source_id", "instruction")
-    groups = [
-        {
-            "group_id": group,
-            "instruction": instruction[group],
-            "source_image": sources[group][0],
-            "candidates": [{"candidate_id": c, "image": candidates[c][0]} for c in task.sampled[group]],
-        }
-        for group in chosen
-    ]
-    (partial / "groups.jsonl").write_text("".join(json.dumps(group, ensure_ascii=False) + "\n" for group in groups), encoding="utf-8")
-    (partial / "ratings-template.csv").write_bytes(csv_table(_blank_rows(chosen, task), TEMPLATE))
-    (partial / "RUBRIC.md").write_text(rubric, encoding="utf-8")
-    (partial / "label-studio").mkdir()
-    (partial / "label-studio" / "tasks.json").write_text(label_studio.tasks(groups, task), encoding="utf-8")
-    (partial / "label-studio" / "labeling-config.xml").write_text(label_studio.labeling_config(groups, task), encoding="utf-8")
-    storage.publish_json(partial / "manifest.json", content | {"images": dict([*sources.values(), *candidates.values()])})
-    storage.replace_folder(partial, target)
-    return target
+    storage.publish_json(folder / "manifest.json", manifest)
+    if not earlier:
+        storage.replace_folder(folder, target)
+    return list(rows)
+
+
+def groups_of(target: Path) -> list[dict[str, Any]]:
+    """The rows of ``groups.jsonl``."""
+    lines = (target / "groups.jsonl").read_text(encoding="utf-8").split("\n")  # not splitlines: an instruction may have U+2028
+    return [json.loads(line) for line in lines if line]
+
+
+def is_of(target: Path, task: RatingTask) -> bool:
+    """Whether the folder is a packet of this task, to which an export adds."""
+    return bool(_manifest_of(target, task))
 
 
 def belongs_to(target: Path, task: RatingTask) -> bool:
-    """Whether the folder is a complete packet of this task, of all its groups or of some."""
-    return _is_complete(target, {"project": task.project, "made_from": dict(task.inputs), "rubric_version": task.rubric_version})
+    """Whether the folder is a complete packet of this task, of all its groups or of some, with all its images."""
+    manifest = _manifest_of(target, task)
+    return bool(manifest) and all((target / name).exists() for name in manifest["images"])
 
 
-def _is_complete(target: Path, content: Mapping[str, Any]) -> bool:
-    """Whether the folder is a packet with this content and all its images."""
+def _manifest_of(target: Path, task: RatingTask) -> dict[str, Any]:
+    """The manifest of a packet of this task; empty for no packet, or one of another task."""
     path = target / "manifest.json"
     there = storage.read_json(path) if path.exists() else {}
-    return all(there.get(name) == value for name, value in content.items()) and all((target / name).exists() for name in there["images"])
+    content = {"project": task.project, "made_from": dict(task.inputs), "rubric_version": task.rubric_version}
+    return there if all(there.get(name) == value for name, value in content.items()) else {}
+
+
+def _has_images(folder: Path, row: Mapping[str, Any]) -> bool:
+    return all((folder / name).exists() for name in (row["source_image"], *(candidate["image"] for candidate in row["candidates"])))
 
 
 def _blank_rows(groups: Sequence[str], task: RatingTask) -> list[dict[str, Any]]:
@@ -125,7 +153,9 @@ def _copy_images(generate: StepFolder, artifact: str, key: str, wanted: Collecti
         data = for_browser(data, what=f"the image of {artifact} row {row}")
         sha256 = hashlib.sha256(data).hexdigest()
         name = f"images/{sha256[:ID_DIGITS]}.{images.extension(data)}"
-        (folder / name).write_bytes(data)
+        partial = folder / f"{storage.TEMPORARY}image"
+        partial.write_bytes(data)
+        partial.replace(folder / name)
         copied[row] = (name, sha256)
     assert copied.keys() == set(wanted), f"{artifact} without an image"
     return copied

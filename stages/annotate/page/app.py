@@ -22,8 +22,8 @@ from starlette.datastructures import MutableHeaders
 from stages.annotate.config import AnnotateConfig
 from stages.annotate.packet.label_studio import WORDS
 from stages.annotate.page import assignment, exam, rubric, submissions
+from stages.annotate.page.current_packet import CurrentPacket
 from stages.annotate.page.database import COUNTED, FLAGS, Database
-from stages.annotate.page.packet import Packet
 from stages.annotate.page.roster import Roster
 from stages.annotate.page.session import Annotator, Holder, Page, RateLimit, ThisPage, refuse_guessing
 from stages.annotate.page.submissions import Draft, Refused, Submission
@@ -48,7 +48,7 @@ HEADERS = {
 }
 
 
-def make(packet: Packet, database: Database, roster: Roster, config: AnnotateConfig) -> FastAPI:
+def make(current: CurrentPacket, database: Database, roster: Roster, config: AnnotateConfig) -> FastAPI:
     """The application."""
     from stages.annotate.page import lead_routes
 
@@ -56,7 +56,7 @@ def make(packet: Packet, database: Database, roster: Roster, config: AnnotateCon
     files = {name: (folder / name).read_bytes() for name in [*STATIC, "page.html", "lead.html"]}
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.state.page = Page(
-        packet, database, roster, config, RateLimit(config.serve.requests_per_minute), RateLimit(FAILED_LINKS_PER_MINUTE), files
+        current, database, roster, config, RateLimit(config.serve.requests_per_minute), RateLimit(FAILED_LINKS_PER_MINUTE), files
     )
     app.include_router(routes)
     app.include_router(lead_routes.routes)
@@ -140,13 +140,14 @@ def session(page: ThisPage, person: Holder) -> dict[str, Any]:
         "levels": [{"score": level, "words": WORDS[level]} for level in packet.levels],
         "flags": [{"name": flag, "words": flag.replace("-", " ").capitalize()} for flag in FLAGS],
         "rubric": rubric.blocks(packet.rubric),
+        "criteria": rubric.criteria(packet.rubric, packet.dimensions),
     }
 
 
 @routes.get("/api/work")
 def next_groups(page: ThisPage, person: Annotator) -> dict[str, Any]:
     """The group to rate now, the next group, and the person's progress."""
-    assigned = assignment.assign(page.database, page.packet, page.config, person.pseudonym, count=AHEAD)
+    assigned = assignment.assign(page.database, page.current.refresh(page.database), page.config, person.pseudonym, count=AHEAD)
     with page.database.read() as connection:
         filled, places = assignment.progress(connection)
     groups = [shown_group(page, person.pseudonym, group) for group in assigned.groups]
@@ -227,9 +228,9 @@ class _Guard:
             await self._app(scope, receive, send)
             return
         length = dict(scope["headers"]).get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > LARGEST_BODY:
-            message = {"message": f"a request may have at most {LARGEST_BODY} bytes"}
-            await JSONResponse(message, status_code=413, headers=HEADERS)(scope, receive, send)
+        too_large = JSONResponse({"message": f"a request may have at most {LARGEST_BODY} bytes"}, status_code=413, headers=HEADERS)
+        if not length.isdigit() or len(length) > len(str(LARGEST_BODY)) or int(length) > LARGEST_BODY:
+            await too_large(scope, receive, send)
             return
         size = 0
 

@@ -2,7 +2,7 @@
 
 In: the plan, the groups that the person has rated, the groups that others have open. Out: assignments. The stages of a person are training
 with feedback, an exam (with a second form after a failure), the calibration groups, production. Without gold there is neither training nor
-exam. A later export may give a group another role; a rated group stays rated and is not assigned to the same person again.
+exam. An export with other settings may give a group another role; a rated group stays rated and is not assigned to the same person again.
 
 In production a group has a slot for each wanted person; a re-annotated group has slots for its raters on this page and one more. A slot is
 taken by a submission, or by a lease while somebody has the group open. Groups that need one more person come before untouched ones, and
@@ -146,11 +146,12 @@ def _round(connection: sqlite3.Connection, group: str) -> str:
 
 
 def _lease(connection: sqlite3.Connection, annotator: str, group: str, stage: str, ends: float) -> None:
+    """Reserve a group. A group that is open or done keeps its round: who has it open did not get it because of others' ratings."""
     connection.execute(
-        "INSERT INTO assignments (annotator, group_id, round, opened_at, lease_ends) VALUES (?, ?, ?, ?, ?) "
-        "ON CONFLICT (annotator, group_id) DO UPDATE SET lease_ends = excluded.lease_ends, "
-        "round = CASE done WHEN 0 THEN excluded.round ELSE round END",
-        (annotator, group, stage, now(), ends),
+        "INSERT INTO assignments (annotator, group_id, round, opened_at, lease_ends) VALUES (:who, :group, :stage, :opened, :ends) "
+        "ON CONFLICT (annotator, group_id) DO UPDATE SET lease_ends = excluded.lease_ends, round = CASE WHEN done = 1 OR "
+        f"(round IN {LAST} AND excluded.round IN {LAST} AND lease_ends > :time) THEN round ELSE excluded.round END",
+        {"who": annotator, "group": group, "stage": stage, "opened": now(), "ends": ends, "time": time.time()},
     )
 
 

@@ -1,5 +1,9 @@
 """The database of the rating page: SQLite in WAL mode, written by one server process, readable at any time.
 
+While a server runs, and after one was killed, the newest rows are in the write-ahead log beside the file. A server that ends puts them into
+the file and leaves WAL mode, so a file in WAL mode without its log is known to be incomplete
+(:func:`stages.annotate.formats.page_database.require_log`).
+
 Tables (times are ISO 8601 in UTC, scores are whole numbers of the scale, people appear by their pseudonym only):
 
 ``submissions``: one submission of a person for a group, never changed. A later submission is a further row with the next ``revision``.
@@ -29,12 +33,20 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from stages.annotate.formats.page_database import require_log
 from stages.annotate.ratings.rating_task import CALIBRATION, PRODUCTION, REANNOTATION
+
+DATABASE = "submissions.sqlite"
+"""Name of the file in the page's folder."""
+
+CLOSING_ATTEMPTS, CLOSING_PAUSE = 40, 0.05
+"""How often, and with how many seconds between, a server that ends tries to leave WAL mode while somebody reads."""
 
 FLAGS = ("source-broken", "instruction-impossible", "unsafe", "image-missing")
 """Reasons why a group cannot be rated."""
@@ -83,9 +95,11 @@ class Database:
     """The connection of the server; a lock serializes its threads."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._lock = threading.RLock()
+        path.touch(mode=0o600)
+        path.chmod(0o600)  # before it is opened: SQLite gives the log the rights of the file
+        require_log(path)
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._connection.row_factory = sqlite3.Row
@@ -96,7 +110,6 @@ class Database:
             raise ValueError(
                 f"{path} cannot be used as the rating page's database ({error}); restore it from a backup or move it away"
             ) from None
-        path.chmod(0o600)
 
     @contextmanager
     def read(self) -> Generator[sqlite3.Connection]:
@@ -130,8 +143,14 @@ class Database:
             )
 
     def close(self) -> None:
-        """Close the connection."""
+        """Put everything into the file and close it. With a reader that does not end, the log stays beside it."""
         with self._lock:
+            for _ in range(CLOSING_ATTEMPTS):
+                try:
+                    self._connection.execute("PRAGMA journal_mode=DELETE")
+                    break
+                except sqlite3.OperationalError:
+                    time.sleep(CLOSING_PAUSE)
             self._connection.close()
 
 

@@ -7,7 +7,7 @@ In: the database and the packet. Out: plain values. A group is in the queue of d
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
@@ -15,21 +15,24 @@ from typing import Any
 
 import numpy as np
 
-from stages.annotate.agreement import alpha as agreement
 from stages.annotate.config import AnnotateConfig
-from stages.annotate.page import assignment, people, rated
+from stages.annotate.page import assignment, people
+from stages.annotate.page.judged import Judged
 from stages.annotate.page.packet import Packet
 from stages.annotate.page.rated import Rated
 from stages.annotate.page.roster import Person
 from stages.annotate.quality import figures as quality
+from stages.annotate.quality.judgement import SHOWN
 from stages.annotate.quality.queues import mean_difference
 
 MOST_QUEUED = 200
 
 
-def summary(connection: sqlite3.Connection, packet: Packet, roster: Sequence[Person], config: AnnotateConfig) -> dict[str, Any]:
-    """All data of the page except the agreement."""
-    groups = rated.read(connection, packet)
+def summary(
+    connection: sqlite3.Connection, packet: Packet, roster: Sequence[Person], config: AnnotateConfig, judged: Judged
+) -> dict[str, Any]:
+    """All data of the page."""
+    groups = judged.groups
     by_group: defaultdict[str, list[Rated]] = defaultdict(list)
     for entry in groups:
         by_group[entry.group].append(entry)
@@ -39,7 +42,8 @@ def summary(connection: sqlite3.Connection, packet: Packet, roster: Sequence[Per
         "progress": _progress(connection, packet, groups)
         # Severities can be compared only if shared groups connect all people.
         | {"shared_groups": len(shared), "connected": len(connected) <= 1},
-        "people": people.statistics(connection, packet, roster, config, groups),
+        "people": people.statistics(connection, packet, roster, config, judged),
+        "quality": _quality(judged),
         "confusion": _confusion(packet, shared),
         "disagreements": _disagreements(shared, config.quality.reannotate.difference),
         "flagged": [dict(row) for row in connection.execute("SELECT group_id, annotator, flag, comment, submitted_at FROM unrateable")],
@@ -55,11 +59,11 @@ def summary(connection: sqlite3.Connection, packet: Packet, roster: Sequence[Per
     }
 
 
-def agreement_of(groups: Sequence[Rated], packet: Packet) -> dict[str, Any]:
-    """Agreement per dimension with intervals (:func:`stages.annotate.agreement.alpha.summary`) on the groups that several people rated."""
-    several = {group for group, n in Counter(entry.group for entry in groups).items() if n > 1}
-    kept = [entry for entry in groups if entry.group in several]
-    return agreement.summary(rated.table(kept, packet), [float(level) for level in packet.levels], seed=packet.plan.seed) if kept else {}
+def _quality(judged: Judged) -> dict[str, Any]:
+    """Targets, and agreement by round, of all ratings and of the accepted ones; ``shown``: the statistics to show first."""
+    found = judged.judgement
+    by_name = {"targets": found.targets, "accepted": found.rounds, "all": found.rounds_of_all} if found else {}
+    return {"problem": judged.problem, "shown": SHOWN, "targets": [], "accepted": {}, "all": {}} | by_name
 
 
 def all_submissions(connection: sqlite3.Connection, packet: Packet, group_id: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import Field
 
 from stages.annotate.packet.write import csv_table
-from stages.annotate.page import lead, rated
+from stages.annotate.page import lead
 from stages.annotate.page.database import now
 from stages.annotate.page.session import Holder, Lead, ThisPage
 from stages.annotate.page.submissions import PageRequest, Refused
@@ -45,17 +45,11 @@ def lead_page(page: ThisPage) -> Response:
 
 @routes.get("/api/lead/summary")
 def summary(page: ThisPage, person: Lead) -> dict[str, Any]:
-    """Progress, people, queues."""
+    """Progress, agreement, people, queues; ``problem``: why the latest export was not taken up."""
+    packet = page.current.refresh(page.database)
     with page.database.separate() as connection:
-        return lead.summary(connection, page.packet, page.roster.people, page.config)
-
-
-@routes.get("/api/lead/agreement")
-def agreement(page: ThisPage, person: Lead) -> dict[str, Any]:
-    """Agreement with intervals. It has a route of its own because the bootstrap takes longer than the rest."""
-    with page.database.separate() as connection:
-        groups = rated.read(connection, page.packet)
-    return lead.agreement_of(groups, page.packet)
+        judged = page.judged.of(connection, packet, page.config)
+        return lead.summary(connection, packet, page.roster.people, page.config, judged) | {"problem": page.current.problem}
 
 
 @routes.get("/api/lead/group/{group_id}")

@@ -6,7 +6,6 @@ seed, the group and the person, so over many raters no candidate has a better po
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from stages.annotate.packet import plan
 from stages.annotate.packet.plan import RatingPlan
+from stages.annotate.packet.write import groups_of
 from stages.engine import storage
 from stages.engine.ids import uniform
 
@@ -41,6 +41,12 @@ class Packet:
     groups: Mapping[str, PacketGroup] = field(repr=False)
     images: Mapping[str, str] = field(repr=False)
 
+    def has_images(self, group_id: str) -> bool:
+        """Whether all images of a group are on the disk as they were exported: their names begin with the hash of their content."""
+        group = self.groups[group_id]
+        paths = [Path(self.images[name]) for name in (group.source, *group.candidates.values())]
+        return all(path.is_file() and storage.sha256_of(path).startswith(path.stem) for path in paths)
+
     def order(self, group_id: str, annotator: str) -> list[str]:
         """Candidates of a group in this person's order."""
         shown = self.groups[group_id].candidates
@@ -52,12 +58,11 @@ def load(folder: Path) -> Packet:
     export, plan_file = folder / "export", folder / "plan.json"
     if not (export / "manifest.json").exists() or not plan_file.exists():
         raise ValueError(f"there is no exported packet in {folder}; run `pipeline annotate export`")
+    drawn = plan.read(plan_file)  # first: an export that goes on meanwhile publishes it last, so that all that it names is there
     manifest = storage.read_json(export / "manifest.json")
-    drawn = plan.read(plan_file)
     if drawn.project != manifest["project"]:
         raise ValueError(f"{plan_file} does not belong to the packet beside it; run `pipeline annotate export` again")
-    lines = (export / "groups.jsonl").read_text(encoding="utf-8").splitlines()
-    groups = {group.group_id: group for group in (_group(json.loads(line)) for line in lines)}
+    groups = {group.group_id: group for group in map(_group, groups_of(export))}
     missing = [group for group in drawn.groups if group not in groups]
     if missing:
         raise ValueError(f"{plan_file} names group {missing[0]}, which is not in the packet; run `pipeline annotate export` again")

@@ -21,6 +21,8 @@ from stages.engine.rundir import RunDir
 
 Role = Literal["annotator", "lead"]
 
+ROSTER = "roster.json"
+
 TOKEN_BYTES = 24
 """Random bytes of a token: 192 bits."""
 
@@ -101,13 +103,12 @@ class Roster:
     @contextmanager
     def _changing(self) -> Generator[list[Person]]:
         """The people, to change. The file is written back as a whole, readable only by its owner, under a lock."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_private(self.path.parent)
         with open(self.path.parent / ".roster.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             people = list(self.people)
             yield people
-            storage.publish_json(self.path, [asdict(person) for person in people])
-            self.path.chmod(0o600)
+            storage.publish_json(self.path, [asdict(person) for person in people], private=True)
 
 
 def folder_of(run: RunDir) -> Path:
@@ -115,9 +116,15 @@ def folder_of(run: RunDir) -> Path:
     return run.step(steps.ANNOTATE).path / "page"
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder that only its owner can open."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+
+
 def roster_of(run: RunDir) -> Roster:
     """The roster of a run."""
-    return Roster(folder_of(run) / "roster.json")
+    return Roster(folder_of(run) / ROSTER)
 
 
 def _digest(token: str) -> str:

@@ -7,6 +7,7 @@ In: the rubric's Markdown (headings, paragraphs, bullets, tables, bold text). Ou
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 _BOLD = re.compile(r"\*\*(.+?)\*\*")
@@ -30,6 +31,20 @@ def blocks(markdown: str) -> list[dict[str, Any]]:
             cells = text.strip("|").split("|") if kind == "row" else [text]
             found.append({"kind": kind, "cells": [_spans(cell.strip()) for cell in cells]})
             joins = kind in ("p", "li")
+    return found
+
+
+def criteria(markdown: str, dimensions: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The criterion of every score by dimension: the bullets ``- **<score> <name>**: <criterion>`` under the heading of the dimension."""
+    found: dict[str, dict[str, str]] = {dimension: {} for dimension in dimensions}
+    section: dict[str, str] = {}
+    for block in blocks(markdown):
+        spans = block["cells"][0]
+        text = "".join(part for part, _ in spans)
+        if block["kind"] in ("h1", "h2"):
+            section = found.get(text.lower().replace(" ", "_"), {})
+        elif block["kind"] == "li" and spans[0][1]:
+            section[spans[0][0].split()[0]] = text.removeprefix(spans[0][0]).removeprefix(":").strip()
     return found
 
 

@@ -1,12 +1,11 @@
 """Start the rating page: open the packet, the database and the roster of a run, and listen until interrupted.
 
-In: a run directory with a packet. A lock allows one server per run; it is not the lock of the run directory, so other commands can run
-meanwhile. The server writes no access log, because the log would contain the links.
+In: a run directory with a packet. A lock allows one server per run. The server writes no access log, because the log would contain the
+links.
 """
 
 from __future__ import annotations
 
-import fcntl
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -15,9 +14,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from stages.annotate.config import AnnotateConfig
-from stages.annotate.page import app, assignment, packet
-from stages.annotate.page.database import Database
-from stages.annotate.page.roster import folder_of, roster_of
+from stages.annotate.page import app, server_lock
+from stages.annotate.page.current_packet import CurrentPacket
+from stages.annotate.page.database import DATABASE, Database
+from stages.annotate.page.roster import folder_of, make_private, roster_of
 from stages.engine import steps
 from stages.engine.rundir import RunDir
 
@@ -25,19 +25,14 @@ from stages.engine.rundir import RunDir
 @contextmanager
 def application(run: RunDir, config: AnnotateConfig) -> Generator[FastAPI]:
     """The application of a run; raises ``ValueError`` when there is no packet, or another server is running."""
-    loaded = packet.load(run.step(steps.ANNOTATE).path)
+    current = CurrentPacket(run.step(steps.ANNOTATE).path)
     folder = folder_of(run)
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".server.lock", "w") as lock:
+    make_private(folder)
+    with server_lock.held(folder):
+        database = Database(folder / DATABASE)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(f"another `pipeline annotate serve` uses {folder}; stop it first") from None
-        database = Database(folder / "submissions.sqlite")
-        try:
-            database.belongs_to(loaded.project)
-            assignment.load_plan(database, loaded)
-            yield app.make(loaded, database, roster_of(run), config)
+            current.load_into(database)
+            yield app.make(current, database, roster_of(run), config)
         finally:
             database.close()
 

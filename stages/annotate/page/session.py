@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Header, Request
 
 from stages.annotate.config import AnnotateConfig
+from stages.annotate.page.current_packet import CurrentPacket
 from stages.annotate.page.database import Database
+from stages.annotate.page.judged import JudgedRatings
 from stages.annotate.page.packet import Packet
 from stages.annotate.page.roster import Person, Role, Roster
 from stages.annotate.page.submissions import Refused
@@ -47,13 +49,19 @@ class RateLimit:
 class Page:
     """Objects that all routes use. files: static files by name; failures: limit of attempts with invalid links."""
 
-    packet: Packet
+    current: CurrentPacket
     database: Database
     roster: Roster
     config: AnnotateConfig
     limit: RateLimit
     failures: RateLimit
     files: dict[str, bytes]
+    judged: JudgedRatings = field(default_factory=JudgedRatings)
+
+    @property
+    def packet(self) -> Packet:
+        """The packet in memory."""
+        return self.current.packet
 
     @property
     def cookie(self) -> str:

@@ -12,7 +12,7 @@ import re
 import sqlite3
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from stages.annotate.config import AnnotateConfig
 from stages.annotate.page import assignment
@@ -24,6 +24,9 @@ LONGEST_COMMENT = 4_000
 LONGEST_DRAFT = 32_000
 STOPPED = {"paused": "the lead of the project has paused your work", "failed": "you have not passed the exam"}
 """Reasons not to accept submissions, by stage."""
+
+IMAGE_MISSING = "image-missing"
+"""The flag that is accepted only where the packet lacks an image: a lost connection does not make a group impossible to rate."""
 
 NOT_ASSIGNED = "this group is not assigned to you"
 
@@ -41,7 +44,16 @@ class Refused(Exception):
 class PageRequest(BaseModel):
     """A request body: no unknown fields, no type conversion."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_text(cls, value: Any) -> Any:
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except (UnicodeEncodeError, RecursionError):
+            raise ValueError("half of a surrogate pair, which is no text, or too many levels") from None
+        return value
 
 
 class SentScore(PageRequest):
@@ -62,8 +74,8 @@ class Submission(PageRequest):
     flag: Literal["source-broken", "instruction-impossible", "unsafe", "image-missing"] | None = None
     comment: str = Field("", max_length=LONGEST_COMMENT)
     seconds: float = Field(ge=0, le=86_400)
-    wall_seconds: float = Field(ge=0)
-    changes: int = Field(ge=0)
+    wall_seconds: float = Field(ge=0, le=1e9)
+    changes: int = Field(ge=0, le=10**9)
 
 
 class Draft(PageRequest):
@@ -186,6 +198,8 @@ def _check(packet: Packet, annotator: str, sent: Submission) -> list[str]:
     if sent.flag is not None:
         if sent.scores:
             raise Refused(422, "a group that cannot be rated has no scores")
+        if sent.flag == IMAGE_MISSING and packet.has_images(sent.group_id):
+            raise Refused(422, "the server has all images of this group; load the page again to see them")
         return order
     wanted = {(candidate, dimension) for candidate in order for dimension in packet.dimensions}
     given = [(score.candidate_id, score.dimension) for score in sent.scores]

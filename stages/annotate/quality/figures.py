@@ -9,10 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.annotate.agreement import ac2, icc
+from stages.annotate.agreement import ac2, icc, new_raters
 from stages.annotate.agreement.alpha import panels, rater_tables, summary
 from stages.annotate.config import Target
 from stages.annotate.ratings.rating_task import ADJUDICATION, ROUNDS
+
+NEW_RATERS = "alpha_ordinal_new_raters"
+"""The same value as ``alpha_ordinal``, with an interval over raters and groups."""
 
 
 def by_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[str, dict[str, Any]]:
@@ -30,6 +33,7 @@ def of_round(ratings: pa.Table, levels: Sequence[float], *, seed: int) -> dict[s
     for name, panel in panels(ratings).items():
         _, pairs, _ = rater_tables(panel, levels)
         result[name] |= ac2.coefficients(panel, levels, seed=seed) | icc.correlations(panel, seed=seed)
+        result[name][NEW_RATERS] = new_raters.alpha_ordinal(panel, levels, seed=seed).to_json()
         result[name]["confusion"] = pairs.sum(0).astype(int).tolist()
     return result
 
@@ -59,12 +63,19 @@ def connected(raters: Iterable[Collection[str]]) -> list[list[str]]:
     return [names[component == number].tolist() for number in range(count)]
 
 
-def checked_targets(rounds: Mapping[str, Mapping[str, Any]], targets: Sequence[Target]) -> list[dict[str, Any]]:
-    """Every target with its estimate. ``met`` is None where there are no ratings."""
+def checked_targets(
+    rounds: Mapping[str, Mapping[str, Any]], of_all: Mapping[str, Mapping[str, Any]], targets: Sequence[Target]
+) -> list[dict[str, Any]]:
+    """Every target with its estimate from the accepted ratings, which decides, and ``estimate_of_all``.
+
+    rounds, of_all: statistics of the accepted and of all ratings. ``met`` is None where there are no accepted ratings.
+    """
     result = []
     for target in targets:
         entry: dict[str, Any] = target.model_dump(mode="json")
-        found = rounds.get(target.round, {}).get(target.dimension, {}).get(target.statistic)
+        found, entry["estimate_of_all"] = (
+            statistics.get(target.round, {}).get(target.dimension, {}).get(target.statistic) for statistics in (rounds, of_all)
+        )
         if found is None:
             result.append(entry | {"estimate": None, "met": None})
             continue

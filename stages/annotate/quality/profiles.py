@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from reward.evaluation.estimate import Estimate
 from stages.annotate.agreement.alpha import Panel, panels, weighted_kappa
 from stages.annotate.agreement.bootstrap import DIGITS, estimate, ratio, resampled_sums
+from stages.annotate.agreement.new_raters import pairs_within_items
 from stages.annotate.ratings.rating_task import level_width
 
 ALONE = "nobody else rated the same"
@@ -75,22 +76,6 @@ def profiles(ratings: pa.Table, levels: list[float], *, window: int, least: int,
             compared = _Compared(panel.group[own[pairs]], level[own[pairs]], level[other[pairs]], time[rows][own[pairs]], np.array(levels))
             found.append(_profile(names[code], name, panel, mine, compared, seconds[rows], window, least, seed))
     return _with_pace(sorted(found, key=lambda profile: (profile.annotator, profile.dimension)))
-
-
-def pairs_within_items(panel: Panel) -> tuple[np.ndarray, np.ndarray]:
-    """Row indices of all ordered pairs of ratings of one item by two raters: (own [pairs], other [pairs])."""
-    order = np.lexsort((panel.rater, panel.item))
-    item = panel.item[order]
-    first, second = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    # Rows are sorted by item, so the pairs of an item are its rows at distance 1, 2, ...; no distance with a pair means no larger one has.
-    for apart in range(1, len(item)):
-        same = np.flatnonzero(item[apart:] == item[:-apart])
-        if not len(same):
-            break
-        first.append(same)
-        second.append(same + apart)
-    a, b = order[np.concatenate(first)], order[np.concatenate(second)]
-    return np.concatenate([a, b]), np.concatenate([b, a])
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 from stages.annotate.packet import plan
 from stages.annotate.packet.write import csv_table
 from stages.annotate.quality import figures as quality
+from stages.annotate.quality.judgement import annotators, is_accepted, judge
 from stages.annotate.quality.queues import adjudication_csv, queues, reannotation_csv
-from stages.annotate.quality.screening import Screening, screen
+from stages.annotate.quality.screening import Screening
 from stages.annotate.ratings import ledger
 from stages.annotate.ratings.accepted import rating_task_of
 from stages.annotate.ratings.groups import raters_of
-from stages.annotate.ratings.rating_task import EXAM
 from stages.context import Context
 from stages.engine import contracts, steps, storage
 from stages.engine.ids import settings_hash
@@ -51,7 +51,7 @@ def run(context: Context) -> Index:
     """
     annotate = context.run.step(steps.ANNOTATE)
     config, seed = context.flow.annotate.quality, context.flow.seed
-    annotate.require()
+    ledger.verified(annotate)
     task = rating_task_of(context)
     gold = plan.flat(plan.read_gold(context.flow.annotate, task))
     settings: dict[str, Any] = {"quality": config.model_dump(mode="json"), "seed": seed}
@@ -64,24 +64,24 @@ def run(context: Context) -> Index:
     levels = task.scale.levels
     ratings = ledger.current(annotate)
     scores = ledger.scores_only(ratings)
-    found = screen(scores, levels, config, seed=seed, gold=gold)
+    judged = judge(scores, levels, config, seed=seed, gold=gold)
+    found = judged.screening
     accepted, exclusions = _split(ratings, found)
     accepted_scores = ledger.scores_only(accepted)
-    rounds = quality.by_round(accepted_scores, levels, seed=seed)
-    targets = quality.checked_targets(rounds, config.targets)
     rated = raters_of(scores)
     groups, disputed = queues(accepted_scores, rated, task, config.reannotate)
     reasons = Counter(row["reason"] for row in exclusions)
     figures = {
         "dimensions": list(task.dimensions),
         "scale": levels,
-        "met": quality.met(targets),
-        "targets": targets,
-        "rounds": rounds,
+        "met": judged.met,
+        "targets": judged.targets,
+        "rounds": judged.rounds,
+        "rounds_of_all_ratings": judged.rounds_of_all,
         "agreement_of_all_ratings": annotate.require().results["agreement"],
         "overlap": quality.overlap(raters_of(accepted_scores)),
         "ratings": {"in": ratings.num_rows, "accepted": accepted.num_rows, "excluded": dict(sorted(reasons.items()))},
-        "annotators": _annotators(found),
+        "annotators": annotators(found),
         "gold": {"cells": len(found.gold_cells), "experts": list(config.experts)},
         "again": {"groups": dict(sorted(Counter(row.reason for row in groups).items())), "cells": len(disputed), "rated": len(rated)},
         "again_exceeds": len(groups) > config.reannotate.most * len(rated),
@@ -112,34 +112,14 @@ def run(context: Context) -> Index:
 
 def _split(ratings: pa.Table, found: Screening) -> tuple[pa.Table, list[dict[str, Any]]]:
     """Accepted ratings, and rows of the exclusions: ratings of removed annotators and of exams."""
-    removed = pc.is_in(ratings["annotator"], pa.array(found.removed, pa.string()))
-    in_exam = pc.equal(ratings["round"], EXAM)
-    out = pc.or_(removed, in_exam)
+    kept = is_accepted(ratings, found)
     columns = ("rating_id", "source_id", "annotator", "dimension", "round")
-    rows = ratings.filter(out).select(columns).to_pylist()
+    rows = ratings.filter(pc.invert(kept)).select(columns).to_pylist()
     for row in rows:
         of_removed = row["annotator"] in found.removed
         row["reason"] = "annotator-removed" if of_removed else "exam"
         row["message"] = "; ".join(found.statuses[row["annotator"]].reasons) if of_removed else "ratings of round exam are no training data"
-    return ratings.filter(pc.invert(out)), rows
-
-
-def _annotators(found: Screening) -> list[dict[str, Any]]:
-    """One entry per annotator and dimension with the status; one without a profile (exam only) has an entry without statistics."""
-    order = {"removed": 0, "attention": 1, "too few groups": 2, "good": 3, "expert": 4}
-    rows = []
-    for name in sorted(found.statuses, key=lambda name: (order[found.statuses[name].status], name)):
-        status = found.statuses[name]
-        entries: list[dict[str, Any]] = [profile.to_json() for profile in found.profiles[name]] or [{"annotator": name, "dimension": ""}]
-        for entry in entries:
-            key = (name, entry["dimension"])
-            gold, exam = found.gold.get(key), found.exam.get(key)
-            rows.append(
-                {"annotator": name, "status": status.status}
-                | entry
-                | {"gold": vars(gold) if gold else None, "exam": vars(exam) if exam else None, "reasons": list(status.reasons)}
-            )
-    return rows
+    return ratings.filter(kept), rows
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,17 +18,22 @@ def accepted_ratings(run: RunDir) -> tuple[pa.Table, dict[str, str]]:
     """The ratings that count, and the fingerprint of the quality step's index by its name (empty without one).
 
     Without quality control these are all current ratings of the ledger except exams, and no fingerprint. Raises ``ValueError`` when the
-    decision is older than the ledger.
+    decision is older than the ledger, and when a file of the ledger or of the decision is missing or changed.
     """
     annotate, folder = run.step(steps.ANNOTATE), run.step(steps.ANNOTATION_QC)
     decision = folder.index()
     if decision is None:
         ratings = ledger.current(annotate)
         return ratings.filter(pc.not_equal(ratings["round"], EXAM)), {}
-    if decision.inputs[steps.ANNOTATE] != annotate.require().fingerprint:
+    if decision.inputs[steps.ANNOTATE] != ledger.verified(annotate).fingerprint:
         raise ValueError(
             f"the quality decision in {folder.path} is older than the ratings in {annotate.path}; run `pipeline annotate qc` again, "
             "or delete that folder to use all ratings"
+        )
+    damaged = folder.damage(decision)
+    if damaged is not None:
+        raise ValueError(
+            f"the quality decision in {folder.path} is damaged: {damaged} is missing or changed; run `pipeline annotate qc` again"
         )
     return folder.read("ratings"), {steps.ANNOTATION_QC: decision.fingerprint}
 

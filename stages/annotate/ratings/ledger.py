@@ -2,7 +2,8 @@
 
 A batch is one file: its ratings, its quarantine and, for the rating page, its revision history, published as one folder under
 ``annotate/units``. :func:`current` returns the ratings that no later revision has replaced. The step's index lists the batches and is
-published last, so a crash leaves the ledger unchanged. Ingesting the same content twice adds nothing.
+published last, so a crash leaves the ledger unchanged. Ingesting the same content twice adds nothing. Every step that reads the ledger
+compares its files with their hashes in the index first.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -85,8 +87,27 @@ def _problem(folder: StepFolder, index: Index, inputs: Mapping[str, str], settin
     if changed:
         name = changed[0]
         return f"was made with {name} {index.settings[name]}, not with {settings[name]}; restore that setting or use another --run"
+    return _damage(folder, index)
+
+
+def verified(folder: StepFolder) -> Index:
+    """The ledger's index, with every listed file as it was ingested.
+
+    Raises ``ValueError`` while nothing was ingested, and naming the file and its batch where one is missing or changed.
+    """
+    index = folder.require()
+    problem = _damage(folder, index)
+    if problem is not None:
+        raise ValueError(f"the ledger in {folder.path} {problem}, or start a new ledger with `pipeline annotate ingest --force`")
+    return index
+
+
+def _damage(folder: StepFolder, index: Index) -> str | None:
     damaged = folder.damage(index)
-    return f"is damaged: {damaged} is missing or changed; restore that file from a backup" if damaged else None
+    if damaged is None:
+        return None
+    batch = next((batch.file for batch in batches(index) if batch.key == PurePath(damaged).parent.name), None)
+    return f"is damaged: {damaged} (batch {batch}) is missing or changed; restore that file from a backup"
 
 
 def batches(index: Index | None) -> list[Batch]:
@@ -95,7 +116,8 @@ def batches(index: Index | None) -> list[Batch]:
 
 
 def current(folder: StepFolder) -> pa.Table:
-    """The ratings that count, in the order of the ledger. Raises ``ValueError`` while nothing was ingested."""
+    """The ratings that count, in the order of the ledger. Raises ``ValueError`` as :func:`verified` does."""
+    verified(folder)
     return revisions.counting(folder.read("ratings"), folder.read("revisions"))
 
 

@@ -40,6 +40,11 @@ class Revisions:
         revision = self._of.get(submission)
         return revision is not None and revision.revision < self._latest[revision.annotator_id, revision.group_id]
 
+    def owner(self, submission: str) -> str | None:
+        """The person who made a submission; None for an unknown one."""
+        revision = self._of.get(submission)
+        return None if revision is None else revision.annotator_id
+
     def withdraw(self, existing: MutableMapping[Cell, ExistingRating]) -> int:
         """Remove replaced ratings from ``existing``; returns their number."""
         replaced = [cell for cell, rating in existing.items() if self.replaced(rating.submission)]

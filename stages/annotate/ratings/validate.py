@@ -4,7 +4,8 @@ In: a :class:`Delivery`, the rating task, the ratings of the ledger. Out: rows o
 duplicates they add up to the ratings of the file. A file is refused as a whole (``ValueError``) if it belongs to another project, declares
 another scale, or all its raters used another scale. Row checks cannot find the last case: on a scale from 0, the scores 1 to 3 look valid.
 
-Reasons for single rows: annotator-empty, annotator-on-another-scale, dimension-unknown, group-unknown, candidate-unknown,
+Reasons for single rows: annotator-empty, annotator-invalid, submission-invalid, submission-of-another, time-before-export,
+annotator-on-another-scale, dimension-unknown, group-unknown, candidate-unknown,
 candidate-of-another-group, candidate-not-sampled, score-empty, score-not-a-number, score-not-whole, score-out-of-scale, time-unreadable,
 time-without-offset, time-in-the-future, round-unknown, seconds-invalid, rubric-unknown, comment-invalid, conflict, older-revision
 (:mod:`stages.annotate.ratings.revisions`). Reasons that the formats add: field-count, not-json; unrateable (our page); cancelled,
@@ -18,6 +19,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
@@ -40,6 +42,9 @@ Problem = tuple[str, str]
 """reason and message."""
 
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_UNSAFE = "it has invisible characters, or begins as a formula of a spreadsheet does; give a plain text"
+_PAGE_SUBMISSION = re.compile(r"[0-9a-f]{32}")
+"""Ids that the rating page gives; those of other tools may be shared by several people."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -61,10 +66,12 @@ def validate(
     batch: str,
     now: datetime,
     revisions: Revisions | None = None,
+    exported: datetime | None = None,
 ) -> Checked:
     """Check a delivery against the task and the ``existing`` ratings of the ledger; accepted ratings are added to ``existing``.
 
     batch: submission id of rows that have none. now: ratings later than this are quarantined. revisions: histories of ledger and delivery.
+    exported: time of the first export; ratings of this project before it are quarantined.
     """
     _refuse_other_project(delivery, task)
     other_scale = _on_another_scale(delivery, task.scale)
@@ -75,8 +82,13 @@ def validate(
         for place, (number, *problem) in enumerate(delivery.invalid)
     ]
     duplicates = 0
+    owners = {rating.submission: cell[2] for cell, rating in existing.items() if _PAGE_SUBMISSION.fullmatch(rating.submission)}
     for place, row in enumerate(delivery.rows):
-        problem = _problem(row, task, other_scale, groups, candidates, now, means=delivery.means)
+        problem = (
+            _problem(row, task, other_scale, groups, candidates, now, means=delivery.means)
+            or _export_problem(row, exported)
+            or _submission_problem(row, owners, revisions)
+        )
         if problem is None:
             rating = _rating(row, task, batch)
             cell = (rating["candidate_id"], rating["dimension"], rating["annotator"], rating["round"])
@@ -108,6 +120,10 @@ def _problem(
     """The first problem of a row, or None. means: as in :class:`Delivery`."""
     if not row.annotator_id:
         return "annotator-empty", "annotator_id is empty; give the rater's pseudonym"
+    if _is_unsafe(row.annotator_id):
+        return "annotator-invalid", f"annotator_id {row.annotator_id!r}: {_UNSAFE}"
+    if _is_unsafe(row.submission):
+        return "submission-invalid", f"submission {row.submission!r}: {_UNSAFE}"
     if row.annotator_id in other_scale:
         return "annotator-on-another-scale", other_scale[row.annotator_id]
     return (
@@ -116,6 +132,35 @@ def _problem(
         or score_problem(row.score, _scale(row, task), between=means)
         or _time_problem(row.rated_at, now)
         or _rest_problem(row, task)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _is_unsafe(text: str) -> bool:
+    """Whether an id has invisible characters, or would be run as a formula by a spreadsheet."""
+    return text.startswith(("=", "+", "-", "@")) or any(unicodedata.category(character) in ("Cc", "Cf") for character in text)
+
+
+def _export_problem(row: RawRating, exported: datetime | None) -> Problem | None:
+    """The problem of a rating that names this project and is older than its export."""
+    if exported is None or not row.project or not row.rated_at or datetime.fromisoformat(row.rated_at) >= exported - CLOCK_TOLERANCE:
+        return None
+    return (
+        "time-before-export",
+        f"rated_at {row.rated_at!r} is before the export ({exported.isoformat()}); check the clock",
+    )
+
+
+def _submission_problem(row: RawRating, owners: MutableMapping[str, str], revisions: Revisions | None) -> Problem | None:
+    """The problem of a submission of the rating page under another person's name. owners: annotator by submission, completed here."""
+    if not _PAGE_SUBMISSION.fullmatch(row.submission):
+        return None
+    owner = (revisions.owner(row.submission) if revisions is not None else None) or owners.setdefault(row.submission, row.annotator_id)
+    if owner == row.annotator_id:
+        return None
+    return (
+        "submission-of-another",
+        f"submission {row.submission} is by {owner}, not by {row.annotator_id}; correct annotator_id",
     )
 
 

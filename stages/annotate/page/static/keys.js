@@ -5,9 +5,13 @@ import * as zoom from "./zoom.js";
 
 const PAN = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] };
 
+// The source in place of the edit; the title says which of the two is seen.
 function flicker(on) {
-  $("flicker").hidden = !on;
+  $("flicker").hidden = $("flicker-title").hidden = !on;
+  $("edit-title").hidden = on;
 }
+
+const writes = (event) => event.target.closest?.("dialog[open] :is(textarea, input)");
 
 // does: actions of the page; state: of the page.
 export function listen(state, does) {
@@ -21,28 +25,40 @@ export function listen(state, does) {
     g: () => does.showGrid(),
     r: () => toggle("rubric"),
     c: comment,
-    f: () => toggle("flag"),
+    f: does.flag,
+    n: does.forward,
     "?": () => toggle("keys"),
     Enter: () => does.submit(),
     Backspace: does.previous,
   };
 
   function pressed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || $("page").hidden) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     const dialog = document.querySelector("dialog[open]");
-    const typing = event.target.closest?.("textarea, input");
+    const typing = writes(event);
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    if (event.repeat && !typing) {
+      // A held key moves the visible part and does nothing else twice; browsers would press a focused button again.
+      if (!dialog && event.shiftKey && key in PAN && zoom.zoomed()) zoom.move(...PAN[key]);
+      else if (dialog && key in PAN) return; // scrolls
+      return event.preventDefault();
+    }
+    if ($("page").hidden) return key === "Backspace" && !$("message-previous").hidden && does.previous();
+    if (key === " " && !typing) {
+      // Space shows the source and never presses a button, so it cannot submit.
+      if (!dialog) flicker(true);
+      else if (!event.target.closest?.("button")) return;
+      return event.preventDefault();
+    }
     if (dialog) {
       if (dialog.id === "grid" && /^[1-9]$/.test(key) && Number(key) <= state.group.candidates.length) does.goTo(Number(key) - 1);
       else if (!typing && { grid: "g", rubric: "r", keys: "?" }[dialog.id] === key) dialog.close();
       else return;
       return event.preventDefault();
     }
-    if (typing || ((key === "Enter" || key === " ") && event.target.closest?.("button"))) return;
+    if (typing || (key === "Enter" && event.target.closest?.("button"))) return;
     const level = state.session.levels.find((l) => String(l.score) === key);
-    if (key === " ") flicker(true);
-    else if (event.shiftKey && key in PAN && zoom.zoomed()) zoom.move(...PAN[key]);
-    else if (event.repeat) return;
+    if (event.shiftKey && key in PAN && zoom.zoomed()) zoom.move(...PAN[key]);
     else if (level) does.score(level.score);
     else if (actions[key]) actions[key]();
     else return;
@@ -50,12 +66,17 @@ export function listen(state, does) {
   }
 
   addEventListener("keydown", pressed);
-  addEventListener("keyup", (event) => event.key === " " && flicker(false));
+  addEventListener("keyup", (event) => {
+    if (event.key !== " ") return;
+    flicker(false);
+    if (event.target.closest?.("button")) event.preventDefault(); // some browsers press a button here
+  });
   addEventListener("blur", () => flicker(false));
   // After a click the button loses the focus; otherwise it would receive Space and Enter.
   addEventListener("click", (event) => event.detail > 0 && !document.querySelector("dialog[open]") && event.target.closest("button")?.blur());
   const buttons = {
     "do-grid": actions.g, "do-zoom": actions.z, "do-rubric": actions.r, "do-comment": comment, "do-flag": actions.f, "do-back": does.previous,
+    "do-forward": does.forward, "message-previous": does.previous,
     "do-keys": actions["?"], "do-submit": actions.Enter, "grid-submit": actions.Enter, "feedback-next": does.next,
     "banner-mine": () => does.resolve(true), "banner-theirs": () => does.resolve(false),
   };

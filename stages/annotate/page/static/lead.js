@@ -1,6 +1,8 @@
 // The lead's page: tables of statistics; each row of a queue opens the images with everybody's scores.
 import { $, ask, fill, make } from "./dom.js";
 
+const REFRESH_AFTER = 60_000;
+const NOTE = "95 % intervals over groups: they hold for these raters. For other raters of the same kind see 'alpha ordinal new raters' in all statistics, whose interval is over raters and groups. All: every rating on this page but exams. Accepted: without the people whom quality control removes. `pipeline annotate qc` gives the same figures after an ingest.";
 let session = null;
 const words = (dimension) => session.dimensions.find((d) => d.name === dimension)?.words ?? dimension;
 const number = (value, digits = 2) => (value === null || value === undefined ? "–" : Number(value).toFixed(digits));
@@ -43,8 +45,8 @@ function people(rows) {
   const exams = (person) => Object.entries(person.exams).map(([name, by]) => `${name}: ${dimensions.map((d) => `kappa ${number(by[d]?.kappa)}, exact ${number(by[d]?.exact)}, severity ${number(by[d]?.severity)}`).join("; ")}`).join("\n");
   $("order").textContent = dimensions.map(words).join(" / ");
   fill($("people"), table(
-    ["person", "stage", "", "groups", "seconds per group", "shared", "kappa with others", "severity", "drift", "slope by position", "gold within 1", "all equal", "remarks", "exams"],
-    sorted.map((p) => [{ text: p.annotator + (p.revoked ? " (revoked)" : ""), class: "name" }, p.stage, actions(p), p.groups, number(p.seconds, 0), p.shared, per(p, "kappa"), per(p, "severity"), per(p, "drift"),
+    ["person", "stage", "", "quality control", "groups", "seconds per group", "shared", "kappa with others", "severity", "drift", "slope by position", "gold within 1", "all equal", "remarks", "exams"],
+    sorted.map((p) => [{ text: p.annotator + (p.revoked ? " (revoked)" : ""), class: "name" }, p.stage, actions(p), p.status || "–", p.groups, number(p.seconds, 0), p.shared, per(p, "kappa"), per(p, "severity"), per(p, "drift"),
       number(p.position_slope, 3), { text: gold(p), class: "number" }, number(p.all_equal), { text: p.remarks.join("\n") || "–", class: "remarks" }, { text: exams(p) || "–", class: "remarks" }])));
 }
 
@@ -80,10 +82,23 @@ function data(s) {
   fill($("confusion"), Object.entries(s.confusion).map(([d, rows]) => table(["", ...levels], rows.map((row, i) => [{ text: levels[i], class: "" }, ...row]), words(d))));
 }
 
-function agreement(by) {
-  const names = ["alpha_ordinal", "quadratic_weighted_kappa", "exact", "within_one_level", "direction", "rater_predicts_rater"];
-  $("agreement-note").textContent = Object.keys(by).length ? "95 % intervals over groups." : "No group has been rated by two people yet.";
-  fill($("agreement"), Object.keys(by).length ? table(["statistic", ...Object.keys(by).map(words)], names.map((name) => [name.replaceAll("_", " "), ...Object.values(by).map((entry) => estimate(entry[name]))])) : []);
+function targets(rows) {
+  const met = (target) => ({ true: "met", false: "not met" })[target.met] ?? "no ratings";
+  fill($("targets"), table(["round", "dimension", "statistic", "wanted", "all ratings", "accepted ratings", ""], rows.map((t) => [t.round, words(t.dimension), t.statistic.replaceAll("_", " "),
+    `${t.bound === "low" ? "lower limit ≥" : "≥"} ${number(t.at_least)}`, estimate(t.estimate_of_all), estimate(t.estimate), met(t)])));
+}
+
+// Agreement by round; in every dimension all ratings and the accepted ones.
+function agreement(quality) {
+  const rounds = Object.keys(quality.all);
+  $("agreement-note").textContent = quality.problem || (rounds.length ? NOTE : "No group has been rated yet.");
+  const dimensions = session.dimensions.map((d) => d.name);
+  const head = ["round", "statistic", ...dimensions.flatMap((d) => [`${words(d)}: all`, "accepted"])];
+  const rows = (names) => rounds.flatMap((round) => names.map((name) => [round, name.replaceAll("_", " "),
+    ...dimensions.flatMap((d) => [quality.all, quality.accepted].map((of) => estimate(of[round]?.[d]?.[name])))]));
+  const every = [...new Set(rounds.flatMap((round) => dimensions.flatMap((d) => Object.entries(quality.all[round][d] ?? {}).filter(([, value]) => value && typeof value === "object" && "value" in value).map(([name]) => name))))];
+  fill($("agreement"), rounds.length ? table(head, rows(quality.shown)) : []);
+  fill($("statistics"), rounds.length ? table(head, rows(every)) : []);
 }
 
 async function show(name) {
@@ -109,14 +124,16 @@ async function load() {
     people(summary.people);
     queues(summary);
     data(summary);
+    targets(summary.quality.targets);
+    agreement(summary.quality);
     $("main").hidden = false;
-    agreement(await ask("GET", "/api/lead/agreement", session.annotator));
-    $("status").textContent = "";
+    $("status").textContent = summary.problem;
   } catch (error) {
     $("status").textContent = error.message;
   }
 }
 
 $("again").addEventListener("click", load);
+setInterval(() => document.visibilityState === "visible" && !$("group").open && load(), REFRESH_AFTER);
 $("group-close").addEventListener("click", () => $("group").close());
 load();

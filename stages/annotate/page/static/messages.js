@@ -19,7 +19,19 @@ export function banner(text, choice = false) {
   zoom.refresh();
 }
 
+const LOOK_AGAIN = 60_000;
+let looking = 0;
+
+// Show the group instead of a message.
+export function showGroup() {
+  clearTimeout(looking);
+  $("message").hidden = true;
+  $("page").hidden = false;
+}
+
 export function message(title, text, retry) {
+  clearTimeout(looking);
+  $("message-previous").hidden = true;
   $("page").hidden = true;
   $("message").hidden = false;
   $("message-title").textContent = title;
@@ -40,12 +52,16 @@ export function troubled(error, retry) {
   setTimeout(retry, 1000 * (error.body.wait || 3));
 }
 
+const STOPPED = {
+  paused: ["Paused", "The lead of the project has paused your work. Please contact the lead."],
+  failed: ["Exam not passed", "Please contact the lead of the project."],
+};
+
 export function nothingLeft(stage, retry) {
-  const words = {
-    paused: ["Paused", "The lead of the project has paused your work. Please contact the lead."],
-    failed: ["Exam not passed", "Please contact the lead of the project."],
-  }[stage] ?? ["No group to rate", "You have rated all your groups. Thank you."];
+  const words = STOPPED[stage] ?? ["No group to rate", "You have rated all your groups. Thank you."];
   message(...words, retry);
+  $("message-previous").hidden = stage in STOPPED;
+  looking = setTimeout(retry, LOOK_AGAIN); // an export may add groups
 }
 
 export function close() {

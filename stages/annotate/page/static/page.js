@@ -3,7 +3,7 @@ import { $, ask } from "./dom.js";
 import * as clock from "./clock.js";
 import { Keeping, randomId } from "./keeping.js";
 import * as keys from "./keys.js";
-import { again, banner, close, message, nothingLeft, saved, sentence, stop, troubled } from "./messages.js";
+import { again, banner, close, message, nothingLeft, saved, sentence, showGroup, stop, toggle, troubled } from "./messages.js";
 import * as view from "./view.js";
 import * as zoom from "./zoom.js";
 
@@ -27,7 +27,10 @@ async function next() {
     return troubled(error, next);
   }
   Object.assign(state, { done: work.done, total: work.total, project: work.project });
-  if (!work.groups.length) return nothingLeft(work.stage, next);
+  if (!work.groups.length) {
+    state.group = null;
+    return nothingLeft(work.stage, next);
+  }
   open(work.groups[0]);
   ahead = work.groups.slice(1).flatMap((group) => [group.source, ...group.candidates.map((c) => c.image)]).map(prefetch);
 }
@@ -46,8 +49,7 @@ function open(group) {
   const local = kept && kept.revision === revision && kept.dirty ? kept : null;
   Object.assign(state, { group, revision, version: group.draft?.version ?? 0, seconds: 0, changes: 0, opened: Date.now() });
   take(local?.body ?? group.draft?.body ?? { scores: group.said?.scores ?? {}, comment: group.said?.comment ?? "" });
-  $("message").hidden = true;
-  $("page").hidden = false;
+  showGroup();
   view.prepareGroup(state, goTo);
   zoom.reset();
   draw();
@@ -65,6 +67,9 @@ function take(body) {
   state.seconds = body.seconds ?? 0;
   state.changes = body.changes ?? 0;
 }
+
+// Whether the group differs from what was submitted.
+const differs = () => JSON.stringify([state.scores, state.comment]) !== JSON.stringify([state.group.said?.scores ?? {}, state.group.said?.comment ?? ""]);
 
 const body = () => ({ scores: state.scores, comment: state.comment, index: state.index, dimension: state.dimension, seconds: state.seconds, changes: state.changes });
 const draw = () => view.draw(state);
@@ -201,6 +206,30 @@ async function resolve(mine) {
   }
 }
 
+// ---- images that do not load
+
+const RELOAD_AFTER = 2000;
+
+function reload(image) {
+  const address = image.getAttribute("src");
+  if (!address || !state.group) return;
+  banner("An image did not load; the page tries again. If it stays missing, press F: the server then checks it.");
+  setTimeout(() => image.isConnected && image.getAttribute("src") === address && image.setAttribute("src", address), RELOAD_AFTER);
+}
+
+// Whether every image of the group has been seen here; waits a moment for those that are on their way.
+async function seen() {
+  for (let attempt = 0; attempt < 20 && view.unseen(); attempt++) await new Promise((done) => setTimeout(done, 100));
+  return !view.unseen();
+}
+
+// What is wrong with a group can be said of images that were seen; that an image is missing, of others.
+function flag() {
+  const missing = view.unseen();
+  for (const input of $("reasons").querySelectorAll("input")) input.disabled = (input.value === "image-missing") !== missing;
+  toggle("flag");
+}
+
 // ---- submitting
 
 async function submit(flag = null, words = null) {
@@ -214,6 +243,10 @@ async function submit(flag = null, words = null) {
       return banner(`${view.missing(state)} scores are missing; this is the first one.`);
     }
   }
+  busy = true;
+  const whole = flag !== null || (await seen());
+  busy = false;
+  if (!whole) return close(), banner("Not all images have loaded; the page tries again. Submit when you have seen them.");
   const scores = state.group.candidates.flatMap((c) => state.session.dimensions.map((d) => ({ candidate_id: c.id, dimension: d.name, score: state.scores[c.id]?.[d.name] })));
   const sent = {
     submission_id: randomId(),
@@ -275,13 +308,23 @@ function afterwards(show) {
 // Control characters, which come from pasting, cannot be stored.
 const clean = (text) => text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g, " ");
 
+// From an earlier group to the one to rate now, without submitting.
+async function forward() {
+  if (busy || conflict || !state.group || !state.revision) return;
+  const changedSince = differs();
+  if (changedSince) await save();
+  await next();
+  if (changedSince && state.group) banner("Your changes to the earlier group are kept as a draft. They count when you submit that group again.");
+}
+
 async function previous() {
   if (busy) return;
   try {
-    const before = state.revision ? `?before=${encodeURIComponent(state.group.group_id)}` : "";
+    const before = state.group && state.revision ? `?before=${encodeURIComponent(state.group.group_id)}` : "";
     open(await ask("GET", `/api/previous${before}`, state.session.annotator));
   } catch (error) {
-    if (error.status === 404) banner(sentence(error.message));
+    if (error.status === 404 && state.group) banner(sentence(error.message));
+    else if (error.status === 404) $("message-text").textContent = sentence(error.message);
     else troubled(error, previous);
   }
 }
@@ -295,10 +338,8 @@ async function start() {
   if (state.session.role === "lead") return location.replace("/lead");
   keeping = new Keeping(state.session);
   view.prepare(state.session, score);
-  keys.listen(state, { goTo, turn, showGrid, score, submit, previous, next, resolve, comment });
-  for (const id of ["source", "edit"]) {
-    $(id).addEventListener("error", () => banner("An image did not load. Reload the page; if it is still missing, press F."));
-  }
+  keys.listen(state, { goTo, turn, showGrid, score, submit, previous, forward, next, resolve, comment, flag });
+  addEventListener("error", (event) => event.target.tagName === "IMG" && reload(event.target), true);
   zoom.listen();
   clock.listen(() => state.group && !busy && state.seconds++);
   const unsent = keeping.sending;

@@ -14,6 +14,7 @@ const LINES = [
   ["F", "this group cannot be rated"],
   ["Enter", "submit, when no score is missing"],
   ["Backspace", "open the previous group again"],
+  ["N", "from an earlier group forward to the one to rate now, without submitting"],
   ["Esc", "close a window"],
 ];
 
@@ -25,7 +26,9 @@ export function prepare(session, score) {
   fill($("rating"), session.dimensions.map((dimension, d) => make("div", { class: "dimension", role: "group", "aria-label": dimension.words },
     make("h2", {}, dimension.words),
     session.levels.map((level) => make("button", { type: "button", "data-dimension": d, "data-score": level.score, "aria-pressed": "false",
-      onclick: () => score(level.score, d) }, make("kbd", {}, level.score), ` ${level.words}`)))));
+      title: session.criteria[dimension.name][level.score] ?? "", onclick: () => score(level.score, d) },
+      make("kbd", {}, level.score), ` ${level.words}`, make("small", { class: "criterion" }, session.criteria[dimension.name][level.score] ?? ""))))));
+  for (const image of shown()) image.addEventListener("load", () => image.classList.remove("loading"));
   fill($("keys-list"), LINES.map(([key, words]) => [make("dt", {}, key), make("dd", {}, words)]).flat());
   fill($("rubric-text"), rubric(session.rubric));
   const reasons = session.flags.map((flag) => make("label", {}, make("input", { type: "radio", name: "reason", value: flag.name }), ` ${flag.words}`));
@@ -55,16 +58,30 @@ export function prepareGroup(state, open) {
   $("mode").textContent = { training: "Training", exam: "Exam" }[group.mode] || (state.revision ? "Your earlier rating" : "");
   $("progress").textContent = progress(state);
   $("instruction").textContent = group.instruction;
-  $("source").src = group.source;
-  $("flicker").src = group.source;
+  for (const id of ["source", "flicker"]) show($(id), group.source);
+  $("do-forward").hidden = !state.revision;
   fill($("strip"), group.candidates.map((candidate, i) => make("li", {}, make("button", { type: "button", onclick: () => open(i) },
     make("img", { src: candidate.image, alt: "" }), make("span", { class: "number" }, i + 1), make("span", { class: "scores" })))));
+}
+
+const shown = () => [$("source"), $("edit"), $("flicker")];
+
+// Show an image; the one before it disappears at once, so that no title stands over another image.
+function show(image, address) {
+  if (image.getAttribute("src") === address) return;
+  image.src = address;
+  image.classList.toggle("loading", !image.complete);
+}
+
+// Whether an image of the group has not loaded in this window.
+export function unseen() {
+  return [$("source"), ...$("strip").querySelectorAll("img")].some((image) => !image.complete || !image.naturalWidth);
 }
 
 export function draw(state) {
   const { session, group } = state;
   const now = group.candidates[state.index];
-  if ($("edit").getAttribute("src") !== now.image) $("edit").src = now.image;
+  show($("edit"), now.image);
   $("edit").alt = `Edit ${state.index + 1}`;
   $("edit-title").textContent = `Edit ${state.index + 1} of ${group.candidates.length}`;
   for (const [d, row] of [...$("rating").children].entries()) {

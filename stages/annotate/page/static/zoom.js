@@ -23,11 +23,27 @@ export function refresh() {
   const { scale, words } = levels[level];
   $("zoom").textContent = words;
   document.body.classList.toggle("zoomed", scale > 1);
+  align();
   for (const image of views()) {
     image.style.transformOrigin = `${100 * point.x}% ${100 * point.y}%`;
     image.style.transform = scale === 1 ? "" : `scale(${scale})`;
     image.classList.toggle("pixels", fitted(image) * scale * window.devicePixelRatio >= 2);
   }
+}
+
+const ALMOST_EQUAL = 0.05;
+
+// The source in place of the edit covers the edit's rectangle, so that the same thing is at the same place where an editor has changed the
+// size. With another shape (beyond rounding) nothing can be aligned; then the title says so.
+function align() {
+  const [source, edit, flicker] = views();
+  const shapes = [source, edit].map((image) => image.naturalWidth / (image.naturalHeight || 1));
+  const alike = !shapes[0] || !shapes[1] || Math.abs(shapes[0] / shapes[1] - 1) <= ALMOST_EQUAL; // 0: not loaded yet
+  const { clientWidth, clientHeight } = edit.parentElement;
+  const margins = [clientHeight - edit.naturalHeight * fitted(edit), clientWidth - edit.naturalWidth * fitted(edit)];
+  flicker.style.objectFit = alike ? "fill" : "contain";
+  flicker.style.padding = alike ? margins.map((margin) => `${Math.max(0, margin / 2)}px`).join(" ") : "";
+  $("flicker-title").textContent = alike ? "Source" : "Source (its shape differs from the edit's)";
 }
 
 export function next() {

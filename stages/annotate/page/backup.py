@@ -1,0 +1,102 @@
+"""Backups of the rating page: the database and the roster, copied while people work, and put back.
+
+A backup is a folder named by its time (UTC) with ``submissions.sqlite``, which needs no write-ahead log, and ``roster.json``, readable by
+its owner only. It is copied by SQLite's own backup, so that it contains every submission that was confirmed before.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from stages.annotate.formats.page_database import require_log
+from stages.annotate.page import server_lock
+from stages.annotate.page.database import DATABASE
+from stages.annotate.page.roster import ROSTER, folder_of, make_private
+from stages.engine import storage
+from stages.engine.rundir import RunDir
+
+
+@dataclass(frozen=True)
+class Backup:
+    """submissions: their number; latest: time of the newest one, empty for none; aside: where a restore put what was there before."""
+
+    folder: Path
+    submissions: int
+    latest: str
+    aside: Path | None = None
+
+
+def write(run: RunDir, backups: Path) -> Backup:
+    """Make a backup in the folder ``backups``. Raises ``ValueError`` when there is no complete database."""
+    page = folder_of(run)
+    if not (page / DATABASE).exists():
+        raise ValueError(f"there are no submissions in {page}; `pipeline annotate serve` makes them")
+    require_log(page / DATABASE)
+    make_private(backups)
+    folder = backups / _time()
+    partial = storage.partial_folder(folder)
+    make_private(partial)
+    copy = partial / DATABASE
+    copy.touch(mode=0o600)
+    with closing(sqlite3.connect(f"{(page / DATABASE).absolute().as_uri()}?mode=ro", uri=True)) as source, closing(_opened(copy)) as target:
+        source.backup(target)
+        target.execute("PRAGMA journal_mode=DELETE")
+    if (page / ROSTER).exists():
+        _copy(page / ROSTER, partial / ROSTER)
+    submissions, latest = _checked(copy)
+    storage.replace_folder(partial, folder)
+    return Backup(folder, submissions, latest)
+
+
+def restore(run: RunDir, backup: Path) -> Backup:
+    """Put a backup back; what was there is moved aside, nothing is deleted.
+
+    Raises ``ValueError`` while a server runs, for a folder that is no backup, and for a damaged database.
+    """
+    page = folder_of(run)
+    if not (backup / DATABASE).is_file():
+        raise ValueError(f"{backup} is not a backup: it has no {DATABASE}; give a folder that `pipeline annotate backup` made")
+    require_log(backup / DATABASE)
+    submissions, latest = _checked(backup / DATABASE)
+    make_private(page)
+    with server_lock.held(page):
+        aside = page / f"before-restore-{_time()}"
+        restored = {name for name in (DATABASE, ROSTER) if (backup / name).exists()}
+        moved = [path for path in sorted(page.iterdir()) if path.name.startswith(DATABASE) or path.name in restored]
+        if moved:
+            make_private(aside)
+        for path in moved:
+            path.rename(aside / path.name)
+        for name in sorted(restored):
+            _copy(backup / name, page / name)
+    return Backup(backup, submissions, latest, aside if moved else None)
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None)
+
+
+def _checked(path: Path) -> tuple[int, str]:
+    """Number of submissions and time of the newest one. Raises ``ValueError`` for a damaged database."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            (state,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+            if state == "ok":
+                return connection.execute("SELECT count(*), coalesce(max(submitted_at), '') FROM submissions").fetchone()
+    except sqlite3.DatabaseError as error:
+        state = str(error)
+    raise ValueError(f"{path} is damaged ({state}); use another backup")
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.touch(mode=0o600)
+    shutil.copyfile(source, target)
+
+
+def _time() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H%M%S.%fZ")

@@ -1,0 +1,52 @@
+"""The judgement of the page's ratings as quality control makes it, computed again only after a further submission."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stages.annotate.config import AnnotateConfig
+from stages.annotate.page import rated
+from stages.annotate.page.packet import Packet
+from stages.annotate.page.rated import Rated
+from stages.annotate.quality.judgement import Judgement, judge
+
+
+@dataclass(frozen=True)
+class Judged:
+    """groups: all ratings; judgement: None before the first rating and where quality control refuses, with the reason in ``problem``."""
+
+    groups: Sequence[Rated]
+    judgement: Judgement | None = None
+    problem: str = ""
+
+
+class JudgedRatings:
+    """The latest judgement; one is computed at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: tuple[int, Packet] | None = None
+        self._latest = Judged([])
+
+    def of(self, connection: sqlite3.Connection, packet: Packet, config: AnnotateConfig) -> Judged:
+        """The judgement of the ratings in the database."""
+        with self._lock:
+            (submissions,) = connection.execute("SELECT coalesce(max(rowid), 0) FROM submissions").fetchone()
+            if self._of is None or self._of[0] != submissions or self._of[1] is not packet:
+                self._latest = _judged(rated.read(connection, packet), packet, config)
+                self._of = submissions, packet
+            return self._latest
+
+
+def _judged(groups: Sequence[Rated], packet: Packet, config: AnnotateConfig) -> Judged:
+    if not groups:
+        return Judged(groups)
+    levels = [float(level) for level in packet.levels]
+    gold = packet.plan.gold_of(packet.plan.gold)
+    try:
+        return Judged(groups, judge(rated.table(groups, packet), levels, config.quality, seed=packet.plan.seed, gold=gold))
+    except ValueError as error:
+        return Judged(groups, problem=f"`pipeline annotate qc` would refuse these ratings: {error}")

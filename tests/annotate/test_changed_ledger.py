@@ -1,0 +1,60 @@
+"""A ledger that was changed after its ingest is refused by every step that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rated_run import make_run, rating_task_of, ratings_of, write_csv
+
+from stages.annotate import step as annotate
+from stages.annotate.active import step as next_annotations
+from stages.annotate.bench import step as build_bench
+from stages.annotate.consensus import step as consensus
+from stages.annotate.quality import step as annotation_qc
+from stages.context import Context
+from stages.preferences import step as preferences
+
+
+def all_good(path: Path) -> None:
+    """Every score of a batch becomes 4."""
+    table = pq.read_table(path, partitioning=None)
+    fours = pa.array([4.0] * table.num_rows, table.schema.field("score").type)
+    pq.write_table(table.set_column(table.column_names.index("score"), table.schema.field("score"), fours), path)
+
+
+def test_every_reader_names_the_batch_of_a_changed_file(tmp_path: Path) -> None:
+    context = make_run(tmp_path / "run", groups=6, simulate=None)
+    work = rating_task_of(context)
+    files = [write_csv(tmp_path / f"{name}.csv", ratings_of(work, name)) for name in ("ann", "bob")]
+    annotate.ingest(context, files)
+    again = tmp_path / "again.csv"
+    again.write_text(f"group_id\n{next(iter(work.sampled))}\n")
+    readers: dict[str, Callable[[Context], Any]] = {
+        "ingest": lambda context: annotate.ingest(context, [write_csv(tmp_path / "cat.csv", ratings_of(work, "cat"))]),
+        "export": lambda context: annotate.export(context, groups=again),
+        "next": lambda context: next_annotations.run(context, count=1, strategy="random"),
+        "consensus": lambda context: consensus.run(context, "mean"),
+        "bench": build_bench.run,
+        "quality": annotation_qc.run,
+        "preferences": preferences.run,
+    }
+    annotation_qc.run(context)
+    folder = context.run.step("annotate")
+    path = folder.path / folder.require().artifacts["ratings"][1].path
+    kept = path.read_bytes()
+    all_good(path)
+    for name, read in readers.items():
+        with pytest.raises(ValueError, match=r"is damaged: units/.*ratings\.parquet \(batch bob\.csv\) is missing or changed"):
+            pytest.fail(f"{name} read {read(context)}")
+    path.write_bytes(kept)
+    decided = context.run.step("annotation-qc")
+    all_good(decided.path / decided.require().artifacts["ratings"][0].path)
+    with pytest.raises(ValueError, match=r"the quality decision in .* is damaged: .* run `pipeline annotate qc` again"):
+        preferences.run(context)
+    annotation_qc.run(context)
+    assert preferences.run(context).counts["out"] == 6

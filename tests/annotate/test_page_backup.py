@@ -1,0 +1,105 @@
+"""Backups of the rating page beside its server, copies that lack the write-ahead log, and what is put back."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from command import pipeline, refusal
+from page_run import Client, exported, page_run, plan, roster, serving
+
+from stages.annotate import step as annotate
+from stages.annotate.formats import read as formats
+from stages.annotate.page.database import Database
+
+
+def submissions(path: Path) -> list[str]:
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        return [name for (name,) in connection.execute("SELECT submission_id FROM submissions ORDER BY rowid")]
+
+
+def test_a_backup_beside_the_server_is_whole_private_and_can_be_restored(tmp_path: Path) -> None:
+    context = exported(page_run(tmp_path / "run", groups=5, edits=2, plan=plan(overlap=0)))
+    run, page = context.run.path, context.run.path / "annotate" / "page"
+    (_, token), before = roster(context).add("Ada"), tmp_path / "copied.sqlite"
+    assert "there are no submissions" in refusal("annotate", "backup", "--run", run, "--to", tmp_path / "backups")
+    with serving(context) as address:
+        ada = Client(address, token)
+        sent = [ada.submission(ada.get("/api/work")["groups"][0])]
+        ada.ask("POST", "/api/submit", sent[0])
+        said = pipeline("annotate", "backup", "--run", run, "--to", tmp_path / "backups").output
+        assert "(1 submissions, the newest of " in said
+        for _ in range(2):
+            sent.append(ada.submission(ada.get("/api/work")["groups"][0]))
+            ada.ask("POST", "/api/submit", sent[-1])
+        pipeline("annotate", "backup", "--run", run, "--to", tmp_path / "backups")
+        shutil.copy(page / "submissions.sqlite", before)  # as a file manager copies it: confirmed ratings are in the log
+        assert not {entry["submission_id"] for entry in sent} & set(_of_copy(before))
+        files = [path for path in (*page.rglob("*"), *(tmp_path / "backups").rglob("*")) if path.name.startswith(("sub", "roster"))]
+        assert {path.name for path in files} == {"submissions.sqlite", "submissions.sqlite-wal", "submissions.sqlite-shm", "roster.json"}
+        assert all(path.stat().st_mode & 0o077 == 0 for path in (page, *files))
+        assert "another `pipeline annotate serve`" in refusal("annotate", "restore", "--run", run, "--from", _latest(tmp_path, 0))
+    first, second = (_latest(tmp_path, n) for n in (0, 1))
+    names = [entry["submission_id"] for entry in sent]
+    assert submissions(first / "submissions.sqlite") == names[:1] and submissions(second / "submissions.sqlite") == names
+    for file in (before, second / "submissions.sqlite"):
+        if file is before:
+            with pytest.raises(ValueError, match=r"copied\.sqlite lacks its write-ahead log copied\.sqlite-wal"):
+                formats.read(file)
+        else:
+            assert annotate.ingest(context, [file]).index.counts["out"] == 3 * 2 * 2
+
+    # the disk of the page is lost in part: the log is gone
+    shutil.copy(before, page / "submissions.sqlite")
+    with pytest.raises(ValueError, match="lacks its write-ahead log"), serving(context):
+        pass
+    assert "lacks its write-ahead log" in refusal("annotate", "backup", "--run", run, "--to", tmp_path / "backups")
+    roster(context).add("Ben")
+    said = pipeline("annotate", "restore", "--run", run, "--from", second).output
+    assert "(3 submissions" in said and submissions(page / "submissions.sqlite") == names
+    (aside,) = page.glob("before-restore-*")
+    assert (aside / "submissions.sqlite").read_bytes() == before.read_bytes() and "Ben" in (aside / "roster.json").read_text()
+    assert [person.name for person in roster(context).people] == ["Ada"]
+    with serving(context) as address:
+        assert Client(address, token).get("/api/previous")["group_id"] == sent[-1]["group_id"]
+        assert Client(address, token).ask("POST", "/api/submit", sent[-1]) == (200, {"revision": 1})
+
+    data = (second / "submissions.sqlite").read_bytes()
+    (second / "submissions.sqlite").write_bytes(data[: len(data) // 2])
+    assert "is damaged" in refusal("annotate", "restore", "--run", run, "--from", second)
+    assert "is not a backup" in refusal("annotate", "restore", "--run", run, "--from", tmp_path)
+    assert submissions(page / "submissions.sqlite") == names
+
+
+def _latest(folder: Path, number: int) -> Path:
+    return sorted((folder / "backups").iterdir())[number]
+
+
+def _of_copy(path: Path) -> list[str]:
+    """What SQLite reads without complaint from a copied file."""
+    with closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:
+        try:
+            return [name for (name,) in connection.execute("SELECT submission_id FROM submissions")]
+        except sqlite3.OperationalError:
+            return []
+
+
+def test_a_server_that_was_killed_loses_nothing_and_one_that_ends_leaves_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "submissions.sqlite"
+    database = Database(path)
+    with database.write() as connection:
+        connection.execute("INSERT INTO meta VALUES ('a', 'b')")
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    for file in tmp_path.glob("submissions.sqlite*"):
+        shutil.copy(file, killed / file.name)
+    database.close()
+    assert [file.name for file in tmp_path.glob("submissions.sqlite*")] == ["submissions.sqlite"]
+    for copy in (path, killed / "submissions.sqlite"):
+        again = Database(copy)
+        with again.read() as connection:
+            assert [tuple(row) for row in connection.execute("SELECT * FROM meta")] == [("a", "b")]
+        again.close()

@@ -1,0 +1,90 @@
+"""Exports while people rate: they add to the plan, the running server takes them up, and what anybody has open stays whole."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from page_run import Client, page_run, plan, roster, serving
+
+from stages.annotate import step as annotate
+from stages.annotate.packet import plan as plans
+from stages.annotate.page import packet as packets
+from stages.context import Context
+
+
+def database(context: Context) -> Path:
+    return context.run.path / "annotate" / "page" / "submissions.sqlite"
+
+
+def listed(path: Path, groups: list[str]) -> Path:
+    path.write_text("\n".join(["group_id", *groups]) + "\n")
+    return path
+
+
+def finish(client: Client, score: int | None = None) -> list[str]:
+    """Rate everything that the page assigns; returns the groups."""
+    seen: list[str] = []
+    while groups := client.get("/api/work")["groups"]:
+        assert groups[0]["group_id"] not in seen
+        seen.append(groups[0]["group_id"])
+        client.submit(groups[0], score)
+    return seen
+
+
+def test_reannotation_is_exported_while_production_goes_on(tmp_path: Path) -> None:
+    context = page_run(tmp_path / "run", groups=9, edits=2, plan=plan(overlap=0))
+    annotate.export(context, limit=7)
+    people = [roster(context).add(name)[1] for name in ("Ada", "Ben", "Cyd")]
+    with serving(context) as address:
+        ada, ben, cyd = (Client(address, token) for token in people)
+        (first, *_) = ada.get("/api/work")["groups"]
+        ada.submit(first)
+        annotate.ingest(context, [database(context)])
+        mine, upcoming = ada.get("/api/work")["groups"]
+        again = first["group_id"]
+        annotate.export(context, groups=listed(tmp_path / "list.csv", [again]))
+
+        for group in (mine, upcoming, first):
+            for image in (group["source"], *(candidate["image"] for candidate in group["candidates"])):
+                assert ada.raw("GET", image)[0] == 200, "a picture of an open group is gone"
+        assert [group["group_id"] for group in ada.get("/api/work")["groups"]] == [mine["group_id"], upcoming["group_id"]]
+        (asked, *_) = ben.get("/api/work")["groups"]
+        assert asked["group_id"] == again, "the running server takes the list up, and it comes first"
+        assert cyd.get("/api/work")["groups"][0]["group_id"] not in (again, mine["group_id"], upcoming["group_id"])
+        assert ada.submit(mine) == {"revision": 1} and ben.submit(asked) == {"revision": 1}
+        annotate.export(context)  # the rest of the groups
+        rated = [finish(client) for client in (ada, ben, cyd)]
+    with sqlite3.connect(database(context)) as connection:
+        found = connection.execute("SELECT group_id, annotator, round FROM submissions ORDER BY 1, 3").fetchall()
+    assert len(found) == 10 and sum(map(len, rated)) == 7
+    assert [row[1:] for row in found if row[0] == again] == [("annotator-01", "production"), ("annotator-02", "reannotation")]
+    assert {row[0] for row in found} == set(packets.load(context.run.path / "annotate").groups)
+
+
+def test_an_export_heals_the_packet_and_one_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
+    context = page_run(tmp_path / "run", groups=6, edits=2, plan=plan(overlap=0, calibration=1))
+    annotate.export(context, limit=3)
+    folder = context.run.path / "annotate"
+    before = plans.read(folder / "plan.json")
+    (_, token), (_, leads) = roster(context).add("Ada"), roster(context).add("Lead", "lead")
+    with serving(context) as address:
+        ada, lead = Client(address, token), Client(address, leads)
+        (group, *_) = ada.get("/api/work")["groups"]
+        assert group["group_id"] == before.calibration[0]
+        ada.submit(group)
+        annotate.ingest(context, [database(context)])
+        name = group["source"].rpartition("/")[2]
+        (folder / "export" / "images" / name).unlink()
+        assert ada.raw("GET", group["source"])[0] == 404
+        annotate.export(context, groups=listed(tmp_path / "list.csv", before.groups))
+        assert ada.raw("GET", group["source"])[0] == 200
+        assert plans.read(folder / "plan.json") == before, "everybody rates a calibration group anyway"
+
+        (open_group, *_) = ada.get("/api/work")["groups"]
+        whole = (folder / "plan.json").read_text()
+        (folder / "plan.json").write_text(whole.replace("wanted", "unwanted"))
+        assert ada.get("/api/work")["groups"][0]["group_id"] == open_group["group_id"]
+        assert "the latest export was not taken up" in lead.get("/api/lead/summary")["problem"]
+        (folder / "plan.json").write_text(whole)
+        assert ada.get("/api/work")["stage"] == "rating" and lead.get("/api/lead/summary")["problem"] == ""
