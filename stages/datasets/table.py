@@ -26,7 +26,7 @@ from stages.datasets import presets, triplets
 from stages.datasets.config import CandidateTable, SourceTable, Table, TableEdits, TableSources, TripletEdits
 from stages.datasets.io import cells, files, locations, parquet_files, text_tables
 from stages.datasets.io.blocks import Block, read_addressed
-from stages.datasets.io.cells import Fault
+from stages.datasets.io.faults import Fault
 from stages.datasets.io.text_tables import Bad
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
 from stages.engine.contracts import Quarantined

@@ -101,11 +101,19 @@ class _Worker:
         with self.turns:
             return self._run(unit)
 
-    def _run(self, unit: Unit) -> UnitRecord:
+    def try_rows(self, payload: Any) -> None:
+        """Do the work of some rows of a unit for nothing (stages/engine/fatal_rows.py)."""
+        self._made()(payload)
+
+    def _made(self) -> Work:
         with self.making:  # not in the constructor: Ray hides the exception of a failed constructor
             self.work = self.work or self.make_work()
+            return self.work
+
+    def _run(self, unit: Unit) -> UnitRecord:
+        work = self._made()
         started = time.monotonic()
-        output = self.work(unit.payload)
+        output = work(unit.payload)
         assert output.rows_in == output.rows_out + len(output.quarantine), f"rows of unit {unit.key} do not balance"
         tables = dict(output.tables) | {"quarantine": contracts.table("quarantine", [asdict(row) for row in output.quarantine])}
         parts = publish_unit(self.folder, unit.key, tables)

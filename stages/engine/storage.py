@@ -33,8 +33,12 @@ TEMPORARY = ".partial-"
 """Prefix of names that are not published yet; files with it may be deleted at any time."""
 
 
+class UnknownLocation(ValueError):
+    """A URL of a kind that nothing here reads."""
+
+
 def locate(path: str | Path) -> tuple[Any, str]:
-    """File system of a path or URL, and the name in it. Raises ``ValueError`` for an unknown kind of URL, ``OSError`` where its
+    """File system of a path or URL, and the name in it. Raises ``UnknownLocation`` for an unknown kind of URL, ``OSError`` where its
     reader is not installed."""
     text = str(path)
     if text.startswith("/") and "::" not in text:
@@ -45,8 +49,8 @@ def locate(path: str | Path) -> tuple[Any, str]:
     except ImportError as error:
         hint = f"{error}; s3:// comes with this package's extra s3, gs:// with the extra gcs"
         raise OSError(errno.EPROTONOSUPPORT, hint, str(path)) from None
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be opened ({error})") from None
+    except (ValueError, TypeError) as error:  # the latter for a kind whose file system needs arguments
+        raise UnknownLocation(f"{path} cannot be opened ({error})") from None
 
 
 def absolute(path: str) -> str:

@@ -34,7 +34,7 @@ from stages.filter.decide import INSPECTED
 from stages.filter.pair import Pair
 from stages.filter.selection.order import rank_within
 
-REVISION = 1
+REVISION = 2
 """Raised when a fixed column of ``inspected`` changes, so that edits are inspected again; gates have revisions of their own."""
 DUPLICATE = "duplicate"
 
@@ -106,7 +106,7 @@ def make_work() -> Work:
 
 def row_of(edit: edits.Edit) -> dict[str, Any] | Quarantined:
     """A row of the contract ``inspected``, or why the edit cannot be read."""
-    opened = edits.opened(edit)
+    opened = edits.opened(edit, whole=True)
     if isinstance(opened, Quarantined):
         return opened
     source, edited = opened

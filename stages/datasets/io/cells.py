@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
-from stages.datasets.io import locations
-from stages.engine import storage
+from stages.datasets.io import image_files, locations
+from stages.datasets.io.faults import Fault
 
 CHINESE_CHARACTER = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 """CJK unified ideographs, their extension A and the compatibility block."""
-
-
-class Fault(NamedTuple):
-    """Why a row cannot be read: a reason code and a sentence."""
-
-    reason: str
-    message: str
 
 
 def image(cell: Any, folder: str, role: str) -> tuple[bytes, str | None] | Fault:
@@ -36,12 +29,8 @@ def image(cell: Any, folder: str, role: str) -> tuple[bytes, str | None] | Fault
         return Fault("missing-image", f"the row has no {role} image")
     if not isinstance(name, str):
         return Fault("bad-row", f"the {role} image should be a path or image bytes, it is {str(name)[:40]!r}")
-    try:
-        return storage.read_bytes(locations.join(folder, name)), name
-    except (OSError, ValueError) as error:
-        if not locations.is_row_fault(error):
-            raise
-        return Fault("missing-image", f"the {role} image {name} cannot be read ({type(error).__name__})")
+    data = image_files.read(locations.join(folder, name), f"the {role} image {name}")
+    return data if isinstance(data, Fault) else (data, name)
 
 
 def instruction(cell: Any) -> tuple[str, list[str]] | Fault:
