@@ -1,7 +1,7 @@
 """Whether the compressed data of a JPEG file end where its picture does.
 
-JPEG has no checksum. A decoder that loses its place in damaged data goes on with wrong values, and libjpeg only warns, which Pillow does not
-pass on. But such a decoder seldom needs exactly the data that are there: it reaches the end too early, and libjpeg fills the rest of the
+JPEG has no checksum. A decoder that loses its place in damaged data goes on with wrong values; libjpeg only warns, and Pillow does not pass
+that on. But such a decoder seldom needs exactly the data that are there: it reaches the end too early, and libjpeg fills the rest of the
 picture; or it has data left. So other bytes are put behind the data of every scan: if pixels change, data were missing. And the last bytes
 of the only scan are replaced: if no pixel changes, they were not needed. Damage after which the number of blocks is right is a valid file,
 and nobody can see it there.

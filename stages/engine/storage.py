@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import threading
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,6 +29,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 ROW_GROUP_ROWS, ROW_GROUP_BYTES = 1024, 4 << 20
 """Most rows, and most bytes, of a row group of a published table."""
+CHECKSUM = "checksum"
+"""Key of an object's checksum in its file."""
 TEMPORARY = ".partial-"
 """Prefix of names that are not published yet; files with it may be deleted at any time."""
 
@@ -130,12 +132,34 @@ def publish_json(path: str | Path, value: Any) -> str:
     return publish_bytes(path, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode())
 
 
-def read_json(path: str | Path) -> Any:
+def read_json(path: str | Path, remedy: str = "restore it or delete it and run the step again") -> Any:
     """Parsed JSON file; a file that is not JSON raises ``ValueError`` naming it."""
     try:
         return json.loads(read_bytes(path))
-    except ValueError as error:
-        raise ValueError(f"{path} is not valid JSON ({error}); restore it or delete it and run the step again") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not valid JSON ({error}); {remedy}") from None
+
+
+def publish_checked(path: str | Path, value: Mapping[str, Any]) -> str:
+    """Write an object as :func:`publish_json` does, with a checksum of itself as a further key."""
+    return publish_json(path, {**value, CHECKSUM: _checksum(value)})
+
+
+def read_checked(path: str | Path, remedy: str) -> dict[str, Any]:
+    """The object that :func:`publish_checked` wrote, without its checksum. Files of earlier versions have none.
+
+    Raises ``ValueError`` that names the file and ends with the ``remedy`` when it is no such object or no longer has its checksum.
+    """
+    value = read_json(path, remedy)
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} is damaged: it should be a JSON object; {remedy}")
+    if value.pop(CHECKSUM, None) not in (None, _checksum(value)):
+        raise ValueError(f"{path} is damaged: it does not have the checksum that it names; {remedy}")
+    return value
+
+
+def _checksum(value: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def table_bytes(table: pa.Table) -> bytes:

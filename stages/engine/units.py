@@ -26,12 +26,13 @@ from stages.engine.rundir import Part, StepFolder, Tables
 @dataclass(frozen=True)
 class Unit:
     """One piece of work. ``key``: hash of inputs and settings; ``payload``: argument of the work function; ``rows``: for the progress bar;
-    ``name``: for the error message."""
+    ``name``: for the error message; ``family``: what units of other rows of the same whole have in common, for who looks for them later."""
 
     key: str
     payload: Any
     rows: int
     name: str = ""
+    family: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class UnitRecord:
     quarantined: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     figures: dict[str, float] = field(default_factory=dict)
+    family: str = ""
 
 
 Work = Callable[[Any], UnitOutput]

@@ -110,8 +110,8 @@ def test_rows_without_end_cost_themselves(folder: Path) -> None:
     deep = "[" * 100_000 + "]" * 100_000
     lines = [
         json.dumps(sound | {"id": "one"}),
-        '{"source": "sound.jpg", "x": %s}' % deep,
-        '{"source": "sound.jpg", "x": %s}' % ("[" * MOST_LEVELS + "]" * MOST_LEVELS),
+        f'{{"source": "sound.jpg", "x": {deep}}}',
+        '{"source": "sound.jpg", "x": ' + "[" * MOST_LEVELS + "]" * MOST_LEVELS + "}",
         json.dumps(sound | {"id": "two", "instruction": "é" * (bounds.INSTRUCTION_CHARACTERS + 1)}),
         json.dumps(sound | {"id": "three", "instruction": "y", "notes": "long " * 4000, "b": 1} | {f"c{n}": "z" * 4000 for n in range(30)}),
     ]
@@ -124,7 +124,7 @@ def test_rows_without_end_cost_themselves(folder: Path) -> None:
     columns = json.loads(kept.metadata)
     assert len(kept.metadata) < bounds.COLUMNS_CHARACTERS + 100 and columns["b"] == 1
     assert columns[bounds.LEFT_OUT] == 32 - (len(columns) - 1) and columns["c0"] == "z" * 4000
-    listed = '[{"a": %s, "b": "]}"}, %s]' % (deep, json.dumps(sound))  # in a list the parser must find the end of the record
+    listed = f'[{{"a": {deep}, "b": "]}}"}}, {json.dumps(sound)}]'  # in a list the parser must find the end of the record
     (folder / "rows.json").write_text(listed)
     left, bad = inspected(TableEdits(dataset="table", path=str(folder / "rows.json")))
     assert len(left) == 1 and [row.reason for row in bad.values()] == ["bad-line"]
@@ -191,7 +191,9 @@ def test_what_is_the_networks_fault_is_tried_again_and_then_ends_the_unit(monkey
             image_files.read(f"http://127.0.0.1:{unused.getsockname()[1]}/a.jpg", "it")
 
 
-@pytest.mark.parametrize("how", [{}, {"progressive": True}, {"restart_marker_blocks": 4}, {"quality": 95, "subsampling": 0}, {"quality": 20}])
+@pytest.mark.parametrize(
+    "how", [{}, {"progressive": True}, {"restart_marker_blocks": 4}, {"quality": 95, "subsampling": 0}, {"quality": 20}]
+)
 def test_sound_scans_have_no_fault(how: dict[str, Any]) -> None:
     for seed in range(4):
         data = encoded(seed, **how)

@@ -42,7 +42,9 @@ def inspecting(fatal: int) -> Work:
         entries = [edits.fatal("x", number) if number in piece.fatal else number for number, _ in piece.rows]
         if fatal in entries:
             os._exit(11)
-        rows = [{"sample_id": str(entry), "rank": 0, "stratum": "", "score": 0.0, "rule": ""} for entry in entries if isinstance(entry, int)]
+        rows = [
+            {"sample_id": str(entry), "rank": 0, "stratum": "", "score": 0.0, "rule": ""} for entry in entries if isinstance(entry, int)
+        ]
         lost = [entry for entry in entries if isinstance(entry, Quarantined)]
         return UnitOutput({"selection": contracts.table("selection", rows)}, len(entries), len(rows), lost)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -40,6 +41,19 @@ def instruction(cell: Any) -> tuple[str, list[str]] | Fault:
         return Fault("bad-row", f"the instruction should be a text, it is {str(cell)[:40]!r}")
     texts = [entry for entry in cells if entry and entry.strip()]
     return (texts[0], texts[1:]) if texts else Fault("empty-instruction", "there is no instruction")
+
+
+def plain(value: Any) -> Any:
+    """A value of a column that is passed on, as JSON that every reader takes: times, decimals and infinite numbers are written out, and
+    characters that are no Unicode become question marks."""
+    if isinstance(value, dict):
+        return {plain(str(key)): plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    known = value is None or isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value))
+    return value if known else str(value)
 
 
 def text(cell: Any) -> str:

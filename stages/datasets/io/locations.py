@@ -18,6 +18,7 @@ from stages.datasets.io import image_files
 from stages.datasets.io.faults import Fault
 from stages.engine import storage
 
+
 def listing(folder: str, *, what: str) -> dict[str, int | None]:
     """Sizes in bytes of the files in a folder by name. Raises ``ValueError`` naming it when it cannot be listed."""
     filesystem, path = storage.locate(folder)
