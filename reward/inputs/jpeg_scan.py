@@ -50,7 +50,7 @@ def fault(data: bytes, picture: Image.Image, decode: Callable[[bytes], Image.Ima
 
 def _shows(picture: Image.Image, data: bytes, decode: Callable[[bytes], Image.Image]) -> bool:
     try:
-        return np.array_equal(picture, decode(data))
+        return np.array_equal(np.asarray(picture), np.asarray(decode(data)))
     except ImageError:
         return False
 
