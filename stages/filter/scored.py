@@ -101,7 +101,9 @@ def _in_order(step: StepFolder, records: Sequence[UnitRecord], name: str, left: 
     table = _whole(step, records, name)
     numbers = edits.numbers_of(table["position"])
     order = np.argsort(numbers, kind="stable")
-    places = pa.array(order[np.isin(numbers[order], left)], pa.int64())
+    found = np.searchsorted(left, numbers[order])  # left is ascending
+    is_left = np.append(left, -1)[found] == numbers[order]
+    places = pa.array(order[is_left], pa.int64())
     return table.take(places), places
 
 
