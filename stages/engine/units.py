@@ -119,5 +119,7 @@ def publish_table(step: StepFolder, artifact: str, table: pa.Table) -> list[Part
     """
     if not table.num_rows:
         return []
-    key = settings_hash(artifact, hashlib.sha256(storage.table_bytes(table)).hexdigest())
-    return [publish_unit(step.path, key, {artifact: table})[artifact]]
+    sha256 = hashlib.sha256(storage.table_bytes(table)).hexdigest()
+    key = settings_hash(artifact, sha256)
+    part = Part(path=f"units/{key}/{artifact}.parquet", rows=table.num_rows, sha256=sha256)
+    return [part if step.has(part.path, sha256) else publish_unit(step.path, key, {artifact: table})[artifact]]
