@@ -13,7 +13,7 @@ from pathlib import Path
 
 OF_THE_RUN = ("manifest.json", "config.yaml")
 """Files left out at the top of the run directory only: a step's folder may have files of these names that must be equal."""
-NAMES, SUFFIXES = (".lock", "units.jsonl"), (".log", ".html")
+NAMES, SUFFIXES = (".lock", "units.jsonl", "lease-owner"), (".log", ".html")
 """Files left out in every folder."""
 
 

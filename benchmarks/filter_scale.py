@@ -21,7 +21,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -32,13 +31,14 @@ import pyarrow.compute as pc
 
 from stages.datasets import readers as edits
 from stages.datasets.config import TripletEdits, WorldConfig, WorldEdits
-from stages.engine import contracts, units
+from stages.engine import contracts, unit_log, units
 from stages.engine.cluster import Cluster
 from stages.engine.config import RayConfig
 from stages.engine.ids import ID_DIGITS, settings_hash
-from stages.engine.run_units import _sound_records, run_units
+from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
 from stages.filter import shard_sets
+from stages.filter.decide import INSPECTED
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.values import columns_of
@@ -129,9 +129,8 @@ def _planning(folder: Path, count: int) -> list[Row]:
     ]
     with open(log, "w") as file:
         for unit in named:
-            file.write(json.dumps(asdict(units.UnitRecord(unit.key, {}, 1, 1))) + "\n")
-    wanted = {unit.key for unit in named}
-    done.append(("log lines read at a resume", count, _timed(lambda: _sound_records(StepFolder(folder, "filter"), log, wanted))))
+            file.write(unit_log.line(units.UnitRecord(unit.key, {}, 1, 1)))
+    done.append(("log lines read at a resume", count, _timed(lambda: unit_log.sound(StepFolder(folder, "filter")))))
     return done
 
 
@@ -144,9 +143,10 @@ def _resuming(folder: Path, count: int) -> list[Row]:
         parts = units.publish_unit(folder, key, {"scores": table, "edits": table, "quarantine": table})
         records.append(units.UnitRecord(key, parts, 0, 0))
     log = folder / "units.jsonl"
-    log.write_text("".join(json.dumps(asdict(record)) + "\n" for record in records))
-    wanted = {record.key for record in records}
-    return [("done units checked at a resume, 3 files each", count, _timed(lambda: _sound_records(StepFolder(folder, "f"), log, wanted)))]
+    log.write_text("".join(unit_log.line(record) for record in records))
+    step = StepFolder(folder, "f")
+    seconds = _timed(lambda: [unit_log.is_whole(step, record) for record in unit_log.sound(step).values()])
+    return [("done units checked at a resume, 3 files each", count, seconds)]
 
 
 def _selection(folder: Path, count: int) -> list[Row]:
@@ -169,7 +169,9 @@ def _sharding(folder: Path, count: int) -> list[Row]:
     slices = edits.plan(WorldEdits(dataset="world-edits", count=count), seed=0, world=WorldConfig(), unit_rows=UNIT_ROWS)
     table = selection.select(scores, SelectionConfig(name="a", rule="all")).table
     step, config = StepFolder(folder, "filter"), ShardsConfig()
-    assign = partial(shard_sets.assign, step, config, {"a": table}, scores, where, slices, {"a": {}})
+    inspected = INSPECTED.empty_table().select(["sample_id", *shard_sets.MEASURES])
+    known = shard_sets.Known(inspected, contracts.GATED.empty_table(), contracts.CONTAMINATION.empty_table())
+    assign = partial(shard_sets.assign, step, config, {"a": table}, scores, where, slices, {"a": {}}, known)
     return [("selected rows put into shards", count, _timed(assign))]
 
 

@@ -64,7 +64,7 @@ def _prepare(piece: edits.Slice) -> Prepared:
 
 
 def _ready(edit: edits.Edit) -> Ready | Quarantined:
-    images = edits.opened(edit)
+    images = edits.opened(edit, whole=False)
     if isinstance(images, Quarantined):
         return images
     return Ready(edit.row_id, edit.position, edit.row(with_images=False), change_from_source(*images))

@@ -18,7 +18,12 @@ from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.difference import Difference
 
 SHARES = ("proportional", "equal", "like")
-FLAGS = {("quotas", "by"): "--quota-by", ("at_most", "count"): "--at-most", ("at_most", "bits"): "--bits"}
+FLAGS = {
+    ("quotas", "by"): "--quota-by",
+    ("at_most", "count"): "--at-most",
+    ("at_most", "bits"): "--bits",
+    ("without_flags",): "--without-flag",
+}
 """Flags whose names differ from the configuration's keys."""
 
 

@@ -25,6 +25,7 @@ Examples:
   pipeline select --run runs/demo --name even --rule top --count 800 --quota-by task --quota equal --short refill
   pipeline select --run runs/demo --name control --rule random --like even --quota-by task --quota like
   pipeline select --run runs/demo --name varied --rule top --fraction 0.1 --at-most 2 --per instruction
+  pipeline select --run runs/demo --name clean --rule top --fraction 0.1 --without-flag drift --without-flag contamination
   pipeline select diff selected even --run runs/demo
 """
 
@@ -52,7 +53,7 @@ class _WithDiff(click.Command):
 @click.option("--like", metavar="NAME", help="As many as another selection keeps, instead of --count.")
 @click.option("--threshold", type=float, help="Keep values of at least this (at most, for bottom and closest-to-source).")
 @click.option("--quantile", type=float, help="A threshold as a quantile of the values, e.g. 0.9 for the best tenth.")
-@click.option("--quota-by", metavar="COLUMN", help="Strata: task, language, dataset, source, metadata.KEY ...")
+@click.option("--quota-by", metavar="COLUMN", help="Strata: task, language, source, metadata.KEY, flag.NAME ...")
 @click.option(
     "--quota", "quota", multiple=True, metavar="SHARES", help="proportional, equal, like; or STRATUM=NUMBER, may be given several times."
 )
@@ -63,6 +64,7 @@ class _WithDiff(click.Command):
     show_default=True,
     help="What to do when a stratum has too few edits.",
 )
+@click.option("--without-flag", "without_flags", multiple=True, metavar="NAME", help="Leave out edits that this gate flags; repeatable.")
 @click.option("--at-most", type=int, metavar="N", help="Keep at most N of each cluster.")
 @click.option("--per", metavar="COLUMN", help="Column that defines clusters: source, instruction, edited_phash, metadata.KEY ...")
 @click.option("--bits", type=int, default=0, show_default=True, help="Perceptual hashes that differ in at most N bits are one cluster.")

@@ -19,7 +19,8 @@ from reward.inputs.sample import ImageError
 from reward.likeness import perceptual_hash, words
 from stages.contamination.config import BenchmarkItems, ImageFolder, Reference
 from stages.datasets import readers
-from stages.datasets.io import files
+from stages.datasets.io import files, image_files
+from stages.datasets.io.faults import Fault
 from stages.datasets.slices import Slice
 from stages.engine import contracts, storage
 from stages.engine.contracts import Quarantined
@@ -140,7 +141,8 @@ def _pieces(reference: Reference, key: str) -> Iterator[tuple[Payload, str, int]
 def _items(piece: Payload) -> Iterator[Item | Quarantined]:
     if isinstance(piece, ImagePaths):
         for name in piece.names:
-            yield name, storage.read_bytes(f"{piece.folder}/{name}"), ""
+            data = image_files.read(f"{piece.folder}/{name}", f"the picture {name}")
+            yield Quarantined(name, name, *data) if isinstance(data, Fault) else (name, data, "")
     elif isinstance(piece, Pictures):
         from reward.benchmarks.pictures import read
 

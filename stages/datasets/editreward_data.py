@@ -20,7 +20,7 @@ from stages.datasets import published_ids
 from stages.datasets.config import EditRewardDataEdits
 from stages.datasets.io import cells, parquet_files
 from stages.datasets.io.blocks import read_addressed
-from stages.datasets.io.cells import Fault
+from stages.datasets.io.faults import Fault
 from stages.datasets.io.files import OneOpen, find
 from stages.datasets.slices import Edit, Request, Slice, cut, position
 from stages.engine.contracts import Quarantined

@@ -15,20 +15,27 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
+from reward.inputs import jpeg_scan
 from reward.inputs.decoding import decode
 from reward.inputs.sample import ImageError
 from reward.model.origin import Domain
 from stages.datasets import candidates, editreward_data, reference_json, sharegpt4o, table, webdataset, world
+from stages.datasets.bounds import bounded
 from stages.datasets.config import WorldConfig
+from stages.datasets.io import image_files
+from stages.datasets.io.faults import Fault
 from stages.datasets.slices import Edit, Request, Slice, kept, numbers_of, pick, position
 from stages.datasets.world import samples
 from stages.engine import images
 from stages.engine.contracts import Quarantined
 
 __all__ = [
-    "READERS", "Edit", "Reader", "Slice", "domain_of", "fetch", "fetch_known", "good", "kept", "knows_truth", "load", "numbers_of",
+    "READERS", "Edit", "Reader", "Slice", "domain_of", "fatal", "fetch", "fetch_known", "good", "kept", "knows_truth", "load", "numbers_of",
     "opened", "pick", "plan", "position", "samples",
 ]  # fmt: skip
+
+
+_HTML = (b"<!doctype html", b"<html", b"<head", b"<body")
 
 
 class Reader(Protocol):
@@ -76,8 +83,19 @@ def plan(
 
 def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
     """Rows of a slice in their order, not decoded."""
-    for entry in READERS[piece.dataset].fetch(piece):
-        yield entry if piece.edited or isinstance(entry, Quarantined) else replace(entry, edited=b"", edited_path=None)
+    left = [row for row in piece.rows if row[0] not in piece.fatal] if piece.fatal else piece.rows
+    entries = READERS[piece.dataset].fetch(replace(piece, rows=left))
+    for number, _ in piece.rows:
+        entry = fatal(piece.dataset, number) if number in piece.fatal else next(entries)
+        if isinstance(entry, Edit):
+            entry = bounded(entry if piece.edited else replace(entry, edited=b"", edited_path=None))
+        yield entry
+
+
+def fatal(dataset: str, number: int) -> Quarantined:
+    """A row that ends its process."""
+    message = "reading, decoding or scoring it ended its process each time, when it was alone"
+    return Quarantined(str(number), position(dataset, number), "ends-process", message)
 
 
 def load(piece: Slice) -> Iterator[Edit | Quarantined]:
@@ -87,10 +105,10 @@ def load(piece: Slice) -> Iterator[Edit | Quarantined]:
         found: Any = entry
         if isinstance(entry, Edit):
             if entry.source_sha256 != decoded:
-                found = _opened(entry, "source", entry.source, entry.source_path)
+                found = _opened(entry, "source", entry.source, entry.source_path, whole=True)
             if not isinstance(found, Quarantined):
                 decoded = entry.source_sha256
-                found = _opened(entry, "edited", entry.edited, entry.edited_path) if piece.edited else entry
+                found = _opened(entry, "edited", entry.edited, entry.edited_path, whole=True) if piece.edited else entry
         yield found if isinstance(found, Quarantined) else entry
 
 
@@ -121,20 +139,37 @@ def good(metadata: Sequence[str]) -> np.ndarray:
     return world.good(metadata)
 
 
-def opened(edit: Edit) -> tuple[Image.Image, Image.Image] | Quarantined:
-    """Source and edited image, decoded completely (reward/inputs/decoding.py); or why they cannot be."""
-    source = _opened(edit, "source", edit.source, edit.source_path)
+def opened(edit: Edit, *, whole: bool) -> tuple[Image.Image, Image.Image] | Quarantined:
+    """Source and edited image, decoded completely (reward/inputs/decoding.py); or why they cannot be.
+
+    whole: also look for damage that a decoder passes over (reward/inputs/jpeg_scan.py), which once per image is enough.
+    """
+    source = _opened(edit, "source", edit.source, edit.source_path, whole=whole)
     if isinstance(source, Quarantined):
         return source
-    edited = _opened(edit, "edited", edit.edited, edit.edited_path)
+    edited = _opened(edit, "edited", edit.edited, edit.edited_path, whole=whole)
     return edited if isinstance(edited, Quarantined) else (source, edited)
 
 
-def _opened(edit: Edit, role: str, data: bytes, path: str | None) -> Image.Image | Quarantined:
-    if images.extension(data) is None:
-        message = f"the {role} image {path} is not PNG, JPEG or WebP; convert it"
-        return Quarantined(edit.row_id, edit.position, "unsupported-format", message)
-    try:
-        return decode(data, what=f"the {role} image {path}")
-    except ImageError as error:
-        return Quarantined(edit.row_id, edit.position, "undecodable-image", str(error))
+def _opened(edit: Edit, role: str, data: bytes, path: str | None, *, whole: bool) -> Image.Image | Quarantined:
+    what = f"the {role} image {path}"
+    fault = image_files.too_large(len(data), what) or _no_image(data, what)
+    if fault is None:
+        try:
+            picture = decode(data, what=what)
+            damage = jpeg_scan.fault(data, picture, decode) if whole else None
+            if damage is None:
+                return picture
+            fault = Fault("damaged-image", f"{what} is damaged: {damage}")
+        except ImageError as error:
+            fault = Fault("undecodable-image", str(error))
+    return Quarantined(edit.row_id, edit.position, *fault)
+
+
+def _no_image(data: bytes, what: str) -> Fault | None:
+    """What there is in place of an image, by its first bytes."""
+    if not data:
+        return Fault("empty-file", f"{what} is an empty file")
+    if data[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(_HTML):
+        return Fault("html-file", f"{what} is an HTML page, such as a server sends in place of a file; download it again")
+    return None if images.extension(data) else Fault("unsupported-format", f"{what} is not PNG, JPEG or WebP; convert it")

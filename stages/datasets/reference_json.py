@@ -17,7 +17,7 @@ from typing import Any
 from stages.datasets import published_ids
 from stages.datasets.config import ReferenceJsonEdits
 from stages.datasets.io import cells, files, locations, text_tables
-from stages.datasets.io.cells import Fault
+from stages.datasets.io.faults import Fault
 from stages.datasets.io.text_tables import Bad, Record
 from stages.datasets.slices import Edit, Request, Slice, cut, is_text, position
 from stages.engine import storage

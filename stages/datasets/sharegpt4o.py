@@ -24,7 +24,7 @@ import numpy as np
 from stages.datasets.config import ShareGPT4oEdits
 from stages.datasets.io import cells, locations
 from stages.datasets.io.blocks import Block, read_addressed
-from stages.datasets.io.cells import Fault
+from stages.datasets.io.faults import Fault
 from stages.datasets.io.files import OneOpen, opened
 from stages.datasets.io.tar_index import TarIndex, packed, unpacked
 from stages.datasets.io.text_tables import Bad, Record, records, spans

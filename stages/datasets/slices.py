@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -43,7 +43,8 @@ class Slice:
     ``location`` is the folder of the data set and ``images`` the folder of the images where it differs. Neither is part of the fingerprint,
     so a copy in another folder is the same work. ``shared`` is what all rows need, ``rows`` are pairs of row number and what the reader
     needs to know about that row: plain JSON values, or spans of rows. ``edited``: whether the edited images are wanted. ``content`` is the
-    fingerprint where a reader does not want a hash of the other fields.
+    fingerprint where a reader does not want a hash of the other fields. ``fatal``: numbers of rows that end the process that handles them,
+    as found out in this run (stages/engine/fatal_rows.py); they are not touched.
     """
 
     dataset: str
@@ -53,6 +54,15 @@ class Slice:
     images: str = ""
     edited: bool = True
     content: Any = None
+    fatal: frozenset[int] = frozenset()
+
+    def part(self, first: int, last: int) -> Slice:
+        """The rows at the places ``first`` to ``last - 1``."""
+        return replace(self, rows=self.rows[first:last])
+
+    def without(self, places: Collection[int]) -> Slice:
+        """The same slice, the rows at these places marked as fatal."""
+        return replace(self, fatal=self.fatal | {self.rows[place][0] for place in places})
 
     @cached_property
     def fingerprint(self) -> Any:

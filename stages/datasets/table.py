@@ -26,7 +26,7 @@ from stages.datasets import presets, triplets
 from stages.datasets.config import CandidateTable, SourceTable, Table, TableEdits, TableSources, TripletEdits
 from stages.datasets.io import cells, files, locations, parquet_files, text_tables
 from stages.datasets.io.blocks import Block, read_addressed
-from stages.datasets.io.cells import Fault
+from stages.datasets.io.faults import Fault
 from stages.datasets.io.text_tables import Bad
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
 from stages.engine.contracts import Quarantined
@@ -107,7 +107,7 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
     columns: Mapping[str, str] = piece.shared["columns"]
     with files.OneOpen(piece.location) as tables:
         addresses = ((name, start, row) for _, (name, start, row, _) in piece.rows)
-        rows = read_addressed(addresses, lambda name, start, first: _rows(tables, name, start, first, set(columns.values())))
+        rows = read_addressed(addresses, lambda name, start, first: _rows(tables, name, start, first, set(columns.values()), piece.edited))
         for (number, (name, _, place, mark)), row in zip(piece.rows, rows, strict=True):
             values = row.to_pylist()[0] if isinstance(row, pa.RecordBatch) else row
             if piece.dataset == TRIPLETS:
@@ -140,9 +140,8 @@ def _edit(piece: Slice, columns: Mapping[str, str], number: int, file: str, row:
         faults = [found for found in (source, edited) if isinstance(found, Fault)]
         return Quarantined(row_id, where, faults[0].reason, "; ".join(fault.message for fault in faults))
     wording, others = instruction
-    metadata = {"instructions": others} if others else {}
-    if piece.dataset == TRIPLETS:
-        metadata = {name: value for name, value in row.items() if name not in presets.OWN.columns}
+    metadata = {name: cells.plain(value) for name, value in row.items() if name not in columns.values()}
+    metadata |= {"instructions": others} if others else {}
     return Edit(
         row_id=row_id,
         position=where,
@@ -162,12 +161,15 @@ def _edit(piece: Slice, columns: Mapping[str, str], number: int, file: str, row:
     )
 
 
-def _rows(tables: files.OneOpen, name: str, start: int, first: int, wanted: set[str]) -> Iterator[pa.RecordBatch | Row]:
-    """Rows of a block: batches of one row of a row group, records of a text file."""
+def _rows(tables: files.OneOpen, name: str, start: int, first: int, wanted: set[str], others: bool) -> Iterator[pa.RecordBatch | Row]:
+    """Rows of a block: batches of one row of a row group, records of a text file. ``others``: with the other columns of a Parquet file
+    too, but for those with images or other bytes."""
     if not name.lower().endswith(parquet_files.SUFFIX):
         return islice((record for _, record in text_tables.records(tables.get(name), f"{tables.folder}/{name}", start)), first, None)
     table = pq.ParquetFile(tables.get(name), buffer_size=READ_AHEAD)
-    return parquet_files.rows(table, start, first, [column for column in table.schema_arrow.names if column in wanted])
+    schema = table.schema_arrow
+    named = [field.name for field in schema if field.name in wanted or (others and not parquet_files.has_bytes(field.type))]
+    return parquet_files.rows(table, start, first, [name for name in named if named.count(name) == 1])
 
 
 class _Sized:

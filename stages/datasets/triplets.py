@@ -16,7 +16,7 @@ import numpy as np
 
 from stages.datasets.io import files, locations
 from stages.datasets.io.blocks import Block
-from stages.datasets.io.cells import Fault
+from stages.datasets.io.faults import Fault
 from stages.datasets.io.text_tables import Bad, Record, TextSpan
 from stages.datasets.slices import is_text
 from stages.engine.ids import ID_DIGITS

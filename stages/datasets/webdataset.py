@@ -22,8 +22,9 @@ from typing import Any, BinaryIO
 from stages.datasets.config import WebdatasetEdits
 from stages.datasets.io import cells, files
 from stages.datasets.io.blocks import Block, read_addressed
-from stages.datasets.io.cells import Fault
+from stages.datasets.io.faults import Fault
 from stages.datasets.io.locations import digest, repeated
+from stages.datasets.io.text_tables import MOST_LEVELS, is_nested
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
 from stages.engine import tar
 from stages.engine.contracts import Quarantined
@@ -116,8 +117,10 @@ def _parsed(data: bytes, name: str, instruction_key: str) -> tuple[str, dict[str
     """Instruction, labels, and everything else."""
     try:
         content: Any = json.loads(data) if name.endswith(".json") else {instruction_key: data.decode().strip()}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return Fault("bad-sample", f"{name} cannot be read ({error})")
+    if isinstance(content, dict) and is_nested(content):
+        return Fault("bad-sample", f"{name} has more than {MOST_LEVELS} levels of lists and objects")
     if not isinstance(content, dict) or not is_text(content):
         return Fault("bad-sample", f"{name} should be a JSON object of valid Unicode")
     instruction = cells.instruction(content.get(instruction_key))

@@ -1,8 +1,9 @@
 """Assigns units to actors, and handles the death of an actor.
 
 A dead actor is replaced. Each of its units becomes a suspect and runs again by itself on an actor, which identifies the unit that causes
-the deaths. The command ends with the name of a unit after ``MAX_DEATHS`` deaths of processes that had it, and after ``MAX_LOSSES`` losses
-of nodes that had it: the unit may be what ends the nodes.
+the deaths. After ``MAX_DEATHS`` deaths of processes that had a unit, the rows that end them are looked for and left out
+(:mod:`stages.engine.fatal_rows`). The command ends with the name of a unit when there is no such row, and after ``MAX_LOSSES`` losses of
+nodes that had it: the unit may be what ends the nodes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
+
+from stages.engine.fatal_rows import without_fatal_rows
 
 if TYPE_CHECKING:
     from stages.engine.units import Unit, UnitRecord
@@ -49,6 +52,8 @@ class Dispatch:
         """Units in flight on an actor that died; each is run alone."""
         self.deaths: Counter[str] = Counter()
         self.losses: Counter[str] = Counter()
+        self.divided: set[str] = set()
+        """Units that are done without their fatal rows."""
         self.failed_starts = 0
         self.actors = actors
         self.alive: list[_Actor] = []
@@ -109,9 +114,15 @@ class Dispatch:
             if self.failed_starts >= MAX_LOSSES:
                 raise ChildProcessError(f"worker processes died {MAX_LOSSES} times in a row before they could begin ({error})") from error
         count, limit = (self.losses, MAX_LOSSES) if gone else (self.deaths, MAX_DEATHS)
-        for unit in actor.units.values():
+        for call, unit in list(actor.units.items()):
             count[unit.key] += 1
             if count[unit.key] >= limit:
+                left = None if gone or unit.key in self.divided else without_fatal_rows(unit, self.start)
+                if left is not None:
+                    self.divided.add(unit.key)
+                    self.deaths[unit.key] = 0
+                    actor.units[call] = left
+                    continue
                 what = "its node went away" if gone else "its worker process died, perhaps out of memory"
                 raise ChildProcessError(
                     f"unit {unit.key} ({unit.name or unit.rows}) was begun {limit} times and {what} ({error})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -16,11 +15,11 @@ from typing import Any
 
 import ray
 
-from stages.engine import contracts, storage, warm_workers
+from stages.engine import contracts, unit_log, warm_workers
 from stages.engine.cluster import Cluster
 from stages.engine.dispatch import IN_FLIGHT, Dispatch
 from stages.engine.progress import progress
-from stages.engine.rundir import Part, StepFolder
+from stages.engine.rundir import StepFolder
 from stages.engine.units import Done, Unit, UnitRecord, Work, publish_unit
 
 _numbers = count(1)
@@ -50,8 +49,8 @@ def run_units(
     """
     assert len({unit.key for unit in units}) == len(units), "two units have the same key"
     assert threads <= IN_FLIGHT
-    log = folder.path / "units.jsonl"
-    done = _sound_records(folder, log, {unit.key for unit in units})
+    logged = unit_log.sound(folder)
+    done = {unit.key: logged[unit.key] for unit in units if unit.key in logged and unit_log.is_whole(folder, logged[unit.key])}
     missing = [unit for unit in units if unit.key not in done]
     if missing:
         cluster.connect()
@@ -72,10 +71,10 @@ def run_units(
         dispatch = Dispatch(start, missing, workers, ray.kill if num_gpus else partial(warm_workers.keep, alike))
         figures = []
         finished = before
-        with progress(label, total, unit=rows_are, initial=before) as bar, open(log, "a") as file:
+        with progress(label, total, unit=rows_are, initial=before) as bar, open(folder.path / unit_log.NAME, "a") as file:
             for record in dispatch.records():
                 done[record.key] = record
-                file.write(json.dumps(asdict(record)) + "\n")
+                file.write(unit_log.line(record))
                 file.flush()
                 os.fsync(file.fileno())
                 figures.append(record.figures)
@@ -115,11 +114,19 @@ class _Worker:
         with self.turns:
             return self._run(unit)
 
-    def _run(self, unit: Unit) -> UnitRecord:
+    def try_rows(self, payload: Any) -> None:
+        """Do the work of some rows of a unit for nothing (stages/engine/fatal_rows.py)."""
+        self._made()(payload)
+
+    def _made(self) -> Work:
         with self.making:  # not in the constructor: Ray hides the exception of a failed constructor
             self.work = self.work or self.make_work()
+            return self.work
+
+    def _run(self, unit: Unit) -> UnitRecord:
+        work = self._made()
         started = time.monotonic()
-        output = self.work(unit.payload)
+        output = work(unit.payload)
         assert output.rows_in == output.rows_out + len(output.quarantine), f"rows of unit {unit.key} do not balance"
         tables = dict(output.tables) | {"quarantine": contracts.table("quarantine", [asdict(row) for row in output.quarantine])}
         parts = publish_unit(self.folder, unit.key, tables)
@@ -132,24 +139,5 @@ class _Worker:
             dict(sorted(reasons.items())),
             round(time.monotonic() - started, 3),
             {name: round(value, 6) for name, value in output.figures.items()},
+            unit.family,
         )
-
-
-def _sound_records(folder: StepFolder, log: Path, wanted: set[str]) -> dict[str, UnitRecord]:
-    """Logged units whose files still have the logged hashes. Lines torn by a kill or a full disk are skipped."""
-    if not log.exists():
-        return {}
-    lines = log.read_text().splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
-        storage.publish_bytes(log, "".join(lines[:-1]).encode())
-        lines.pop()
-    records: dict[str, UnitRecord] = {}
-    for line in lines:
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue
-        if value["key"] in wanted:
-            value["parts"] = {name: Part(**part) for name, part in value["parts"].items()}
-            records[value["key"]] = UnitRecord(**value)
-    return {key: record for key, record in records.items() if all(folder.has(part.path, part.sha256) for part in record.parts.values())}

@@ -11,7 +11,8 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
@@ -97,8 +98,8 @@ class StepFolder:
         if not path.exists():
             return None
         try:
-            return Index.from_json(storage.read_json(path))
-        except (KeyError, TypeError) as error:
+            return Index.from_json(storage.read_checked(path, "delete it and run the step again: finished units are kept"))
+        except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} does not have the layout of a step index ({error}); delete the step's folder") from None
 
     def begin(self, *, settings: Mapping[str, Any], inputs: Mapping[str, str], force: bool) -> tuple[Index, Index | None]:
@@ -125,13 +126,16 @@ class StepFolder:
                 leftover.unlink(missing_ok=True)
         return draft, None
 
-    def publish(self, index: Index, **content: Unpack[Content]) -> Index:
-        """Publish the index with its content, which completes the step, and remove unit folders that it does not list."""
+    def publish(self, index: Index, *, keep: Collection[str] = (), **content: Unpack[Content]) -> Index:
+        """Publish the index with its content, which completes the step, and remove unit folders that it does not list.
+
+        keep: keys of units that stay although the index does not list them, because a later run may use them.
+        """
         index = replace(index, **content)
-        storage.publish_json(self.path / "index.json", index.to_json())
+        storage.publish_checked(self.path / "index.json", index.to_json())
         listed = {Path(part.path).parent.name for parts in index.artifacts.values() for part in parts}
         for folder in (self.path / "units").glob("*"):
-            if folder.name not in listed:
+            if folder.name not in listed and folder.name not in keep:
                 shutil.rmtree(folder, ignore_errors=True)
         return index
 
@@ -222,14 +226,23 @@ class RunDir:
 
     def note(self, step: str, facts: Mapping[str, Any]) -> None:
         """Record times, machine and versions of a step in the manifest."""
-        manifest = self.manifest()
+        try:
+            manifest = self.manifest()
+        except ValueError as error:
+            print(f"{error}; it is begun again, without the times of earlier steps", file=sys.stderr, flush=True)
+            manifest = {}
         manifest.setdefault("steps", {})[step] = dict(facts)
-        storage.publish_json(self.path / "manifest.json", manifest)
+        storage.publish_checked(self.path / "manifest.json", manifest)
 
     def manifest(self) -> dict[str, Any]:
-        """The manifest so far; empty before the first step."""
+        """The manifest so far; empty before the first step. Raises ``ValueError`` when it is damaged."""
         path = self.path / "manifest.json"
-        return storage.read_json(path) if path.exists() else {}
+        if not path.exists():
+            return {}
+        found = storage.read_checked(path, "delete it: it has times and versions only")
+        if not isinstance(found.get("steps", {}), dict):
+            raise ValueError(f"{path} is damaged; delete it: it has times and versions only")
+        return found
 
     def artifact_hashes(self) -> dict[str, str]:
         """sha256 of every file that a repeated run must reproduce: the indexes and the files that they list."""

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import threading
 import uuid
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,12 +29,18 @@ from fsspec.implementations.local import LocalFileSystem
 
 ROW_GROUP_ROWS, ROW_GROUP_BYTES = 1024, 4 << 20
 """Most rows, and most bytes, of a row group of a published table."""
+CHECKSUM = "checksum"
+"""Key of an object's checksum in its file."""
 TEMPORARY = ".partial-"
 """Prefix of names that are not published yet; files with it may be deleted at any time."""
 
 
+class UnknownLocation(ValueError):
+    """A URL of a kind that nothing here reads."""
+
+
 def locate(path: str | Path) -> tuple[Any, str]:
-    """File system of a path or URL, and the name in it. Raises ``ValueError`` for an unknown kind of URL, ``OSError`` where its
+    """File system of a path or URL, and the name in it. Raises ``UnknownLocation`` for an unknown kind of URL, ``OSError`` where its
     reader is not installed."""
     text = str(path)
     if text.startswith("/") and "::" not in text:
@@ -45,8 +51,8 @@ def locate(path: str | Path) -> tuple[Any, str]:
     except ImportError as error:
         hint = f"{error}; s3:// comes with this package's extra s3, gs:// with the extra gcs"
         raise OSError(errno.EPROTONOSUPPORT, hint, str(path)) from None
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be opened ({error})") from None
+    except (ValueError, TypeError) as error:  # the latter for a kind whose file system needs arguments
+        raise UnknownLocation(f"{path} cannot be opened ({error})") from None
 
 
 def absolute(path: str) -> str:
@@ -130,12 +136,34 @@ def publish_json(path: str | Path, value: Any, *, private: bool = False) -> str:
     return publish_bytes(path, (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(), private=private)
 
 
-def read_json(path: str | Path) -> Any:
+def read_json(path: str | Path, remedy: str = "restore it or delete it and run the step again") -> Any:
     """Parsed JSON file; a file that is not JSON raises ``ValueError`` naming it."""
     try:
         return json.loads(read_bytes(path))
-    except ValueError as error:
-        raise ValueError(f"{path} is not valid JSON ({error}); restore it or delete it and run the step again") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not valid JSON ({error}); {remedy}") from None
+
+
+def publish_checked(path: str | Path, value: Mapping[str, Any]) -> str:
+    """Write an object as :func:`publish_json` does, with a checksum of itself as a further key."""
+    return publish_json(path, {**value, CHECKSUM: _checksum(value)})
+
+
+def read_checked(path: str | Path, remedy: str) -> dict[str, Any]:
+    """The object that :func:`publish_checked` wrote, without its checksum. Files of earlier versions have none.
+
+    Raises ``ValueError`` that names the file and ends with the ``remedy`` when it is no such object or no longer has its checksum.
+    """
+    value = read_json(path, remedy)
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} is damaged: it should be a JSON object; {remedy}")
+    if value.pop(CHECKSUM, None) not in (None, _checksum(value)):
+        raise ValueError(f"{path} is damaged: it does not have the checksum that it names; {remedy}")
+    return value
+
+
+def _checksum(value: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def table_bytes(table: pa.Table) -> bytes:

@@ -26,12 +26,13 @@ from stages.engine.rundir import Part, StepFolder, Tables
 @dataclass(frozen=True)
 class Unit:
     """One piece of work. ``key``: hash of inputs and settings; ``payload``: argument of the work function; ``rows``: for the progress bar;
-    ``name``: for the error message."""
+    ``name``: for the error message; ``family``: what units of other rows of the same whole have in common, for who looks for them later."""
 
     key: str
     payload: Any
     rows: int
     name: str = ""
+    family: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class UnitRecord:
     quarantined: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     figures: dict[str, float] = field(default_factory=dict)
+    family: str = ""
 
 
 Work = Callable[[Any], UnitOutput]
@@ -117,5 +119,7 @@ def publish_table(step: StepFolder, artifact: str, table: pa.Table) -> list[Part
     """
     if not table.num_rows:
         return []
-    key = settings_hash(artifact, hashlib.sha256(storage.table_bytes(table)).hexdigest())
-    return [publish_unit(step.path, key, {artifact: table})[artifact]]
+    sha256 = hashlib.sha256(storage.table_bytes(table)).hexdigest()
+    key = settings_hash(artifact, sha256)
+    part = Part(path=f"units/{key}/{artifact}.parquet", rows=table.num_rows, sha256=sha256)
+    return [part if step.has(part.path, sha256) else publish_unit(step.path, key, {artifact: table})[artifact]]

@@ -1,7 +1,7 @@
 """Decontamination, between inspection and scoring: edits that match a reference are listed, and dropped if the configuration says so.
 
 In: the table ``inspected``, and the references (stages/contamination/compare.py). Out: the artifacts ``references``,
-``unreadable_references`` and ``contamination`` (stages/contamination/match.py), and the slices that are left for scoring. A dropped
+``unreadable_references`` and ``contamination`` (stages/contamination/match.py), and the rows that are left for scoring. A dropped
 edit counts as gated.
 """
 
@@ -22,7 +22,7 @@ from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine.rundir import StepFolder
 from stages.filter.config import FilterConfig
-from stages.filter.inspection import Inspection, rows_of
+from stages.filter.inspection import Inspection
 
 KEY = "filter.contamination"
 
@@ -43,9 +43,11 @@ def check(
         "samples": len(found.counted),
         "dropped": dropped.num_rows,
     }
+    clean = ~np.isin(inspected.numbers, edits.numbers_of(dropped["position"]))
     left_over = replace(
         inspected,
-        kept=rows_of(inspected.kept, np.setdiff1d(inspected.numbers, edits.numbers_of(dropped["position"]))),
+        numbers=inspected.numbers[clean],
+        sample_ids=inspected.sample_ids.filter(pa.array(clean)),
         artifacts=inspected.artifacts | found.artifacts,
         gated=inspected.gated + dropped.num_rows,
     )

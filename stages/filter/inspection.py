@@ -1,7 +1,7 @@
 """Inspection, the first phase of the filter: every edit is decoded once on CPU workers and measured, then the gates decide what is scored.
 
 In: slices of delivered edits. Out: the artifact ``inspected`` (one row per readable edit: ids, sizes, hashes, the gates' measures),
-``gated`` (which gate caught which edit), the quarantine of what cannot be read or is a duplicate, and the slices that are left for
+``gated`` (which gate caught which edit), the quarantine of what cannot be read or is a duplicate, and the rows that are left for
 scoring. The unit of resume is a slice, named without any threshold: with another threshold the gates decide again from the table, and
 nothing is inspected.
 """
@@ -9,7 +9,7 @@ nothing is inspected.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -27,24 +27,23 @@ from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Part, StepFolder
-from stages.engine.units import Done, Unit, UnitOutput, Work, publish_table
+from stages.engine.units import Unit, UnitOutput, Work, publish_table
 from stages.filter import decide as gates
 from stages.filter.config import FilterConfig
 from stages.filter.decide import INSPECTED
 from stages.filter.pair import Pair
 from stages.filter.selection.order import rank_within
 
-REVISION = 1
+REVISION = 2
 """Raised when a fixed column of ``inspected`` changes, so that edits are inspected again; gates have revisions of their own."""
 DUPLICATE = "duplicate"
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """``kept``: what is to be scored; ``numbers``: of those rows, ascending, int64 [n], and their ``sample_ids``; ``artifacts``: tables in
-    parts; the counts of what is not kept."""
+    """``numbers``: of the rows that are to be scored, ascending, int64 [n], and their ``sample_ids``; ``artifacts``: tables in parts; the
+    counts of the other rows."""
 
-    kept: list[edits.Slice]
     numbers: np.ndarray
     sample_ids: pa.ChunkedArray
     artifacts: dict[str, list[Part]]
@@ -74,7 +73,6 @@ def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Se
     numbers = edits.numbers_of(left["position"])
     quarantined = Counter(done.quarantined()) + Counter(row.reason for row in copies)
     return Inspection(
-        kept=rows_of(slices, numbers),
         numbers=numbers,
         sample_ids=left["sample_id"],
         artifacts=artifacts,
@@ -106,7 +104,7 @@ def make_work() -> Work:
 
 def row_of(edit: edits.Edit) -> dict[str, Any] | Quarantined:
     """A row of the contract ``inspected``, or why the edit cannot be read."""
-    opened = edits.opened(edit)
+    opened = edits.opened(edit, whole=True)
     if isinstance(opened, Quarantined):
         return opened
     source, edited = opened
@@ -155,10 +153,13 @@ def later_ones(ids: pa.ChunkedArray) -> np.ndarray:
     return rank_within(ids.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)) > 0
 
 
-def balance(inspection: Inspection, scored: Done) -> tuple[dict[str, int], dict[str, int]]:
-    """Counts of the whole step, and quarantined rows by reason: in = out + quarantined + gated."""
-    reasons = Counter(inspection.quarantined) + Counter(scored.quarantined())
-    counts = {"in": inspection.rows_in, "out": scored.counts()["out"], "quarantined": sum(reasons.values()), "gated": inspection.gated}
+def balance(inspection: Inspection, out: int, quarantined: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    """Counts of the whole step, and quarantined rows by reason: in = out + quarantined + gated.
+
+    out, quarantined: rows that were scored, and that could not be, by reason.
+    """
+    reasons = Counter(inspection.quarantined) + Counter(quarantined)
+    counts = {"in": inspection.rows_in, "out": out, "quarantined": sum(reasons.values()), "gated": inspection.gated}
     assert counts["in"] == counts["out"] + counts["quarantined"] + counts["gated"], f"the filter does not balance: {counts}"
     return counts, dict(sorted(reasons.items()))
 

@@ -1,4 +1,4 @@
-"""Scoring of edits in the filter step: slices of edits in, tables ``edits`` and ``scores`` out, on Ray actors.
+"""Scoring of edits in the filter step: slices of edits in, units with the tables ``edits`` and ``scores`` out, on Ray actors.
 
 Each actor has a model and two slices in flight: while the model computes for one, the other is prepared or published. Preparation
 (``stages.scoring.preparation``) is done by the actor itself or, where a GPU must not wait for it, by tasks on CPUs. Passes are formed
@@ -8,11 +8,14 @@ inside a slice, so neither the number of actors nor that of preparing tasks chan
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from reward.inputs.decoding import DECODER
 from reward.model.origin import OTHER_DOMAIN, other_domain
@@ -23,8 +26,10 @@ from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
-from stages.engine.units import Done, Unit, UnitOutput, Work
+from stages.engine.units import Done, Unit, UnitOutput, UnitRecord, Work
+from stages.filter import scored
 from stages.filter.config import FilterConfig
+from stages.filter.inspection import rows_of
 from stages.scoring.meter import Figures, Meter, summary
 from stages.scoring.preparation import Prepared, Ready, pieces_of, prepare, prepared
 from stages.scoring.rows import load_model, score_row
@@ -38,13 +43,30 @@ PREPARE_WORKERS = 2
 
 
 def score_edits(
-    context: Context, config: FilterConfig, step: StepFolder, model: Path, revision: str, slices: Sequence[edits.Slice]
-) -> Done:
-    """Score what is not scored yet; the records of all slices, in their order. Raises ``ValueError`` when the cluster is too small."""
-    units = [
-        Unit(settings_hash(step.name, DECODER, piece.fingerprint, revision, config.token_budget), piece, len(piece.rows), _name(piece))
-        for piece in slices
-    ]
+    context: Context, config: FilterConfig, step: StepFolder, model: Path, revision: str, slices: Sequence[edits.Slice], left: np.ndarray
+) -> list[list[UnitRecord]]:
+    """Score the rows numbered ``left``, ascending int64 [n], that no earlier unit has; returns the units of every slice in their order.
+
+    Raises ``ValueError`` when the cluster is too small.
+    """
+    families = [settings_hash(step.name, DECODER, piece.fingerprint, revision, config.token_budget) for piece in slices]
+    units_of = scored.known(step, families)
+    missing = np.setdiff1d(left, scored.rows_in(step, [record for family in families for record in units_of[family]]))
+    starts = [piece.rows[0][0] for piece in slices]
+    units = []
+    for rest in rows_of(slices, missing):
+        place = bisect_right(starts, rest.rows[0][0]) - 1
+        whole = len(rest.rows) == len(slices[place].rows)
+        key = families[place] if whole else settings_hash(families[place], [number for number, _ in rest.rows])
+        units.append(Unit(key, rest, len(rest.rows), _name(rest), families[place]))
+    for record in _score(context, config, step, model, revision, units).records:
+        units_of[record.family].append(record)
+    return [units_of[family] for family in families]
+
+
+def _score(context: Context, config: FilterConfig, step: StepFolder, model: Path, revision: str, units: Sequence[Unit]) -> Done:
+    if not units:
+        return Done([])
     gpus = config.num_gpus or context.cluster.share_of_a_gpu(config.workers)
     if config.num_gpus:
         context.cluster.need(1, num_cpus=0, num_gpus=gpus, setting="filter.num_gpus")

@@ -6,6 +6,7 @@ was scored is an error. A set of shards is finished when its ``index.json`` is t
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +25,45 @@ from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
 from stages.engine.units import Unit, UnitOutput, Work
+from stages.filter.decide import INSPECTED
 from stages.filter.selection.order import fixed_width, hashed
 from stages.shards import format as shards
+from stages.shards import lease
 from stages.shards.config import ShardsConfig
 from stages.shards.read import folder_of
 
 LOCATION = ["position", "image_bytes"]
 """Columns of ``edits`` that planning shards needs beside the scores."""
+MEASURES = [name for name in INSPECTED.names if name.endswith(("_width", "_height")) or name not in contracts.INSPECTED.names]
+"""Columns of ``inspected`` that go into the JSON of a sample: sizes, and what the gates measured."""
+OF_CONTAMINATION = [name for name in contracts.CONTAMINATION.names if name != "sample_id"]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What earlier phases found out about the edits: tables of the contracts ``inspected``, ``gated`` and ``contamination``; of the first
+    the columns ``sample_id`` and :data:`MEASURES`."""
+
+    inspected: pa.Table
+    gated: pa.Table
+    contamination: pa.Table
+
+    def added_to(self, samples: pa.Table) -> pa.Table:
+        """Samples with what is known of them, as JSON text in the column ``known``: ``measures``, ``gates`` (value and threshold of those
+        that flag it) and ``contamination`` (its matches)."""
+        ids = samples["sample_id"]
+        places = pc.index_in(ids, value_set=self.inspected["sample_id"].combine_chunks())
+        measures = self.inspected.take(places).select(MEASURES).to_pylist()
+        gates, matches = (_by_sample(table, ids) for table in (self.gated, self.contamination))
+        known = [
+            {
+                "measures": found,
+                "gates": {row["gate"]: {"value": row["value"], "threshold": row["threshold"]} for row in gates.get(sample_id, [])},
+                "contamination": [{name: row[name] for name in OF_CONTAMINATION} for row in matches.get(sample_id, [])],
+            }
+            for sample_id, found in zip(ids.to_pylist(), measures, strict=True)
+        ]
+        return samples.append_column("known", pa.array([json.dumps(entry, sort_keys=True) for entry in known], pa.string()))
 
 
 @dataclass(frozen=True)
@@ -63,6 +96,7 @@ def assign(
     delivered: pa.Table,
     slices: Sequence[edits.Slice],
     about: Mapping[str, Mapping[str, Any]],
+    known: Known,
 ) -> list[ShardSet]:
     """Sets of shards for selection tables by name. ``scores``, ``delivered``: of all samples in one order, rows of the ``scores`` contract
     and the columns :data:`LOCATION` of ``edits``; ``about``: what the indexes of the sets say besides, by name."""
@@ -74,7 +108,7 @@ def assign(
         samples = _joined(_ordered(table, config.shuffle_seed), scores)
         units, contents = [], []
         for number, (first, last) in enumerate(cuts(samples["image_bytes"].to_numpy(), config)):
-            part = samples.take(np.arange(first, last))  # a slice would travel to the worker with the whole table
+            part = known.added_to(samples.take(np.arange(first, last)))  # a slice would travel to the worker with the whole table
             piece = edits.pick(slices, edits.numbers_of(part["position"]).tolist())
             task = Task(folder, shards.shard_name(number), piece, part, name)
             content = settings_hash("shard", shards.FORMAT, name, number, part.to_pylist())
@@ -101,12 +135,18 @@ def cuts(image_bytes: np.ndarray, config: ShardsConfig) -> Iterator[tuple[int, i
 def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, workers: int) -> dict[str, dict[str, Any]]:
     """Write what is not there yet; returns the index of every set by name.
 
-    Raises ``ValueError`` when a folder contains another finished set and ``--force`` is off, or when the data set changed since it was
-    scored.
+    Raises ``ValueError`` when another run writes there, when a folder contains another finished set and ``--force`` is off, or when the
+    data set changed since it was scored.
     """
     missing = [entry for entry in sets if not is_whole(entry.folder, entry.key)]
+    owner = lease.owner_of(step)
     for entry in missing:
-        _clear_index(entry, force=context.force)
+        lease.take(entry.folder, owner)
+        try:
+            _clear_index(entry, force=context.force)
+        except ValueError:
+            lease.release(entry.folder, owner)
+            raise
         for unit in entry.units:
             _forget_lost(step, unit)
     units = [unit for entry in missing for unit in entry.units]
@@ -118,11 +158,13 @@ def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, worke
             pa.concat_tables([storage.read_table(step.path / part[name].path) for part in parts]) for name in ("shard", "twin")
         )
         written = [shards.Shard(**row) for row in described.to_pylist()]
+        lease.check(entry.folder, owner)
         _remove_stale(entry.folder, {shard.name for shard in written})
         shards.publish(entry.folder, written, sample_index, {"selection": entry.name, "key": entry.key, **entry.about})
+        lease.release(entry.folder, owner)
         for unit in entry.units:
             shutil.rmtree(step.path / "units" / unit.key, ignore_errors=True)
-    return {entry.name: storage.read_json(f"{entry.folder}/{shards.INDEX}") for entry in sets}
+    return {entry.name: shards.read_index(entry.folder) for entry in sets}
 
 
 def make_work() -> Work:
@@ -153,6 +195,11 @@ def _samples(task: Task) -> Iterator[shards.Sample]:
         scores = contracts.scores_by_dimension(row["dimensions"])
         facts = {
             "dataset": edit.dataset,
+            "id": edit.row_id,
+            "files": {"source": edit.source_path, "edited": edit.edited_path},
+            "metadata": json.loads(edit.metadata),
+            "flags": row["flags"],
+            **json.loads(row["known"]),
             "instruction": edit.instruction,
             "language": edit.language,
             "task": edit.task,
@@ -164,6 +211,14 @@ def _samples(task: Task) -> Iterator[shards.Sample]:
             "selection": {"name": task.selection} | {key: row[key] for key in ("rule", "rank", "score", "stratum")},
         }
         yield shards.Sample(edit.sample_id, edit.source, edit.source_sha256, edit.edited, edit.edited_sha256, facts)
+
+
+def _by_sample(table: pa.Table, ids: pa.ChunkedArray) -> dict[str, list[dict[str, Any]]]:
+    """Rows of some samples, in the order of the table."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in table.filter(pc.is_in(table["sample_id"], value_set=ids.combine_chunks())).to_pylist():
+        found.setdefault(row["sample_id"], []).append(row)
+    return found
 
 
 def _ordered(table: pa.Table, shuffle_seed: int | None) -> pa.Table:
@@ -201,10 +256,9 @@ def _index(folder: str) -> dict[str, Any] | None:
     if not filesystem.exists(path):
         return None
     try:
-        index = storage.read_json(f"{folder}/{shards.INDEX}")
+        return shards.read_index(folder)
     except ValueError:
         return {}
-    return index if isinstance(index, dict) and {"key", "samples", "shards"} <= index.keys() else {}
 
 
 def _forget_lost(step: StepFolder, unit: Unit) -> None:

@@ -1,7 +1,8 @@
 """Filter: score edits once, select by rules that read scores only, write shards (paper 4.4: the best 20K of 46K).
 
 In: a data set of edits and a reward model. Out: ``inspected`` and ``gated`` (stages/filter/inspection.py), ``contamination``
-(stages/filter/decontamination.py), ``scores`` and ``edits`` (what was scored, in the same order, images by reference), ``examples`` (the
+(stages/filter/decontamination.py), ``scores`` and ``edits`` (what was scored, in the same order, images by reference;
+stages/filter/scored.py), ``examples`` (the
 edits at the ends of the scores, with images), one table per selection in ``selections/``, webdataset shards, and a quarantine. Four phases,
 each resumable: a slice of edits is the unit of inspection and of scoring, a shard the unit of writing, and selections are made again each
 time. Edits in = scored + quarantined + gated, always; what decontamination drops is gated.
@@ -28,6 +29,7 @@ from stages.engine.rundir import Index, Part, StepFolder
 from stages.engine.units import publish_unit
 from stages.filter import decide as gates
 from stages.filter import decontamination, inspection, shard_sets
+from stages.filter import scored as scores_of
 from stages.filter import scoring as edit_scoring
 from stages.filter.config import FilterConfig
 from stages.filter.selection import rule as selection
@@ -63,9 +65,12 @@ def run(context: Context) -> Index:
     if done and _shards_are_there(step, config):
         return done
     inspected, compared = decontamination.check(context, config, step, inspection.inspect(context, config, step, slices), references, model)
-    scored = edit_scoring.score_edits(context, config, step, model, revision, inspected.kept)
-    counts, quarantined = inspection.balance(inspected, scored)
-    artifacts = inspection.merge(inspected.artifacts, scored.artifacts())
+    units = edit_scoring.score_edits(context, config, step, model, revision, slices, inspected.numbers)
+    gated, hits = (step.read_table(name, inspected.artifacts.get(name, [])) for name in ("gated", "contamination"))
+    applied = [name for name, entry in inspected.summary.items() if entry["action"] != "off"]
+    scored = scores_of.assemble(step, units, inspected.numbers, gated, applied, hits)
+    counts, quarantined = inspection.balance(inspected, scored.out, scored.quarantined)
+    artifacts = inspection.merge(inspected.artifacts, scored.artifacts)
 
     def read(name: str, columns: list[str] | None = None) -> pa.Table:
         return step.read_table(name, artifacts.get(name, []), columns)
@@ -76,7 +81,7 @@ def run(context: Context) -> Index:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
         raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}); correct filter.input or filter.gates")
     inspection.check_unchanged(inspected, delivered)
-    side_columns = SideColumns(read, frozenset(artifacts))
+    side_columns = SideColumns(read, frozenset(artifacts), frozenset(scored.flags))
     tables: dict[str, pa.Table] = {}
     files: dict[str, str] = {}
     for entry in config.selections:
@@ -84,19 +89,24 @@ def run(context: Context) -> Index:
         files |= stored.publish(step, entry, made, artifacts["scores"], tables.get(entry.like or ""))
         tables[entry.name] = made.table
     artifacts["examples"] = _examples(step, scores, delivered, slices, config.selections, tables)
-    hits = read("contamination")
     domain: dict[str, Any] = {OTHER_DOMAIN: warning} if warning else {}
     about = {name: decontamination.about(compared, hits, table) | domain for name, table in tables.items()}
-    sets = shard_sets.assign(step, config.shards, tables, scores, delivered, slices, about)
+    known = shard_sets.Known(
+        step.read_table("inspected", inspected.artifacts["inspected"], ["sample_id", *shard_sets.MEASURES], gates.INSPECTED), gated, hits
+    )
+    sets = shard_sets.assign(step, config.shards, tables, scores, delivered, slices, about, known)
     for name, content in shard_sets.write(context, step, sets, workers=config.workers).items():
         files |= _shard_files(step, config, name, content)
     return step.publish(
         draft,
+        keep=scored.units,
         artifacts=artifacts,
         files=files,
         counts=counts,
         quarantined=quarantined,
-        results=_results(config, revision, scores, delivered, tables) | {"gates": inspected.summary, compare.NAME: compared} | domain,
+        results=_results(config, revision, scores, delivered, tables)
+        | {"gates": inspected.summary, compare.NAME: compared, "flags": scored.flags}
+        | domain,
     )
 
 
@@ -119,7 +129,7 @@ def select(context: Context, config: SelectionConfig) -> pa.Table:
     if before is not None and not context.force and before["selection"] != recipe["selection"]:
         description = step.path / stored.description_name(config.name)
         raise ValueError(f"selection {config.name} exists with another rule or size; choose another name or delete {description}")
-    side_columns = SideColumns(step.read, frozenset(index.artifacts))
+    side_columns = SideColumns(step.read, frozenset(index.artifacts), frozenset(index.results.get("flags", ())))
     made = selection.select(step.read("scores", columns_of(config)), config, side_columns, others)
     if before is not None and all(before.get(key) == value for key, value in recipe.items()):
         stored.check_replay(step, config, made, before)
@@ -136,9 +146,11 @@ def write_shards(context: Context, config: SelectionConfig) -> str:
     table = stored.load(step, config.name, index.artifacts["scores"])
     slices = _scored_slices(context, index)
     scores, delivered = step.read("scores"), step.read("edits", shard_sets.LOCATION)
-    about = decontamination.about(index.results[compare.NAME], step.read("contamination"), table)
+    hits = step.read("contamination")
+    about = decontamination.about(index.results[compare.NAME], hits, table)
     about |= {name: text for name, text in index.results.items() if name == OTHER_DOMAIN}
-    sets = shard_sets.assign(step, flow.shards, {config.name: table}, scores, delivered, slices, {config.name: about})
+    known = shard_sets.Known(step.read("inspected", ["sample_id", *shard_sets.MEASURES], gates.INSPECTED), step.read("gated"), hits)
+    sets = shard_sets.assign(step, flow.shards, {config.name: table}, scores, delivered, slices, {config.name: about}, known)
     shard_sets.write(context, step, sets, workers=flow.workers)
     return sets[0].folder
 
@@ -209,7 +221,7 @@ def _examples(
 
 def _shard_files(step: StepFolder, config: FilterConfig, name: str, content: Mapping[str, Any]) -> dict[str, str]:
     """sha256 by file of a set of shards. Of shards in another folder or behind a URL the step keeps a copy of their index."""
-    listed = {shards.INDEX: storage.publish_json(step.path / "shards" / name / shards.INDEX, content)}
+    listed = {shards.INDEX: storage.publish_checked(step.path / "shards" / name / shards.INDEX, content)}
     if config.shards.target is None:
         listed |= {entry["name"]: entry["sha256"] for entry in [*content["shards"], content["samples"]]}
     return {f"shards/{name}/{file}": sha256 for file, sha256 in sorted(listed.items())}
@@ -221,7 +233,7 @@ def _shards_are_there(step: StepFolder, config: FilterConfig) -> bool:
     """
     if config.shards.target is None:
         return True
-    keys = {entry.name: storage.read_json(step.path / "shards" / entry.name / shards.INDEX)["key"] for entry in config.selections}
+    keys = {entry.name: shards.read_index(str(step.path / "shards" / entry.name))["key"] for entry in config.selections}
     return all(shard_sets.is_whole(folder_of(step, config.shards, name), key) for name, key in keys.items())
 
 

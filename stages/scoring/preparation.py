@@ -78,7 +78,7 @@ def prepare(model: Path, piece: edits.Slice) -> Prepared:
         for number in same:
             edit = fetched[number]
             assert isinstance(edit, edits.Edit)
-            images = edits.opened(edit)
+            images = edits.opened(edit, whole=False)
             if isinstance(images, Quarantined):
                 entries[number] = images
                 continue
@@ -120,7 +120,7 @@ def prepared(pieces: Sequence[edits.Slice], prepare: Prepare, *, workers: int) -
             made = ray.get(reference)
         except (WorkerCrashedError, NodeDiedError):
             if len(piece.rows) == 1:
-                yield _lost(piece)
+                yield Prepared([edits.fatal(piece.dataset, piece.rows[0][0])], [], [])
                 continue
             yield from prepared([replace(piece, rows=[row]) for row in piece.rows], prepare, workers=1)
             continue
@@ -132,10 +132,3 @@ def prepared(pieces: Sequence[edits.Slice], prepare: Prepare, *, workers: int) -
 def _task(prepare: Prepare, piece: edits.Slice) -> Prepared:
     """A function of its own, because Ray names the process after it."""
     return prepare(piece)
-
-
-def _lost(piece: edits.Slice) -> Prepared:
-    """A row whose process died each time."""
-    number = piece.rows[0][0]
-    message = f"reading or decoding it ended the process {1 + TRIES} times, when it was prepared alone"
-    return Prepared([Quarantined(str(number), edits.position(piece.dataset, number), "ends-process", message)], [], [])

@@ -17,6 +17,9 @@ from typing import Any
 from stages.engine import images, storage
 from stages.shards import read as shard_reading
 
+SAMPLES = "samples.jsonl"
+"""Beside the metadata of every format: the JSON of each sample as the shards have it, and where its images are in the export."""
+
 
 @dataclass(frozen=True)
 class Extracted:
@@ -108,7 +111,12 @@ def export(folder: str, target: str, layout: str) -> tuple[int, list[str]]:
         raise ValueError(f"{target} exists and is not an empty folder; choose another")
     partial = storage.partial_folder(place)
     try:
-        extracted = [_extract(sample, partial) for sample in shard_reading.samples(folder.rstrip("/"))]
+        extracted = []
+        with open(partial / SAMPLES, "w", encoding="utf-8") as lines:
+            for sample in shard_reading.samples(folder.rstrip("/")):
+                made = _extract(sample, partial)
+                lines.write(_lines([{**sample.facts, "images": {"source": made.source, "edited": made.edited}}]))
+                extracted.append(made)
         metadata = FORMATS[layout](extracted, place)
         for name, text in metadata.items():
             (partial / name).write_text(text, encoding="utf-8")

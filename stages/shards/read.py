@@ -47,19 +47,16 @@ def samples(folder: str) -> Iterator[Stored]:
 
     Raises ``ValueError`` naming the folder when it is not finished, and naming shard and place when something in it is damaged.
     """
-    filesystem, path = storage.locate(f"{folder}/{shards.INDEX}")
-    if not filesystem.exists(path):
-        raise ValueError(f"{folder} has no {shards.INDEX}: it was not finished, or is no folder of shards")
-    index = storage.read_json(f"{folder}/{shards.INDEX}")
-    if not isinstance(index, dict) or index.get("format") != shards.FORMAT or not {"samples", "shards"} <= index.keys():
-        raise ValueError(f"{folder}/{shards.INDEX} is not an index of format {shards.FORMAT}; write the shards again")
-    present = {name.rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path.rpartition("/")[0], detail=False)}
-    sample_index, faults = shards.read_sample_index(folder, index["samples"]["sha256"], present)
+    index = shards.read_index(folder)
+    filesystem, path = storage.locate(folder)
+    present = {name.rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path, detail=False)}
+    sample_index, faults = shards.read_sample_index(folder, index, present)
     if sample_index is None:
         raise ValueError(f"{folder}: {faults[0]}; write the shards again")
     for entry in index["shards"]:
         try:
-            yield from _of_shard(folder, entry["name"], shards.expected_members(sample_index, entry["name"]) or {})
+            expected = shards.expected_members(shards.expected_rows(sample_index, entry["name"]) or {})
+            yield from _of_shard(folder, entry["name"], expected)
         except FileNotFoundError:
             raise ValueError(f"{folder}/{entry['name']} is missing; run `pipeline shards verify {folder}`") from None
         except tar.Damaged as error:

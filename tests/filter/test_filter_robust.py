@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import pytest
 import ray
 import torch
-from broken_work import deadly, fatal_row
+from broken_work import deadly, fatal_row, inspecting
 from command import copied, finished, hashes, pipeline, refusal
 from filter_here import context, needs_shared, use
 from paths import ROOT
@@ -26,7 +26,7 @@ import reward.model.model
 from reward.inference.passes import PassStats
 from reward.model.backbone import encode
 from stages.datasets.readers import Slice
-from stages.engine import dispatch
+from stages.engine import dispatch, fatal_rows
 from stages.engine.cluster import Cluster
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
@@ -70,6 +70,19 @@ def test_a_row_that_ends_its_process_costs_no_other(cluster: Cluster, monkeypatc
     assert [(entry.position, entry.reason) for entry in found if isinstance(entry, Quarantined) and entry.reason != "seen"] == [
         ("x[4]", "ends-process")
     ]
+
+
+def test_a_row_that_ends_its_worker_costs_no_other(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its unit is done without it, and whatever else was in work is done; another run does nothing."""
+    monkeypatch.setattr(dispatch, "MAX_DEATHS", 2)
+    monkeypatch.setattr(fatal_rows, "TRIES", 2)
+    units = [Unit(settings_hash("unit", first), Slice("x", "", {}, [(first + row, None) for row in range(3)]), 3) for first in (0, 3)]
+    folder = RunDir(tmp_path / "run").step("step")
+    done = run_units(folder, units, partial(inspecting, 4), cluster=cluster, workers=1)
+    assert done.counts() == {"in": 6, "out": 5, "quarantined": 1} and done.quarantined() == {"ends-process": 1}
+    assert folder.read_table("selection", done.artifacts()["selection"])["sample_id"].to_pylist() == ["0", "1", "2", "3", "5"]
+    assert folder.read_table("quarantine", done.artifacts()["quarantine"])["row_id"].to_pylist() == ["4"]
+    assert run_units(folder, units, partial(inspecting, 4), cluster=cluster, workers=1).records == done.records
 
 
 def test_bytes_do_not_depend_on_preparing_tasks(small: Path, tmp_path: Path) -> None:

@@ -277,6 +277,6 @@ def test_the_table_of_inspected_edits_is_the_contract_and_the_gates_columns() ->
 def test_a_changed_measure_inspects_again(monkeypatch: pytest.MonkeyPatch) -> None:
     piece = edits.Slice("triplets", "", {}, [(0, "a")])
     before = inspection.unit_key(piece)
-    assert before == settings_hash("inspect", 1, DECODER, piece.fingerprint)
+    assert before == settings_hash("inspect", inspection.REVISION, DECODER, piece.fingerprint)
     monkeypatch.setattr(gates, "LATER", ("fine_detail/2",))
     assert inspection.unit_key(piece) != before

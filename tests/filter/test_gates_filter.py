@@ -18,6 +18,7 @@ from stages.context import Context
 from stages.engine.rundir import RunDir
 from stages.filter import step as filter
 from stages.filter.decide import INSPECTED
+from stages.filter.gates.config import GATES
 from stages.filter.inspection import Inspection, check_unchanged
 
 
@@ -53,20 +54,34 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
     before = records(tmp_path / "run")
     assert sum("inspected" in record["parts"] for record in before) == sum("scores" in record["parts"] for record in before) == 4
 
-    chinese = {number for number, share in enumerate(table["han_share"].to_pylist()) if share and share > 0.2}
-    slices = {int(table["position"][number].as_py().split("[")[1][:-1]) // 16 for number in chinese}
+    flags = {row["sample_id"]: row["flags"] for row in step.read("scores").to_pylist()}
+    assert flags == {
+        sample_id: [gate for gate in GATES if any(row["sample_id"] == sample_id and row["gate"] == gate for row in flagged)]
+        for sample_id in table["sample_id"].to_pylist()
+    }
+    assert index.results["flags"]["language"] == 5 and index.results["flags"]["contamination"] == 0
+    first = context("run").run.artifact_hashes()
     index = filter.run(context("run", force=True, language={"action": "drop"}))
     assert index.counts == {"in": 63, "out": 54, "quarantined": 4, "gated": 5}
     assert index.results["gates"]["language"]["dropped"] == 5
     added = records(tmp_path / "run")[len(before) :]
     assert not any("inspected" in record["parts"] for record in added)
-    assert sum("scores" in record["parts"] for record in added) == len(slices) < 4
+    assert not any("scores" in record["parts"] for record in added), "every row that is left was scored before"
     gone = {row["sample_id"] for row in step.read("gated").to_pylist() if row["action"] == "drop"}
     assert len(gone) == 5 and not gone & set(step.read("scores")["sample_id"].to_pylist())
 
     other = context("other", backwards=True, language={"action": "drop"})
     filter.run(other)
     assert other.run.artifact_hashes() == RunDir(tmp_path / "run").artifact_hashes()
+    index = filter.run(context("run", force=True))  # all rows again: none is scored
+    assert index.counts["out"] == 59 and not any("scores" in record["parts"] for record in records(tmp_path / "run")[len(before) :])
+    assert RunDir(tmp_path / "run").artifact_hashes() == first
+    done = len(records(tmp_path / "other"))
+    index = filter.run(context("other", force=True))
+    again = [record for record in records(tmp_path / "other")[done:] if "scores" in record["parts"]]
+    assert index.counts["out"] == 59 and sum(record["rows_out"] for record in again) == 5, "only the rows that no unit has"
+    assert other.run.artifact_hashes() == first
+    filter.run(context("other", force=True, language={"action": "drop"}))
     page = build(other.run).read_text()
     assert "Gates before scoring" in page and "In 63 = scored 54 + quarantined 4 + gated 5" in page
 
@@ -75,7 +90,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
 
 
 def test_an_image_that_changed_between_inspection_and_scoring_is_named() -> None:
-    known = Inspection([], np.array([3, 4]), pa.chunked_array([["one", "two"]]), {}, 2, {}, 0, {})
+    known = Inspection(np.array([3, 4]), pa.chunked_array([["one", "two"]]), {}, 2, {}, 0, {})
     check_unchanged(known, pa.table({"position": ["a[3]", "a[4]"], "sample_id": ["one", "two"]}))
     with pytest.raises(ValueError, match=r"a\[4\] changed since it was inspected as sample two"):
         check_unchanged(known, pa.table({"position": ["a[3]", "a[4]"], "sample_id": ["one", "three"]}))

@@ -294,5 +294,31 @@ def test_near_hashes_are_one_cluster_where_they_were_measured() -> None:
     assert kept({"per": "source"}) == [names[3], names[1]]
     with pytest.raises(ValueError, match=r"at_most\.bits is for perceptual hashes, task is none"):
         kept({"per": "task", "bits": 2})
-    with pytest.raises(ValueError, match=r"instruction, source, metadata\.KEY, edited_phash, source_sha"):
+    with pytest.raises(ValueError, match=r"instruction, source, metadata\.KEY, flag\.NAME, edited_phash, source_sha"):
         kept({"per": "phash"})
+
+
+def test_edits_with_unwanted_flags_are_left_out_and_flags_are_strata() -> None:
+    rows = rows_of([(float(n), 0.0, "x", "a") for n in range(6)])
+    for number, flags in {1: ["drift"], 4: ["size", "drift"], 5: ["size"]}.items():
+        rows[number]["flags"] = flags
+    table = contracts.table("scores", rows)
+    names = [row["sample_id"] for row in rows]
+
+    def kept(**how: Any) -> list[str]:
+        side_columns = SideColumns(lambda name, columns: table.select(columns), flags=frozenset({"drift", "size", "aspect"}))
+        return ids(selection.select(table, SelectionConfig.model_validate({"name": "s", "rule": "top", **how}), side_columns))
+
+    assert kept(count=2, without_flags=["drift"]) == [names[5], names[3]]
+    assert kept(rule="all", without_flags=["drift", "size"]) == [names[3], names[2], names[0]]
+    assert kept(threshold=1, without_flags=["aspect", "size"]) == [names[3], names[2]]  # of two dimensions the mean
+    assert sorted(kept(quotas={"by": "flag.drift", "numbers": {"yes": 1, "no": 2}})) == sorted([names[5], names[4], names[3]])
+    with pytest.raises(ValueError, match="count 5 is 5 samples, and only 4 of the 6 scored edits remain under its without_flags size"):
+        kept(count=5, without_flags=["size"])
+    with pytest.raises(ValueError, match="there is no flag drif, or its gate is off; flags are aspect, drift, size"):
+        kept(count=1, without_flags=["drif"])
+    with pytest.raises(ValueError, match=r"quotas\.by: there is no flag x"):
+        kept(quotas={"by": "flag.x", "numbers": {"yes": 1}})
+    with pytest.raises(ValueError, match="have no flags of gates; run the filter step again with --force"):
+        chosen(rows, rule="top", count=1, without_flags=["drift"])
+    assert "without_flags" not in SelectionConfig.model_validate({"name": "s", "rule": "all"}).model_dump(mode="json")

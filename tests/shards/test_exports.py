@@ -13,6 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from pipeline.cli import main
+from stages.engine import storage
 from stages.shards import exports
 from stages.shards import format as shards
 
@@ -160,7 +161,10 @@ def test_the_same_shards_anywhere_give_the_same_files(folder: str, tmp_path: Pat
         ("lose", "shard-000001.tar is missing"),
         ("unfinished", "has no index.json: it was not finished"),
         ("sample index", "samples.parquet is missing"),
-        ("index", "is not an index of format 1"),
+        ("index", "is damaged: it should be a JSON object"),
+        ("listed", "is damaged: it does not have the checksum"),
+        ("listed anew", "is damaged: it says 8 samples, its entries add up to 5"),
+        ("listed without", "says 0 samples in shard-000001.tar, samples.parquet lists 3"),
     ],
 )
 def test_damaged_shards_leave_no_export(folder: str, triplets: list, tmp_path: Path, damage: str, sentence: str) -> None:
@@ -174,6 +178,15 @@ def test_damaged_shards_leave_no_export(folder: str, triplets: list, tmp_path: P
         tar.write_bytes(bytes(data[:3000]))
     elif damage == "index":
         (copy / "index.json").write_text("[]")
+    elif damage.startswith("listed"):
+        index = storage.read_checked(copy / "index.json", "")
+        lost = index["shards"].pop()
+        if damage == "listed without":
+            index |= {"rows": 5, "bytes": index["bytes"] - lost["bytes"], "samples": index["samples"] | {"rows": 5}}
+        if damage == "listed":
+            storage.publish_json(copy / "index.json", index | {storage.CHECKSUM: "0"})
+        else:
+            storage.publish_checked(copy / "index.json", index)
     else:
         (copy / {"lose": tar.name, "unfinished": "index.json", "sample index": "samples.parquet"}[damage]).unlink()
     result = CliRunner().invoke(main, ["shards", "export", "--format", "step1x", str(copy), str(tmp_path / "out")])
@@ -204,4 +217,4 @@ def test_a_broken_off_export_is_not_taken_for_a_finished_one(folder: str, tmp_pa
             exports.export(folder, str(tmp_path / "out"), "imagefolder")
     assert not (tmp_path / "out").exists() and len(list(tmp_path.iterdir())) == 1
     assert exports.export(folder, str(tmp_path / "out"), "imagefolder")[0] == 12
-    assert len(tree(tmp_path / "out")) == 25
+    assert len(tree(tmp_path / "out")) == 26

@@ -5,6 +5,7 @@ The step runs on its real units of work, in this process and in any order; the m
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
 import shutil
@@ -34,10 +35,11 @@ from stages.engine.contracts import EDITS, SCORES
 from stages.engine.rundir import Index, StepFolder
 from stages.filter import shard_sets
 from stages.filter import step as filter
+from stages.filter.decide import INSPECTED
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.scoring.rows import scorer_revision
-from stages.shards import exports
+from stages.shards import exports, lease
 from stages.shards import format as shards
 from stages.shards import read as shard_reading
 from stages.shards.config import ShardsConfig
@@ -139,6 +141,8 @@ def test_members_are_the_original_bytes_read_by_webdataset(filtered: tuple[Conte
     top = pq.read_table(step.path / "selections" / "selected.parquet").to_pylist()
     assert sorted(sample["__key__"] for sample in samples) == sorted(row["sample_id"] for row in top)
     scored = {row["sample_id"]: row for row in step.read("scores").to_pylist()}
+    inspected = {row["sample_id"]: row for row in step.read("inspected", schema=INSPECTED).to_pylist()}
+    gated, marked = step.read("gated").to_pylist(), 0
     for sample in samples:
         facts = json.loads(sample["json"])
         record = records[int(facts["position"].split("[")[1][:-1])]
@@ -146,8 +150,16 @@ def test_members_are_the_original_bytes_read_by_webdataset(filtered: tuple[Conte
         assert sample["edited.jpg"] == members[record["output_image"]]
         assert facts["instruction"] == record["input_prompt"]
         assert facts["sample_id"] == sample["__key__"] and facts["dataset"] == "sharegpt4o"
+        assert facts["id"] == record["output_image"]
+        assert facts["files"] == {"source": record["input_image"][0], "edited": record["output_image"]}
+        found = inspected[facts["sample_id"]]
+        assert facts["measures"] == {name: found[name] for name in shard_sets.MEASURES} and found["edited_width"] > 0
+        caught = {row["gate"]: row["value"] for row in gated if row["sample_id"] == facts["sample_id"]}
+        assert facts["flags"] == [*caught] and {name: entry["value"] for name, entry in facts["gates"].items()} == caught
+        marked += bool(caught)
         assert facts["scores"]["overall"]["mean"] == scored[facts["sample_id"]]["overall_mean"]
         assert facts["selection"]["rank"] == next(row["rank"] for row in top if row["sample_id"] == facts["sample_id"])
+    assert marked
 
 
 def test_the_fine_tune_step_reads_them(filtered: tuple[Context, Index]) -> None:
@@ -232,7 +244,10 @@ def shards_of(
 ) -> dict[str, bytes]:
     """Write the shards of a selection by their units of work alone."""
     target, config = StepFolder(folder / "filter", "filter"), config or ShardsConfig(samples_per_shard=6)
-    sets = shard_sets.assign(target, config, {"s": table}, step.read("scores"), step.read("edits"), slices, {"s": {}})
+    known = shard_sets.Known(
+        step.read("inspected", ["sample_id", *shard_sets.MEASURES], INSPECTED), step.read("gated"), step.read("contamination")
+    )
+    sets = shard_sets.assign(target, config, {"s": table}, step.read("scores"), step.read("edits"), slices, {"s": {}}, known)
     work = shard_sets.make_work()
     for unit in sets[0].units:
         work(unit.payload)
@@ -391,7 +406,7 @@ def test_missing_and_foreign_files_are_named(filtered: tuple[Context, Index], tm
     (folder / "samples.parquet").unlink()
     assert "samples.parquet is missing" in shards.verify(str(folder))
     (folder / "index.json").write_text("{")
-    assert shards.verify(str(folder))[0].startswith("index.json is damaged")
+    assert f"{folder}/index.json is not valid JSON" in shards.verify(str(folder))[0]
     (folder / "index.json").unlink()
     assert "has no index.json: it was not finished" in shards.verify(str(folder))[0]
     assert shards.verify(str(folder / "nowhere"))
@@ -560,7 +575,7 @@ def test_a_new_model_scores_again_and_an_absent_one_is_one_sentence(
     assert "trained on drawn scenes of the built-in toy data set and scores photographs" in warning
     assert f"warning: {warning}" in capsys.readouterr().err
     step = other.run.step("filter")
-    assert set(map(tuple, step.read("scores")["flags"].to_pylist())) == {("other-domain",)}
+    assert all(flags[0] == "other-domain" for flags in step.read("scores")["flags"].to_pylist())
     assert json.loads((step.path / "shards" / "full" / "index.json").read_text())["other-domain"] == warning
     assert warning[1:] in build(other.run).read_text()
     with pytest.raises(ValueError, match="no reward model at"):
@@ -576,3 +591,103 @@ def test_world_edits_know_how_good_each_selection_is(model: Path, tmp_path: Path
     assert 0.3 < index.results["good_share"] < 0.7
     assert 0 <= index.results["selections"]["random"]["good_share"] <= 1
     assert shards.verify(str(tmp_path / "run" / "filter" / "shards" / "selected")) == []
+
+
+def test_columns_of_a_table_reach_shards_and_exports_and_matches_are_marked(model: Path, tmp_path: Path, work_log: list[str]) -> None:
+    rows = [
+        {"source": {"bytes": picture(n), "path": f"in/{n}.png"}, "instruction": f"edit {n}", "edited": picture(n + 9), "id": f"row {n}"}
+        | {"batch": n, "note": ["a", "b"], "mask": b"raw", "ratio": float("nan"), "day": datetime.date(2026, 11, 1)}
+        for n in range(3)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "edits.parquet")
+    (tmp_path / "known").mkdir()
+    (tmp_path / "known" / "seen.png").write_bytes(picture(1))
+    settings: dict[str, Any] = {
+        "input": {"dataset": "table", "path": str(tmp_path / "edits.parquet")},
+        "selections": [{"name": "full", "rule": "all"}, {"name": "clean", "rule": "all", "without_flags": ["contamination"]}],
+        "contamination": {
+            "references": [{"name": "bench", "input": {"dataset": "images", "path": str(tmp_path / "known")}}],
+            "distance": None,
+        },
+    }
+    made = context(tmp_path / "run", model, **settings)
+    index = filter.run(made)
+    assert index.results["flags"]["contamination"] == 1 and index.results["selections"]["clean"]["count"] == 2
+    facts = {sample.facts["id"]: sample.facts for sample in shard_reading.samples(str(folder_of(made, "full")))}
+    assert facts["row 0"]["metadata"] == {"batch": 0, "note": ["a", "b"], "ratio": "nan", "day": "2026-11-01"}
+    assert facts["row 0"]["files"] == {"source": "in/0.png", "edited": None} and facts["row 0"]["contamination"] == []
+    (match,) = facts["row 1"]["contamination"]
+    assert (match["reference"], match["item"], match["match"], match["counted"]) == ("bench", "seen.png", "exact image", True)
+    assert "contamination" in facts["row 1"]["flags"] and shards.verify(str(folder_of(made, "full"))) == []
+    exports.export(str(folder_of(made, "full")), str(tmp_path / "out"), "omnigen2")
+    lines = [json.loads(line) for line in (tmp_path / "out" / "samples.jsonl").read_text().splitlines()]
+    assert {line["id"]: {key: value for key, value in line.items() if key != "images"} for line in lines} == facts
+    assert all((tmp_path / "out" / line["images"]["edited"]).read_bytes().startswith(b"\x89PNG") for line in lines)
+
+
+def picture(number: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(np.random.default_rng(number).integers(0, 256, (48, 48, 3), np.uint8)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("part", ["rows", "instruction", "rank", "bytes"])
+def test_every_figure_is_compared(filtered: tuple[Context, Index], tmp_path: Path, part: str) -> None:
+    """Also where hashes and checksums were made anew."""
+    folder = damaged_copy(filtered[0], tmp_path)
+    index = storage.read_checked(folder / "index.json", "")
+    if part in ("rows", "bytes"):
+        index["shards"][0][part] += 1
+        index["shards"][1][part] -= 1
+        problem = "7 samples in shard-000001.tar, samples.parquet lists 8" if part == "rows" else "shard-000000.tar has "
+    else:
+        table = pq.read_table(folder / "samples.parquet")
+        values = table[part].to_pylist()
+        values[3] = values[3] * 2 + type(values[3])(1)
+        table = table.set_column(table.schema.get_field_index(part), part, pa.array(values, table.schema.field(part).type))
+        index["samples"]["sha256"] = storage.publish_bytes(folder / "samples.parquet", storage.table_bytes(table))
+        problem = f"says {part} "
+    storage.publish_checked(folder / "index.json", index)
+    assert any(problem in found for found in shards.verify(str(folder)))
+
+
+def test_two_runs_never_write_one_set(
+    filtered: tuple[Context, Index], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: str
+) -> None:
+    """A second run is refused while the first writes, and goes on with its own lease after a kill; who lost the lease publishes nothing."""
+    target = f"{bucket}/shards"
+    first, second = (lease.Owner(name, f"/runs/{name}", "here") for name in "ab")
+    for place in (target, str(tmp_path / "local")):
+        lease.take(place, first)
+        lease.take(place, first)
+        with pytest.raises(ValueError, match=r"is being written by run /runs/a on here: choose another target; .* delete .*/lease\.json"):
+            lease.take(place, second)
+        with pytest.raises(FileExistsError):
+            lease._create(f"{place}/{lease.NAME}", b"x")
+        storage.publish_bytes(f"{place}/{lease.NAME}", b"{")
+        with pytest.raises(ValueError, match="because it is damaged"):
+            lease.check(place, first)
+        storage.locate(place)[0].rm(storage.locate(f"{place}/{lease.NAME}")[1])
+        with pytest.raises(ValueError, match="was removed while this run wrote"):
+            lease.check(place, first)
+        lease.take(place, second)
+        lease.release(place, second)
+    shutil.copytree(filtered[0].run.path, tmp_path / "run")
+    how: dict[str, Any] = {"shards": {"samples_per_shard": 8, "target": target}, "selections": [{"name": "full", "rule": "all"}]}
+    made = context(tmp_path / "run", Path(filtered[0].flow.filter.model), force=True, **how)
+    taken = shard_sets.shards.write_shard
+
+    def stolen(*arguments: Any) -> Any:
+        storage.publish_bytes(f"{target}/full/{lease.NAME}", json.dumps({"name": "b", "run": "/runs/b", "host": "there"}).encode())
+        return taken(*arguments)
+
+    use(monkeypatch, [])
+    monkeypatch.setattr(shard_sets.shards, "write_shard", stolen)
+    with pytest.raises(ValueError, match="full is being written by run /runs/b on there"):
+        filter.run(made)
+    filesystem, name = storage.locate(f"{target}/full")
+    assert not filesystem.exists(f"{name}/index.json") and filesystem.exists(f"{name}/{lease.NAME}")
+    monkeypatch.setattr(shard_sets.shards, "write_shard", taken)
+    filesystem.rm(f"{name}/{lease.NAME}")
+    filter.run(made)
+    assert shards.verify(f"{target}/full") == [] and not filesystem.exists(f"{name}/{lease.NAME}")

@@ -33,3 +33,19 @@ def fatal_row(fatal: int, piece: Slice) -> Prepared:
     if fatal in numbers:
         os._exit(11)
     return Prepared([Quarantined(str(number), edits.position("x", number), "seen", "") for number in numbers], [], [])
+
+
+def inspecting(fatal: int) -> Work:
+    """The rows that reach the work, in a table; one of them ends the process, always."""
+
+    def work(piece: Slice) -> UnitOutput:
+        entries = [edits.fatal("x", number) if number in piece.fatal else number for number, _ in piece.rows]
+        if fatal in entries:
+            os._exit(11)
+        rows = [
+            {"sample_id": str(entry), "rank": 0, "stratum": "", "score": 0.0, "rule": ""} for entry in entries if isinstance(entry, int)
+        ]
+        lost = [entry for entry in entries if isinstance(entry, Quarantined)]
+        return UnitOutput({"selection": contracts.table("selection", rows)}, len(entries), len(rows), lost)
+
+    return work

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,8 @@ from paths import SHARED
 from stages.config import FlowConfig
 from stages.contamination import compare
 from stages.context import Context
-from stages.engine import run_units
-from stages.engine.run_units import _sound_records, _Worker
+from stages.engine import run_units, unit_log
+from stages.engine.run_units import _Worker
 from stages.engine.rundir import RunDir, StepFolder
 from stages.engine.units import Done, Unit, UnitRecord, Work
 from stages.filter import inspection, shard_sets
@@ -50,7 +48,8 @@ def in_process(
     **_: Any,
 ) -> Done:
     """What ``run_units`` does, without Ray: done units are skipped, the others done in either order, each by a fresh worker or by one."""
-    done = _sound_records(folder, folder.path / "units.jsonl", {unit.key for unit in todo})
+    logged = unit_log.sound(folder)
+    done = {unit.key: logged[unit.key] for unit in todo if unit.key in logged and unit_log.is_whole(folder, logged[unit.key])}
     missing = [unit for unit in todo if unit.key not in done]
     worker = _Worker()
     worker.begin(make_work, str(folder.path), threads=1)
@@ -61,7 +60,7 @@ def in_process(
         log.append(unit.key)
         done[unit.key] = record
         with open(folder.path / "units.jsonl", "a") as file:
-            file.write(json.dumps(asdict(record)) + "\n")
+            file.write(unit_log.line(record))
     return Done([done[unit.key] for unit in todo])
 
 

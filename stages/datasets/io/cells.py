@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
-from stages.datasets.io import locations
-from stages.engine import storage
+from stages.datasets.io import image_files, locations
+from stages.datasets.io.faults import Fault
 
 CHINESE_CHARACTER = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 """CJK unified ideographs, their extension A and the compatibility block."""
-
-
-class Fault(NamedTuple):
-    """Why a row cannot be read: a reason code and a sentence."""
-
-    reason: str
-    message: str
 
 
 def image(cell: Any, folder: str, role: str) -> tuple[bytes, str | None] | Fault:
@@ -36,12 +30,8 @@ def image(cell: Any, folder: str, role: str) -> tuple[bytes, str | None] | Fault
         return Fault("missing-image", f"the row has no {role} image")
     if not isinstance(name, str):
         return Fault("bad-row", f"the {role} image should be a path or image bytes, it is {str(name)[:40]!r}")
-    try:
-        return storage.read_bytes(locations.join(folder, name)), name
-    except (OSError, ValueError) as error:
-        if not locations.is_row_fault(error):
-            raise
-        return Fault("missing-image", f"the {role} image {name} cannot be read ({type(error).__name__})")
+    data = image_files.read(locations.join(folder, name), f"the {role} image {name}")
+    return data if isinstance(data, Fault) else (data, name)
 
 
 def instruction(cell: Any) -> tuple[str, list[str]] | Fault:
@@ -51,6 +41,19 @@ def instruction(cell: Any) -> tuple[str, list[str]] | Fault:
         return Fault("bad-row", f"the instruction should be a text, it is {str(cell)[:40]!r}")
     texts = [entry for entry in cells if entry and entry.strip()]
     return (texts[0], texts[1:]) if texts else Fault("empty-instruction", "there is no instruction")
+
+
+def plain(value: Any) -> Any:
+    """A value of a column that is passed on, as JSON that every reader takes: times, decimals and infinite numbers are written out, and
+    characters that are no Unicode become question marks."""
+    if isinstance(value, dict):
+        return {plain(str(key)): plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    known = value is None or isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value))
+    return value if known else str(value)
 
 
 def text(cell: Any) -> str:

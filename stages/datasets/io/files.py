@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
+
+from fsspec.implementations.local import LocalFileSystem
 
 from stages.engine import storage
 
@@ -51,8 +54,10 @@ def one(path: str, *, what: str) -> tuple[str, list[str]]:
 
 
 def opened(path: str) -> BinaryIO:
-    """A file to read from and seek in. Raises ``ValueError`` when this user may not read it."""
+    """A file to read from and seek in. Raises ``ValueError`` when it is no regular file, or this user may not read it."""
     filesystem, name = storage.locate(path)
+    if isinstance(filesystem, LocalFileSystem) and Path(name).exists() and not Path(name).is_file():
+        raise ValueError(f"{path} is no regular file; opening a pipe or a device could wait for ever: remove it, or name other files")
     try:
         return filesystem.open(name, "rb", block_size=1 << 20)
     except PermissionError:

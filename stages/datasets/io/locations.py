@@ -5,7 +5,6 @@ A digest has 8 bytes. The probability that two of ten million names have the sam
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import stat
@@ -15,9 +14,9 @@ from typing import Any
 import numpy as np
 from fsspec.implementations.local import LocalFileSystem
 
+from stages.datasets.io import image_files
+from stages.datasets.io.faults import Fault
 from stages.engine import storage
-
-_ABSENT = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP}
 
 
 def listing(folder: str, *, what: str) -> dict[str, int | None]:
@@ -53,9 +52,13 @@ class Sizes:
         self._listed: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def of(self, path: str) -> int | None:
-        """Size in bytes of the file, None where it is not known."""
+        """Size in bytes of the file, None where it is not known. Raises ``OSError`` when a folder's server does not answer."""
         if path.startswith(("http://", "https://")):
             return None
+        size = image_files.patiently(lambda: self._of(path), path, "the size of the image")
+        return None if isinstance(size, Fault) else size
+
+    def _of(self, path: str) -> int | None:
         filesystem, name = storage.locate(path)
         if isinstance(filesystem, LocalFileSystem):
             return _local_size(name)
@@ -88,10 +91,3 @@ def _by_digest(folder: str) -> tuple[np.ndarray, np.ndarray]:
 def join(folder: str, name: str) -> str:
     """A path that a data set in ``folder`` names; absolute paths and URLs stay as they are."""
     return name if "://" in name or name.startswith("/") else f"{folder}/{name}"
-
-
-def is_row_fault(error: OSError | ValueError) -> bool:
-    """Whether a failed read is the row's fault (no such file, not allowed, impossible name) rather than the disk's or the network's."""
-    if isinstance(error, (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)):
-        return True
-    return error.errno in _ABSENT

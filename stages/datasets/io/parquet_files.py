@@ -49,6 +49,13 @@ def mark(table: pq.ParquetFile, group: int) -> str:
     return settings_hash([[chunk.path_in_schema, chunk.data_page_offset, chunk.total_compressed_size] for chunk in chunks])
 
 
+def has_bytes(kind: pa.DataType) -> bool:
+    """Whether values of a type contain binary data, such as images."""
+    if any(test(kind) for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)):
+        return True
+    return any(has_bytes(kind.field(number).type) for number in range(kind.num_fields))
+
+
 def rows(table: pq.ParquetFile, group: int, first: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Rows of a row group from its row ``first`` on, each as a batch of one row."""
     for batch in table.iter_batches(batch_size=BATCH_ROWS, row_groups=[group], columns=list(columns)):

@@ -18,6 +18,8 @@ KEY = "#key"
 """Column that contains the key of a record where a JSON file is an object of records by key."""
 BLOCK_RECORDS = 256
 """Records of a block, which ends where reading can begin."""
+MOST_LEVELS = 64
+"""Levels of lists and objects in a record. A bound of our own: the parser's depends on how deep the program is at that moment."""
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _CHUNK = 1 << 18
 _BOM = codecs.BOM_UTF8
@@ -77,12 +79,30 @@ def _lines(file: BinaryIO, start: int) -> Iterator[tuple[int, Record]]:
 def _parsed(data: bytes) -> Record:
     try:
         value = json.loads(data)
+    except RecursionError:
+        return _NESTED
     except ValueError as error:
         return Bad(f"the line is not JSON ({error})")
     return _checked(value)
 
 
+def is_nested(value: Any) -> bool:
+    """Whether a list or an object has more than ``MOST_LEVELS`` levels of lists and objects."""
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        children = (child for entry in level for child in (entry.values() if isinstance(entry, dict) else entry))
+        level = [child for child in children if isinstance(child, (dict, list))]
+        if not level:
+            return False
+    return True
+
+
+_NESTED = Bad(f"the record has more than {MOST_LEVELS} levels of lists and objects")
+
+
 def _checked(value: Any) -> Record:
+    if isinstance(value, (dict, list)) and is_nested(value):
+        return _NESTED
     return value if isinstance(value, dict) else Bad(f"the record should be an object, it is {json.dumps(value)[:40]}")
 
 
@@ -145,6 +165,9 @@ class _Text:
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
+            except RecursionError:
+                self._skip_nested()
+                return _NESTED
             except ValueError:
                 if not self._more():
                     raise
@@ -152,6 +175,22 @@ class _Text:
             if end < len(self._text) or not self._more():  # a number may go on in the next chunk
                 self._go(end)
                 return value
+
+    def _skip_nested(self) -> None:
+        """Skip a list or an object that has too many levels for the parser. Raises ``ValueError`` where it does not end."""
+        depth, at = 0, self._at
+        while True:
+            found = _SIGN.search(self._text, at)
+            if found is None or found.group() == '"':  # the text may end inside a string
+                at -= self._at
+                if not self._more():
+                    raise ValueError("a list or an object has no end")
+                continue
+            at = found.end()
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found.group(), 0)
+            if depth == 0 and found.group() in ("]", "}"):
+                self._go(at)
+                return
 
     def take(self) -> None:
         """Skip the character that was seen."""
@@ -168,6 +207,8 @@ class _Text:
 
 
 _DECODER = json.JSONDecoder()
+_SIGN = re.compile(r'"(?:[^"\\]|\\.)*"|["\[\]{}]', re.DOTALL)
+"""A whole string, the beginning of one that does not end, or a bracket."""
 _SPACE, _BETWEEN = re.compile(r"[ \t\r\n\ufeff]*"), re.compile(r"[ \t\r\n,]*")
 
 
@@ -195,7 +236,8 @@ def _json(file: BinaryIO, name: str, start: int) -> Iterator[tuple[int, Record]]
                     raise ValueError(f"there is no value after the key {key!r}")
                 text.take()
                 text.skip(_SPACE)
-            record = _checked(text.value())
+            value = text.value()
+            record = value if isinstance(value, Bad) else _checked(value)
         except ValueError as error:
             raise ValueError(f"{name} is not valid JSON after byte {begin:,} ({error}); correct it or download it again") from None
         yield begin, {KEY: key, **record} if key is not None and isinstance(record, dict) else record

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from stages.engine.config import Config
 
@@ -12,7 +12,9 @@ from stages.engine.config import Config
 class QuotasConfig(Config):
     """How many samples of each stratum a selection keeps."""
 
-    by: str = Field(min_length=1, description="Column whose values are the strata: task, language, dataset, source, metadata.KEY ...")
+    by: str = Field(
+        min_length=1, description="Column whose values are the strata: task, language, dataset, source, metadata.KEY, flag.NAME ..."
+    )
     shares: Literal["proportional", "equal", "like"] | None = Field(
         None, description="proportional to the scored edits, equal, or as many per stratum as the selection named by `like` has"
     )
@@ -53,7 +55,13 @@ class SelectionConfig(Config):
     quantile: float | None = Field(None, ge=0, le=1, description="A threshold given as a quantile of the scored edits' values")
     quotas: QuotasConfig | None = Field(None, description="How many of each stratum")
     at_most: AtMostConfig | None = Field(None, description="How many of each cluster")
+    without_flags: tuple[str, ...] = Field((), description="Leave out edits with one of these flags: names of gates, contamination")
     seed: int = Field(0, description="Seed of the random rule")
+
+    @model_serializer(mode="wrap")
+    def _plain(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the key that earlier versions do not know, where it says nothing: descriptions of selections stay as they are."""
+        return {name: value for name, value in plain(self).items() if name != "without_flags" or value}
 
     @model_validator(mode="after")
     def _rule_and_bounds_fit(self) -> SelectionConfig:

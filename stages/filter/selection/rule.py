@@ -21,7 +21,7 @@ from stages.engine.contracts import SELECTION
 from stages.filter.selection import order, quotas
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.quotas import Stratum
-from stages.filter.selection.side_columns import SideColumns
+from stages.filter.selection.side_columns import SideColumns, has_any
 from stages.filter.selection.values import value_of
 
 MAIN = "selected"
@@ -42,9 +42,9 @@ def select(
 ) -> Selection:
     """The selected samples with their rank (0 is first) and the value that the rule ordered them by, as ``score``.
 
-    ``side_columns`` are needed for quotas and clusters, ``others`` (tables of selections by name) for ``like``. In this order: values
-    beyond the bound are left out; of each cluster the first ones stay; quotas are filled from what is left, best first. Raises
-    ``ValueError`` when fewer remain than the rule is to keep, or when it would keep none.
+    ``side_columns`` are needed for flags, quotas and clusters, ``others`` (tables of selections by name) for ``like``. In this order:
+    values beyond the bound and edits with unwanted flags are left out; of each cluster the first ones stay; quotas are filled from what is
+    left, best first. Raises ``ValueError`` when fewer remain than the rule is to keep, or when it would keep none.
     """
     ids = order.fixed_width(scores["sample_id"])
     other = _other(config, others or {})
@@ -53,8 +53,11 @@ def select(
     assert np.isfinite(value).all(), "scores are finite"
     key = value if ascending else -value
     eligible = _eligible(key, ascending, config)
+    if config.without_flags:
+        clean = _clean(config, side_columns, scores)
+        eligible = clean if eligible is None else eligible & clean
     if eligible is not None and not eligible.any():
-        raise ValueError(f"selection {config.name}: no scored edit is within its {_bound(config)}; relax it")
+        raise ValueError(f"selection {config.name}: no scored edit is within its {_constraints(config)}; relax it")
     rows = np.arange(len(ids)) if eligible is None else np.flatnonzero(eligible)
     clusters = _clusters(config, side_columns, scores)
     if clusters is None and config.quotas is None:
@@ -151,6 +154,13 @@ def _eligible(key: np.ndarray, ascending: bool, config: SelectionConfig) -> np.n
     return None
 
 
+def _clean(config: SelectionConfig, side_columns: SideColumns | None, scores: pa.Table) -> np.ndarray:
+    """Rows without any of the flags that the selection leaves out, bool [n]."""
+    for name in config.without_flags:
+        _need(side_columns).check_flag(name, f"selection {config.name}: without_flags")
+    return ~has_any(scores["flags"], config.without_flags)
+
+
 def _clusters(config: SelectionConfig, side_columns: SideColumns | None, scores: pa.Table) -> np.ndarray | None:
     """Code of the cluster of every sample, int64 [n]."""
     if config.at_most is None:
@@ -201,4 +211,5 @@ def _bound(config: SelectionConfig) -> str:
 def _constraints(config: SelectionConfig) -> str:
     bound = [_bound(config)] if config.threshold is not None or config.quantile is not None else []
     cluster = [f"at_most {config.at_most.count:,} per {config.at_most.per}"] if config.at_most is not None else []
-    return " and ".join(bound + cluster) or "order"
+    flags = [f"without_flags {', '.join(config.without_flags)}"] if config.without_flags else []
+    return " and ".join(bound + flags + cluster) or "order"

@@ -7,12 +7,13 @@
 | ``source`` | the hash of the source image in ``inspected`` where the run has it, else its path in ``edits`` |
 | ``metadata.KEY`` | a key of the JSON text in ``edits.metadata``; rows without it have the value "" |
 | ``source_sha256``, ``edited_phash`` and the other hashes | ``inspected``, where the run has it |
+| ``flag.NAME`` | yes or no: whether ``scores.flags`` has the name of a gate, or ``contamination`` |
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +25,7 @@ from stages.engine.contracts import SCHEMAS
 SCORED = ("task", "language")
 DELIVERED = ("dataset", "licence", "instruction")
 METADATA = "metadata."
+FLAG = "flag."
 INSPECTED = "inspected"
 SOURCE_HASH = "source_sha256"
 HASHES = ("_sha256", "_phash")
@@ -46,10 +48,19 @@ class Column:
 
 @dataclass(frozen=True)
 class SideColumns:
-    """``read(artifact, columns)`` gives the table of an artifact of the filter step; ``artifacts`` are those that the run has."""
+    """``read(artifact, columns)`` gives the table of an artifact of the filter step; ``artifacts`` are those that the run has; ``flags``
+    are the names of flags that its scores can have."""
 
     read: Callable[[str, list[str]], pa.Table]
     artifacts: frozenset[str] = field(default_factory=lambda: frozenset({"scores", "edits"}))
+    flags: frozenset[str] = frozenset()
+
+    def check_flag(self, name: str, wanted_by: str) -> None:
+        """Raise ``ValueError`` for a flag that the scores cannot have."""
+        if not self.flags:
+            raise ValueError(f"{wanted_by}: the scores of this run have no flags of gates; run the filter step again with --force")
+        if name not in self.flags:
+            raise ValueError(f"{wanted_by}: there is no flag {name}, or its gate is off; flags are {', '.join(sorted(self.flags))}")
 
     def column(self, name: str, wanted_by: str, ids: pa.ChunkedArray) -> Column:
         """The column for the samples ``ids`` in their order. Raises ``ValueError`` for a name that there is no column for."""
@@ -68,6 +79,11 @@ class SideColumns:
         if name.startswith(METADATA) and len(name) > len(METADATA):
             table = self.read("edits", ["sample_id", "metadata"])
             return pa.table({"sample_id": table["sample_id"], "value": _of_metadata(table["metadata"], name.removeprefix(METADATA))})
+        if name.startswith(FLAG):
+            self.check_flag(name.removeprefix(FLAG), wanted_by)
+            table = self.read("scores", ["sample_id", "flags"])
+            marked = pa.array(has_any(table["flags"], [name.removeprefix(FLAG)]))
+            return pa.table({"sample_id": table["sample_id"], "value": pc.if_else(marked, "yes", "no")})
         inspected = [column for column in SCHEMAS[INSPECTED].names if column.endswith(HASHES)] if INSPECTED in self.artifacts else []
         if name == "source" and SOURCE_HASH in inspected:
             name = SOURCE_HASH
@@ -80,8 +96,17 @@ class SideColumns:
             if paths.null_count:
                 raise ValueError(f"{wanted_by}: source images of this data set have no names to tell sources apart by; leave it out")
             return pa.table({"sample_id": table["sample_id"], "value": paths})
-        known = ", ".join([*SCORED, *DELIVERED, "source", "metadata.KEY", *inspected])
+        known = ", ".join([*SCORED, *DELIVERED, "source", "metadata.KEY", "flag.NAME", *inspected])
         raise ValueError(f"{wanted_by}: there is no column {name}; it can be {known}")
+
+
+def has_any(flags: pa.ChunkedArray, names: Collection[str]) -> np.ndarray:
+    """Which rows have one of the flags, bool [n]; ``flags``: lists of names."""
+    lists = flags.combine_chunks()
+    wanted = pc.is_in(pc.list_flatten(lists), value_set=pa.array(names, pa.string()))
+    found = np.zeros(len(lists), bool)
+    found[pc.list_parent_indices(lists).filter(wanted).to_numpy()] = True
+    return found
 
 
 def _of_metadata(metadata: pa.ChunkedArray, key: str) -> pa.Array:

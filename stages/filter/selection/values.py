@@ -22,8 +22,8 @@ from stages.filter.selection.order import hashed
 
 
 def columns_of(config: SelectionConfig) -> list[str]:
-    """The columns of ``scores`` that a selection reads for its order."""
-    return ["sample_id", *_READS.get(config.rule, _READS[config.value])]
+    """The columns of ``scores`` that a selection reads for its order and for the flags that it leaves out."""
+    return ["sample_id", *_READS.get(config.rule, _READS[config.value]), *(["flags"] if config.without_flags else [])]
 
 
 def value_of(scores: pa.Table, ids: np.ndarray, config: SelectionConfig) -> tuple[np.ndarray, bool]:

@@ -1,0 +1,79 @@
+"""Whether the compressed data of a JPEG file end where its picture does.
+
+JPEG has no checksum. A decoder that loses its place in damaged data goes on with wrong values; libjpeg only warns, and Pillow does not pass
+that on. But such a decoder seldom needs exactly the data that are there: it reaches the end too early, and libjpeg fills the rest of the
+picture; or it has data left. So other bytes are put behind the data of every scan: if pixels change, data were missing. And the last bytes
+of the only scan are replaced: if no pixel changes, they were not needed. Damage after which the number of blocks is right is a valid file,
+and nobody can see it there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+from PIL import Image
+
+from reward.inputs.sample import ImageError
+
+_MARKER = re.compile(rb"\xff[^\x00]")
+_FILLER = bytes((37 * place + 11) % 251 for place in range(4096))
+"""Data that no encoder writes, without the byte that begins a marker."""
+_TAILS = ((2, _FILLER), (3, _FILLER[::-1]))
+"""How many bytes at the end of the only scan are replaced, and by what."""
+_START_OF_SCAN, _END, _HUFFMAN_FRAMES = 0xDA, 0xD9, (0xC0, 0xC1, 0xC2)
+_RESTARTS = range(0xD0, 0xD8)
+
+
+def fault(data: bytes, picture: Image.Image, decode: Callable[[bytes], Image.Image]) -> str | None:
+    """What is wrong with the scans of a JPEG file that decodes to ``picture``; None for a sound one, and for other kinds of files.
+
+    Takes two more decodings. Only Huffman-coded frames (baseline, extended, progressive) are examined.
+    """
+    found = _scans(data)
+    if not found:
+        return None
+    longer, end = [], 0
+    for _, stop in found:
+        longer += [data[end:stop], _FILLER]
+        end = stop
+    if not _shows(picture, b"".join([*longer, data[end:]]), decode):
+        return "data of its compressed scan are missing"
+    begin, end = found[0]
+    if len(found) > 1 or end - begin <= len(_TAILS):
+        return None
+    if all(_shows(picture, data[: end - count] + filler + data[end:], decode) for count, filler in _TAILS):
+        return "its compressed scan has more data than its picture needs"
+    return None
+
+
+def _shows(picture: Image.Image, data: bytes, decode: Callable[[bytes], Image.Image]) -> bool:
+    try:
+        return np.array_equal(np.asarray(picture), np.asarray(decode(data)))
+    except ImageError:
+        return False
+
+
+def _scans(data: bytes) -> list[tuple[int, int]]:
+    """First byte of compressed data and the byte after them, of every scan and of every part between restart markers; none where the file
+    is no JPEG of a kind that is examined."""
+    found: list[tuple[int, int]] = []
+    place, examined = 2, False
+    while data.startswith(b"\xff\xd8\xff") and place + 4 <= len(data) and data[place] == 0xFF and data[place + 1] != _END:
+        marker = data[place + 1]
+        if marker == 0xFF:  # fill byte
+            place += 1
+            continue
+        examined = examined or marker in _HUFFMAN_FRAMES
+        place += 2 + int.from_bytes(data[place + 2 : place + 4], "big")
+        while marker == _START_OF_SCAN:
+            stop = _MARKER.search(data, place)
+            if stop is None:
+                return []  # cut short, which the decoder refuses
+            found.append((place, stop.start()))
+            place = stop.start()
+            if data[place + 1] not in _RESTARTS:
+                break
+            place += 2
+    return found if examined else []

@@ -1,0 +1,104 @@
+"""Image files that rows name: read from anywhere, and what is the row's fault told apart from what is the disk's or the network's.
+
+A row's fault costs the row. Anything else (a refused connection, a server's error, a disk that fails) is tried again, a little later each
+time, and then ends the unit with a sentence: the next run goes on with that unit. Nothing but regular files is opened, and no file above
+``MOST_BYTES`` is read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from fsspec.implementations.local import LocalFileSystem
+
+from stages.datasets.io.faults import Fault
+from stages.engine import storage
+
+T = TypeVar("T")
+
+MOST_BYTES = 512 << 20
+"""The largest image file that is read: as many bytes as the pixels of the largest picture that Pillow's limit against decompression bombs
+allows, uncompressed."""
+WAITS = (1.0, 2.0, 4.0, 8.0)
+"""Seconds before each further try."""
+_ABSENT = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL}
+_BUSY = (408, 425, 429)
+"""HTTP codes below 500 that a later request may not get."""
+
+
+def read(path: str, what: str) -> bytes | Fault:
+    """Content of an image file, or the row's fault; ``what`` begins the message, as in "the source image a.png".
+
+    Raises ``OSError`` with a sentence when disk or network fail every time.
+    """
+    return patiently(lambda: _read(path, what), path, what)
+
+
+def patiently(attempt: Callable[[], T], path: str, what: str) -> T | Fault:
+    """What ``attempt`` returns, or the row's fault that it raised; other failures are tried again."""
+    for wait in (*WAITS, None):
+        try:
+            return attempt()
+        except Exception as error:  # of any library behind fsspec
+            fault = fault_of(error, path, what)
+            if fault is not None:
+                return fault
+            if wait is None:
+                detail = str(error) or type(error).__name__
+                tries = f"{len(WAITS) + 1} tries in {sum(WAITS):g} seconds"
+                raise OSError(f"{what} ({path}) could not be read in {tries} ({detail}); see to disk or network and run again") from error
+            time.sleep(wait)
+    raise AssertionError("the last try returns or raises")
+
+
+def fault_of(error: BaseException, path: str, what: str) -> Fault | None:
+    """The row's fault that a failed read shows; None where it is the disk's or the network's."""
+    chain = [error]  # fsspec says "file not found" of a refused connection too, with the connection's error as the cause
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    absent = Fault("missing-image", f"{what} cannot be read ({type(error).__name__})")
+    if any(isinstance(entry, storage.UnknownLocation) or getattr(entry, "errno", None) == errno.EPROTONOSUPPORT for entry in chain):
+        return Fault("unknown-location", f"{what}: {error}")
+    codes = [code for entry in chain if isinstance(code := getattr(entry, "status", None), int)]  # of aiohttp's errors
+    if codes:
+        return absent if 400 <= codes[0] < 500 and codes[0] not in _BUSY else None
+    if any(map(_is_transient, chain)):
+        return None
+    if any(isinstance(entry, (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)) for entry in chain):
+        return absent
+    if "::" in path:  # a member of an archive: zipfile, tarfile and the decompressors have errors of their own
+        return Fault("broken-archive", f"{what} cannot be read from its archive ({type(error).__name__}: {error})")
+    return absent if isinstance(error, ValueError) or getattr(error, "errno", None) in _ABSENT else None
+
+
+def _is_transient(error: BaseException) -> bool:
+    if isinstance(error, (ConnectionError, TimeoutError)) or "ClientConnectionError" in [kind.__name__ for kind in type(error).__mro__]:
+        return getattr(error, "errno", None) != socket.EAI_NONAME  # a name that does not exist
+    return isinstance(error, OSError) and error.errno is not None and error.errno not in _ABSENT
+
+
+def _read(path: str, what: str) -> bytes | Fault:
+    filesystem, name = storage.locate(path)
+    if isinstance(filesystem, LocalFileSystem):
+        found = os.stat(name)  # noqa: PTH116  # a Path would intern every name
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            return Fault("not-a-file", f"{what} is no regular file, but a pipe, a device or a socket")
+        return too_large(found.st_size, what) or Path(name).read_bytes()
+    with filesystem.open(name, "rb") as file:
+        size = getattr(file, "size", None)
+        data = b"" if size and size > MOST_BYTES else file.read(MOST_BYTES + 1)  # the size may be unknown, or that of packed data
+    return too_large(max(size or 0, len(data)), what) or data
+
+
+def too_large(size: int, what: str) -> Fault | None:
+    """The fault of an image of so many bytes, if any."""
+    if size <= MOST_BYTES:
+        return None
+    return Fault("too-large", f"{what} has more than {MOST_BYTES >> 20} MiB")

@@ -1,0 +1,222 @@
+"""One bad row costs one row: files that are no images, places that cannot be read, rows that grow without limit."""
+
+from __future__ import annotations
+
+import http.server
+import io
+import json
+import os
+import socket
+import threading
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from reward.inputs import jpeg_scan
+from reward.inputs.decoding import decode
+from reward.inputs.sample import ImageError
+from stages.datasets import bounds, table
+from stages.datasets import readers as edits
+from stages.datasets.config import TableEdits, TripletEdits
+from stages.datasets.io import files, image_files
+from stages.datasets.io.text_tables import MOST_LEVELS
+from stages.datasets.slices import Edit, Request
+from stages.engine.contracts import Quarantined
+from stages.filter import inspection
+
+
+def encoded(seed: int = 0, kind: str = "JPEG", **how: Any) -> bytes:
+    """A picture with structure, so that its scan is long."""
+    down, across = np.mgrid[0:96, 0:128]
+    waves = [np.sin(down / (3 + seed + channel)) * np.cos(across / (5 - channel)) for channel in range(3)]
+    buffer = io.BytesIO()
+    Image.fromarray((127 + 120 * np.stack(waves, axis=2)).astype(np.uint8)).save(buffer, kind, **how)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A sound picture and files that are none."""
+    (tmp_path / "sound.jpg").write_bytes(encoded())
+    (tmp_path / "empty.jpg").write_bytes(b"")
+    (tmp_path / "page.jpg").write_bytes(b"\xef\xbb\xbf\n <!DOCTYPE html>\n<html><body>403 Forbidden")
+    (tmp_path / "text.jpg").write_bytes(b"{}")
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with (tmp_path / "huge.jpg").open("wb") as file:
+        file.truncate(100 << 30)
+    with zipfile.ZipFile(tmp_path / "whole.zip", "w") as archive:
+        archive.writestr("a.jpg", encoded(1))
+    whole = (tmp_path / "whole.zip").read_bytes()
+    (tmp_path / "cut.zip").write_bytes(whole[: len(whole) // 2])
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 255
+    (tmp_path / "flipped.zip").write_bytes(flipped)
+    scan = bytearray(encoded(2))
+    scan[len(scan) // 2 : len(scan) // 2 + 600] = bytes(600)
+    (tmp_path / "scan.jpg").write_bytes(scan)
+    return tmp_path
+
+
+def bad_rows(folder: Path) -> dict[str, str]:
+    """Reason by edited image."""
+    return {
+        "empty.jpg": "empty-file",
+        "page.jpg": "html-file",
+        "text.jpg": "unsupported-format",
+        "pipe.jpg": "not-a-file",
+        "/dev/zero": "not-a-file",
+        "huge.jpg": "too-large",
+        "scan.jpg": "damaged-image",
+        "absent.jpg": "missing-image",
+        "a\0b.jpg": "missing-image",
+        f"zip://a.jpg::{folder}/cut.zip": "broken-archive",
+        f"zip://a.jpg::{folder}/flipped.zip": "broken-archive",
+        f"zip://b.jpg::{folder}/whole.zip": "missing-image",
+        f"zip://a.jpg::{folder}/none.zip": "missing-image",
+        "warp://bucket/a.jpg": "unknown-location",
+        "gs://bucket/a.jpg": "unknown-location",
+        "github://a.jpg": "unknown-location",
+    }
+
+
+def inspected(config: TripletEdits | TableEdits) -> tuple[list[dict[str, Any]], dict[str, Quarantined]]:
+    """Rows that are left, and the others by id; as the filter's workers find them, in one unit."""
+    (piece,) = edits.plan(config, seed=0, world=None, unit_rows=1000)
+    output = inspection.make_work()(piece)
+    assert output.rows_in == output.rows_out + len(output.quarantine)
+    return output.tables["inspected"].to_pylist(), {row.row_id: row for row in output.quarantine}
+
+
+@pytest.mark.parametrize("kind", ["triplets", "table"])
+def test_a_bad_image_costs_its_row(folder: Path, kind: str) -> None:
+    """The sizes of the files are asked for in planning already, where they are triplets."""
+    expected = bad_rows(folder)
+    rows = [{"source": "sound.jpg", "instruction": "x", "edited": name, "id": f"b{n}"} for n, name in enumerate(expected)]
+    rows += [{"source": "sound.jpg", "instruction": "x", "edited": f"zip://a.jpg::{folder}/whole.zip", "id": "sound"}]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = str(folder / "rows.jsonl")
+    sound, bad = inspected(TripletEdits(dataset="triplets", path=path) if kind == "triplets" else TableEdits(dataset="table", path=path))
+    assert [row["row_id"] for row in sound] == ["sound"]
+    assert {f"b{n}": reason for n, reason in enumerate(expected.values())} == {row_id: row.reason for row_id, row in bad.items()}
+    assert "HTML page" in bad["b1"].message and "page.jpg" in bad["b1"].message
+
+
+def test_rows_without_end_cost_themselves(folder: Path) -> None:
+    sound = {"source": "sound.jpg", "instruction": "x", "edited": "sound.jpg"}
+    deep = "[" * 100_000 + "]" * 100_000
+    lines = [
+        json.dumps(sound | {"id": "one"}),
+        f'{{"source": "sound.jpg", "x": {deep}}}',
+        '{"source": "sound.jpg", "x": ' + "[" * MOST_LEVELS + "]" * MOST_LEVELS + "}",
+        json.dumps(sound | {"id": "two", "instruction": "é" * (bounds.INSTRUCTION_CHARACTERS + 1)}),
+        json.dumps(sound | {"id": "three", "instruction": "y", "notes": "long " * 4000, "b": 1} | {f"c{n}": "z" * 4000 for n in range(30)}),
+    ]
+    (folder / "rows.jsonl").write_text("\n".join(lines))
+    left, bad = inspected(TripletEdits(dataset="triplets", path=str(folder / "rows.jsonl")))
+    assert [row["row_id"] for row in left] == ["one", "three"]
+    assert {row_id: row.reason for row_id, row in bad.items()} == {"1": "bad-line", "2": "bad-line", "two": "too-long"}
+    (piece,) = edits.plan(TripletEdits(dataset="triplets", path=str(folder / "rows.jsonl")), seed=0, world=None, unit_rows=9)
+    (kept,) = [entry for entry in edits.fetch(piece) if isinstance(entry, Edit) and entry.row_id == "three"]
+    columns = json.loads(kept.metadata)
+    assert len(kept.metadata) < bounds.COLUMNS_CHARACTERS + 100 and columns["b"] == 1
+    assert columns[bounds.LEFT_OUT] == 32 - (len(columns) - 1) and columns["c0"] == "z" * 4000
+    listed = f'[{{"a": {deep}, "b": "]}}"}}, {json.dumps(sound)}]'  # in a list the parser must find the end of the record
+    (folder / "rows.json").write_text(listed)
+    left, bad = inspected(TableEdits(dataset="table", path=str(folder / "rows.json")))
+    assert len(left) == 1 and [row.reason for row in bad.values()] == ["bad-line"]
+
+
+def test_a_long_column_is_cut_with_a_mark(folder: Path) -> None:
+    row = {"source": "sound.jpg", "instruction": "x", "edited": "sound.jpg", "notes": "ab" * 5000}
+    (folder / "rows.jsonl").write_text(json.dumps(row))
+    (piece,) = edits.plan(TripletEdits(dataset="triplets", path=str(folder / "rows.jsonl")), seed=0, world=None, unit_rows=9)
+    (edit,) = edits.fetch(piece)
+    assert isinstance(edit, Edit)
+    assert json.loads(edit.metadata) == {"notes": {"cut": json.dumps("ab" * 5000)[: bounds.COLUMN_CHARACTERS], "characters": 10_002}}
+
+
+def test_a_pipe_in_place_of_a_table_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"a\.parquet is no regular file"):
+        table.plan(TableEdits(dataset="table", path=str(tmp_path)), Request(9, "filter.input"))
+    with pytest.raises(FileNotFoundError):
+        files.opened(str(tmp_path / "none.tar"))
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Fails the first requests for an image with 503; another image is forbidden, a third never there."""
+
+    failures = 3
+
+    def do_GET(self) -> None:
+        code = {"/forbidden.jpg": 403, "/down.jpg": 503, "/busy.jpg": 200}.get(self.path, 404)
+        if self.path == "/busy.jpg" and Server.failures:
+            Server.failures -= 1
+            code = 503
+        data = encoded() if code == 200 else b""
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+def test_what_is_the_networks_fault_is_tried_again_and_then_ends_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(image_files.time, "sleep", waited.append)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_port}"
+    assert image_files.read(f"{base}/busy.jpg", "it") == encoded() and waited and Server.failures == 0
+    waited.clear()
+    for name in ("forbidden", "absent"):
+        fault = image_files.read(f"{base}/{name}.jpg", "it")
+        assert isinstance(fault, image_files.Fault) and fault.reason == "missing-image" and not waited
+    with pytest.raises(OSError, match=r"the source image a \(http.*/down\.jpg\) could not be read in 5 tries in 15 seconds .*run again"):
+        image_files.read(f"{base}/down.jpg", "the source image a")
+    assert waited == [1, 2, 4, 8]
+    server.shutdown()
+    server.server_close()
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with pytest.raises(OSError, match="could not be read in 5 tries"):
+            image_files.read(f"http://127.0.0.1:{unused.getsockname()[1]}/a.jpg", "it")
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"progressive": True}, {"restart_marker_blocks": 4}, {"quality": 95, "subsampling": 0}, {"quality": 20}]
+)
+def test_sound_scans_have_no_fault(how: dict[str, Any]) -> None:
+    for seed in range(4):
+        data = encoded(seed, **how)
+        assert jpeg_scan.fault(data, decode(data), decode) is None
+    assert jpeg_scan.fault(encoded(kind="PNG"), decode(encoded(kind="PNG")), decode) is None
+    flat = io.BytesIO()
+    Image.new("RGB", (200, 120), (128, 128, 128)).save(flat, "JPEG", **how)
+    assert jpeg_scan.fault(flat.getvalue(), decode(flat.getvalue()), decode) is None
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_scan_with_missing_or_foreign_data_is_damaged(progressive: bool) -> None:
+    data = encoded(progressive=progressive)
+    begin, end = max(jpeg_scan._scans(data), key=lambda span: span[1] - span[0])
+    middle, found = (begin + end) // 2, list[bool]()
+    for length in (60, 100, 300):
+        for damaged in (data[:middle] + data[middle + length :], data[:middle] + bytes(length) + data[middle + length :]):
+            try:
+                picture = decode(damaged)
+            except ImageError:
+                continue
+            found.append(jpeg_scan.fault(damaged, picture, decode) is not None)
+    assert sum(found) >= 2  # of the others the number of blocks is right by chance, so they are valid files
+    if not progressive:
+        more = data[:end] + bytes(40) + data[end:]
+        assert "more data" in (jpeg_scan.fault(more, decode(more), decode) or "")
