@@ -27,11 +27,11 @@ from reward.inputs.loading import GroupLoader
 from reward.model.model import RewardModel
 from reward.trainer.loop import LossTerms, Metrics, Objective, accumulate, optimise
 from reward.trainer.order import batch_order, epoch_shuffles
-from reward.trainer.sharding import sharded_copy
+from reward.trainer.sharding import sharded_copy, will_shard
 from reward.trainer.workers import rank_and_world
 from reward.training.batches import batch_size, separate_pairs, total_steps
 from reward.training.config import LossConfig, TrainingConfig
-from reward.training.preference_pass import BLOCK_LISTS, named, preference_pass, ready_to_learn
+from reward.training.preference_pass import BLOCK_LISTS, named, preference_pass, ready_to_learn, take_unread
 from reward.training.targets import loss_targets
 
 
@@ -69,6 +69,8 @@ def train(
     shared = {group.source_id for group in groups} & {group.source_id for group in validation}
     if shared:
         raise ValueError(f"source {sorted(shared)[0]} is in training and in validation; split by source")
+    if not will_shard(config.parallel):
+        model.read_weights()
     adapters = ready_to_learn(model, config)
     if config.pairs_per_batch is not None:
         groups = separate_pairs(groups, loss)
@@ -84,6 +86,7 @@ def train(
         block_lists=BLOCK_LISTS,
         float32=("heads",),
         methods=("cached_root",),
+        stored=take_unread(model),
     ) as learner:
         history = optimise(
             module=learner,

@@ -262,7 +262,7 @@ def test_layouts_that_are_not_those_of_a_published_checkpoint(case: Case, tmp_pa
         {k: v for k, v in weights.items() if "layers.1.mlp" not in k},
         "does not fit its config.json in 3 places, e.g. backbone.language_model.layers.1.mlp",
     )
-    refused(weights | {"rm_heads.head_0.5.bias": torch.tensor([float("nan"), 0.0])}, "contains NaN or infinity in heads")
+    refused(weights | {"rm_heads.head_0.5.bias": torch.tensor([float("nan"), 0.0])}, "contains NaN or infinity in rm_heads.head_0.5.bias")
     few = weights | {"model.language_model.embed_tokens.weight": weights["model.language_model.embed_tokens.weight"][:100].clone()}
     refused(few, "tokens, the checkpoint 100 rows")
     for content, message in (

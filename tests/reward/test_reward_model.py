@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import os
 import pickle
 import subprocess
 import sys
@@ -22,7 +21,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import ROOT
 from PIL import Image
-from pretrained import write_pretrained
 from scipy import integrate, special, stats
 from tiny_model import BACKBONE
 from torch import Tensor
@@ -274,24 +272,6 @@ def pretrained_config(folder: Path, area: int, prompt: str = "reference") -> Rew
     )
 
 
-@pytest.mark.parametrize(
-    ("break_it", "sentence"),
-    [
-        (lambda folder: (folder / "config.json").unlink(), "has no config.json; name a directory of pretrained weights"),
-        (lambda folder: (folder / "model.safetensors").unlink(), r"cannot be read as a whole checkpoint \(.*\); download it again"),
-        (
-            lambda folder: os.truncate(folder / "model.safetensors", 5000),
-            r"cannot be read as a whole checkpoint \(.*\); download it again",
-        ),
-    ],
-    ids=["no configuration", "no weights", "half downloaded"],
-)
-def test_a_broken_pretrained_directory_is_one_sentence(break_it: Callable[[Path], None], sentence: str, tmp_path: Path) -> None:
-    break_it(write_pretrained(tmp_path / "model", ["make it red"]))
-    with pytest.raises(ValueError, match=sentence):
-        RewardModel.from_config(pretrained_config(tmp_path, 12544))
-
-
 @pytest.mark.parametrize("prompt", ["reference", "rubric_first"])
 def test_a_pretrained_directory_is_prompted_with_a_rubric(prompt: str, shared_data: Path, tmp_path: Path) -> None:
     folder = shared_data / "parity" / "case_a"
@@ -391,7 +371,7 @@ def test_loading_reads_each_weight_once_into_a_model_without_memory(tmp_path: Pa
 
     def counted(file: Path) -> dict[str, StoredTensor]:
         def reading(name: str, tensor: StoredTensor) -> StoredTensor:
-            return replace(tensor, read=lambda: reads.append(name) or tensor.read())
+            return replace(tensor, rows=lambda *rows: reads.append(name) or tensor.rows(*rows))
 
         return {name: reading(name, tensor) for name, tensor in stored_tensors(file).items()}
 

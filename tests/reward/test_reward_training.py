@@ -330,7 +330,7 @@ def test_adapters_change_nothing_until_they_learn_and_merge_into_a_plain_model()
     model = make()
     before, names = outputs(model), list(model.state_dict())
     model.backbone.requires_grad_(False)
-    adapters = adapt([model.backbone.language_model, model.backbone.visual], AdapterConfig(rank=3, alpha=6), seed=1)
+    adapters = adapt([model.backbone.language_model, model.backbone.visual], AdapterConfig(rank=3, alpha=6), seed=1, device=model.device)
     learning = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     assert {"lora_A" in name or "lora_B" in name or not name.startswith("backbone.") for name in learning} == {True}
     assert {"visual" in name for name in learning} == {True, False} and "reward_embedding" in learning
@@ -386,10 +386,11 @@ for name, config, training, killed in cases:
     arguments = dict(work, config=training, checkpoint_dir=folder / name)
     if killed:
         try:
-            train(model=RewardModel.from_config(config, words, seed=rank), on_metrics=stop_at(killed), **arguments)
+            train(model=RewardModel.from_config(config, words, seed=rank, unread=True), on_metrics=stop_at(killed), **arguments)
         except KeyboardInterrupt:
             pass
-    model = RewardModel.from_config(config, words, seed=5 if killed else rank)  # rank 0's weights count, and before them a checkpoint's
+    seed = 5 if killed else rank  # rank 0's weights count, and before them a checkpoint's
+    model = RewardModel.from_config(config, words, seed=seed, unread=True)
     history = train(model=model, on_metrics=stop_at(None), **arguments).history
     found[name] = (model.state_dict() if model.device.type != "meta" else None, history)
 torch.save(found, folder / f"rank{rank}.pt")
