@@ -29,7 +29,7 @@ from reward.trainer.loop import LossTerms, Metrics, Objective, accumulate, optim
 from reward.trainer.order import batch_order, epoch_shuffles
 from reward.trainer.sharding import sharded_copy, will_shard
 from reward.trainer.workers import rank_and_world
-from reward.training.batches import batch_size, separate_pairs, total_steps
+from reward.training.batches import batch_size, check_token_budget, separate_pairs, total_steps
 from reward.training.config import LossConfig, TrainingConfig
 from reward.training.preference_pass import BLOCK_LISTS, named, preference_pass, ready_to_learn, take_unread
 from reward.training.targets import loss_targets
@@ -62,7 +62,8 @@ def train(
     Starts from the newest sound checkpoint in checkpoint_dir (which all workers share). on_metrics gets all reports since step 0, those of
     finished steps first. With `parallel: fsdp` and several workers only the first worker's model has weights in the end.
     Raises ValueError for no groups, for pairs that are all ties, for a source that is in both `groups` and `validation`, for checkpoints
-    of another run, or for an image that cannot be read or decoded when its step comes.
+    of another run or that cannot be written, for an edit of more tokens than token_budget, or for an image that cannot be read or decoded
+    when its step comes.
     """
     if not groups:
         raise ValueError("there are no groups to train on; rate candidates and build their preferences first")
@@ -150,8 +151,11 @@ def _preference_objective(
         # Each term is divided by the labels of the whole batch, not of its pass: so the terms of all passes and workers add up to the mean.
         counts = loss_targets([groups[index] for index in batch], dimensions, loss).counts().to(model.device)
         idle = rank_and_world()[0] >= len(batch)
-        parts = list(packed(prepared(step), config.token_budget))
-        rated = iter(groups[index] for index in share(step))
+        mine, samples = [groups[index] for index in share(step)], prepared(step)
+        for sample, group in zip(samples, mine, strict=True):
+            check_token_budget(sample, group, config.token_budget)
+        parts = list(packed(samples, config.token_budget))
+        rated = iter(mine)
         return accumulate(module, [partial(one_pass, module, part, [next(rated) for _ in part], counts, idle=idle) for part in parts])
 
     return objective

@@ -53,7 +53,6 @@ from reward.inputs.tokenizer import REWARD_TOKEN, build_tokenizer, load_tokenize
 from reward.model.backbone import FAMILIES, encode
 from reward.model.calibration import fit_calibration
 from reward.model.weights import StoredTensor, stored_tensors
-from reward.trainer.checkpoints import newest_sound_checkpoint, save_checkpoint
 from reward.trainer.loop import Metrics
 from reward.training.config import LossConfig, PretrainingConfig, RewardConfig, TrainingConfig
 
@@ -493,13 +492,6 @@ def test_checkpoints_of_another_run_are_refused(tmp_path: Path) -> None:
     run(make(), tmp_path)
     with pytest.raises(ValueError, match="belongs to other settings or data"):
         run(make(), tmp_path, training=SHORT.model_copy(update={"seed": 1}))
-
-
-def test_only_the_newest_two_checkpoints_are_kept(tmp_path: Path) -> None:
-    assert newest_sound_checkpoint(tmp_path / "missing") is None
-    for step in (5, 10, 15):
-        save_checkpoint(tmp_path, step, {"step": step})
-    assert [path.name[:13] for path in sorted(tmp_path.iterdir())] == ["step-00000010", "step-00000015"]
 
 
 def test_training_refuses_what_makes_no_sense(tmp_path: Path) -> None:

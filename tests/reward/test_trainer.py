@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from reward.trainer import checkpoint_writer
 from reward.trainer.config import LoopConfig
 from reward.trainer.loop import LossTerms, Metrics, learning_rate_factor, optimise
 from reward.trainer.order import batch_order, epoch_shuffles
@@ -89,3 +91,17 @@ def test_a_run_killed_between_reports_repeats_them_and_ends_identical(tmp_path: 
     resumed = run(tmp_path / "killed", again.append, report_means=True)
     assert again == calm
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), resumed.parameters(), strict=True))
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one of step 4 fails while training goes on, and before the one of step 8."""
+    begun: list[Metrics] = []
+    monkeypatch.setattr(checkpoint_writer, "publish", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+
+    def slowly(report: Metrics) -> None:
+        begun.append(report)
+        time.sleep(0.5)
+
+    with pytest.raises(ValueError, match=r"the checkpoint of step 4 could not be written to .*No space left on device"):
+        run(tmp_path, slowly, report_means=False)
+    assert [report["step"] for report in begun] == [3, 6]
