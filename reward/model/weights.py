@@ -94,14 +94,18 @@ def stored_tensors(file: Path) -> dict[str, StoredTensor]:
     except (OSError, SafetensorError, pickle.UnpicklingError, RuntimeError) as error:
         said = str(error).strip().split("\n")[0]
         raise ValueError(f"{file} cannot be read as a file of weights ({said}); train, copy or download it again") from error
-    return {name: StoredTensor(shape, partial(_rows, file, name, found[name])) for name, shape in shapes.items()}
+    return {name: StoredTensor(shape, partial(_rows, file, name, found[name], shape)) for name, shape in shapes.items()}
 
 
-def _rows(file: Path, name: str, stored: Any, first: int, last: int) -> Tensor:
+def _rows(file: Path, name: str, stored: Any, shape: tuple[int, ...], first: int, last: int) -> Tensor:
     """Rows of a tensor of a file, checked. stored: anything that slices read from."""
     if first == last:  # safetensors has no empty slices
         return stored[0:1][:0]
-    rows = stored[first:last]
+    if file.suffix == ".safetensors" and (first, last) != (0, shape[0]):
+        with safe_open(file, framework="pt") as mapped:  # reads these rows only, where `pread` reads all of the tensor
+            rows = mapped.get_slice(name)[first:last]
+    else:
+        rows = stored[first:last]
     if rows.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         raise ValueError(f"{file} has {name} as {str(rows.dtype).removeprefix('torch.')}; expected weights that are not quantised")
     if not torch.stack(rows.aminmax()).isfinite().all():

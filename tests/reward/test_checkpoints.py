@@ -163,9 +163,7 @@ def test_a_failed_write_is_one_sentence(ask: Callable[[CheckpointWriter], None],
         writer.save(2, state(2.0), {})
         assert writer._running is not None
         writer._running[1].exception(20)
-        with pytest.raises(
-            ValueError, match=r"^the checkpoint of step 2 could not be written to \S+ \(.*No space left on device\)"
-        ):
+        with pytest.raises(ValueError, match=r"^the checkpoint of step 2 could not be written to \S+ \(.*No space left on device\)"):
             ask(writer)
     found = newest_sound_checkpoint(tmp_path)
     assert found is not None and found.name.startswith("step-00000001")

@@ -31,7 +31,7 @@ from reward.trainer.config import AdapterConfig
 from reward.trainer.curves import draw_curves
 from reward.trainer.loop import LossTerms, Metrics, accumulate
 from reward.trainer.lora import adapt
-from reward.training.batches import separate_pairs, total_steps
+from reward.training.batches import check_token_budget, separate_pairs, total_steps
 from reward.training.config import LoraConfig, LossConfig, TrainingConfig
 from stages.engine.cluster import Cluster
 from stages.engine.training_group import Gauges
@@ -249,6 +249,23 @@ def test_an_image_that_cannot_be_used_ends_the_run_in_one_sentence(tmp_path: Pat
             ValueError, match=r"^group s4: source image \S+/gone\.png cannot be decoded \([^\n]*\); expected a whole image file$"
         ):
             train(model=make(), config=training, groups=damaged, **arguments)
+
+
+@pytest.mark.parametrize("config", [CONFIG, RUBRICS], ids=["words", "rubric_first"])
+def test_an_edit_larger_than_a_pass_is_one_sentence(config: RewardModelConfig, tmp_path: Path) -> None:
+    """A group may be larger than the budget, an edit may not: the longest of the first group that is too long is named."""
+    model = make(config=config)
+    prepared = model.prepare(source=GROUPS[0].source, candidates=GROUPS[0].candidates, instruction=GROUPS[0].instruction)
+    alone = [len(item.tree) for item in model.processor.separated(prepared)]
+    assert prepared.tree.edit_lengths() == alone and max(alone) < len(prepared.tree)
+    named = replace(GROUPS[0], candidate_ids=("a", "b", "c"))
+    check_token_budget(prepared, named, max(alone))
+    with pytest.raises(
+        ValueError, match=rf"^reward\.training\.token_budget is 3, but edit c of source s0 alone has {max(alone)} tokens"
+    ):
+        check_token_budget(prepared, named, 3)
+    with pytest.raises(ValueError, match=r"token_budget is 3, but edit s\d+-2 of source s\d+ alone"):
+        run(model, tmp_path, token_budget=3)
 
 
 def test_so_many_checkpoints_are_kept(tmp_path: Path) -> None:
