@@ -60,8 +60,8 @@ def optimise(
     task: what the checkpoints belong to, any text. validate: metrics after every validate_every-th step and after the last. Reported are
     the objective's metrics of every report_every-th step, or with report_means their means since the report before. on_metrics gets every
     report; after a resume those of the finished steps first. With ema_decay, validation sees the averaged weights, and the module ends
-    with them. Raises ValueError if checkpoint_dir contains another task's checkpoints, for weights that are not float32, or when loss or
-    gradient are no longer finite.
+    with them. Raises ValueError if checkpoint_dir contains another task's checkpoints, for weights that are not float32, when loss or
+    gradient are no longer finite, or when a checkpoint cannot be written.
     """
     rank, _ = rank_and_world()
     device = next(module.parameters()).device

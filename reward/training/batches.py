@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from reward.inputs.batch import PreparedSample
 from reward.inputs.groups import Preference, RatedGroup
 from reward.training.config import LossConfig, TrainingConfig
+
+if TYPE_CHECKING:
+    from reward.inputs.batch import PreparedSample
 
 
 def batch_size(config: TrainingConfig) -> int:

@@ -57,7 +57,8 @@ def train(
     checkpoint_dir: Path,
     on_metrics: Callable[[Metrics], None],
 ) -> TrainedReward:
-    """Train `model` in place, on its device; under torch.distributed when the caller has initialised it.
+    """Train `model` in place, on its device; under torch.distributed when the caller has initialised it (for GPUs with the backend
+    `cpu:gloo,cuda:nccl`, because numbers of the CPU are exchanged, too). Weights that are unread are read, with fsdp each worker's shard.
 
     Starts from the newest sound checkpoint in checkpoint_dir (which all workers share). on_metrics gets all reports since step 0, those of
     finished steps first. With `parallel: fsdp` and several workers only the first worker's model has weights in the end.

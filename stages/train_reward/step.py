@@ -49,11 +49,6 @@ def run(context: Context) -> Index:
     config = flow.reward
     if config.pretraining.steps and config.caption_items == 0:
         raise ValueError("reward.caption_items is 0, but reward.pretraining.steps is not; set both or neither")
-    if config.pretraining.steps and config.pretraining.batch_size < config.workers:
-        raise ValueError(
-            f"reward.pretraining.batch_size is {config.pretraining.batch_size}, but reward.workers is {config.workers}, and each worker "
-            "needs an item of every batch; raise the first or lower the second"
-        )
     preferred = context.run.step(steps.PREFERENCES).require()
     settings = {
         "reward": config.model_dump(mode="json", exclude={"training": {"loader_workers"}}),

@@ -260,9 +260,7 @@ def test_an_edit_larger_than_a_pass_is_one_sentence(config: RewardModelConfig, t
     assert prepared.tree.edit_lengths() == alone and max(alone) < len(prepared.tree)
     named = replace(GROUPS[0], candidate_ids=("a", "b", "c"))
     check_token_budget(prepared, named, max(alone))
-    with pytest.raises(
-        ValueError, match=rf"^reward\.training\.token_budget is 3, but edit c of source s0 alone has {max(alone)} tokens"
-    ):
+    with pytest.raises(ValueError, match=rf"^reward\.training\.token_budget is 3, but edit c of source s0 alone has {max(alone)} tokens"):
         check_token_budget(prepared, named, 3)
     with pytest.raises(ValueError, match=r"token_budget is 3, but edit s\d+-2 of source s\d+ alone"):
         run(model, tmp_path, token_budget=3)

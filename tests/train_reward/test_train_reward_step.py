@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,14 +20,6 @@ def test_a_run_without_groups_to_calibrate_on_is_refused_before_training(tmp_pat
     preferences.run(context)
     with pytest.raises(ValueError, match=r"none of its 0 rated groups falls into the calibration half; rate more sources of that split"):
         train_reward.run(context)
-
-
-def test_a_warm_up_batch_that_the_workers_cannot_share_is_refused_before_training(tmp_path: Path) -> None:
-    context = make_run(tmp_path / "run", groups=4)
-    reward = context.flow.reward
-    small = reward.model_copy(update={"workers": 3, "pretraining": reward.pretraining.model_copy(update={"steps": 5, "batch_size": 2})})
-    with pytest.raises(ValueError, match=r"reward\.pretraining\.batch_size is 2, but reward\.workers is 3, and each worker needs an item"):
-        train_reward.run(replace(context, flow=context.flow.model_copy(update={"reward": small})))
 
 
 def test_a_model_knows_its_domain_data_raters_and_days(tmp_path: Path) -> None:
