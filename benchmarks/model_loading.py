@@ -5,7 +5,9 @@
 
 Saves a model with random weights, and a checkpoint with such weights in bf16 in the published layout. Then each is loaded in a fresh
 process that has imported everything: memory is the peak of the resident set above what the process had before, as a multiple of the
-weights in bf16 (float32 weights alone are 2); reading is what went through read calls, as a multiple of the file. Prints a Markdown table.
+weights in bf16 (float32 weights alone are 2); reading is what went through read calls, as a multiple of the file. A worker of fsdp maps the
+file to read its rows, which shows in the memory and not in the calls; its load ends when its shards are ready for the first step. Figures
+of several workers are of the one that has most. Prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from reward.config import RewardModelConfig
 
 T = TypeVar("T")
 DIMENSIONS = ("instruction_following", "visual_quality")
@@ -37,13 +42,15 @@ def main() -> int:
         parameters = _fresh(partial(_write, Path(folder), options.hidden, options.layers))
         print(f"{parameters / 1e6:.0f} M parameters, {2 * parameters / 1e9:.2f} GB in bf16\n")
         print("| loaded | file (GB) | peak memory / bf16 size | read / file | processor seconds |\n|---|---|---|---|---|")
-        for name, load, file in (
-            ("saved model, to bf16", partial(_load, Path(folder), "bfloat16"), "saved/model.safetensors"),
-            ("saved model, to float32", partial(_load, Path(folder), "float32"), "saved/model.safetensors"),
-            ("bf16 checkpoint, imported to float32", partial(_import, Path(folder)), "published/model.safetensors"),
-            ("bf16 backbone, under new heads in float32", partial(_backbone, Path(folder)), "published/model.safetensors"),
+        for name, load, file, workers in (
+            ("saved model, to bf16: scoring on a GPU", partial(_load, Path(folder), "bfloat16"), "saved/model.safetensors", 1),
+            ("saved model, to float32: scoring on a CPU", partial(_load, Path(folder), "float32"), "saved/model.safetensors", 1),
+            ("bf16 checkpoint, imported to float32", partial(_import, Path(folder)), "published/model.safetensors", 1),
+            ("bf16 backbone to float32: a worker of ddp", partial(_backbone, Path(folder)), "published/model.safetensors", 1),
+            ("bf16 backbone to float32: a worker of fsdp, of 2", partial(_shard, Path(folder)), "published/model.safetensors", 2),
+            ("bf16 backbone to float32: a worker of fsdp, of 4", partial(_shard, Path(folder)), "published/model.safetensors", 4),
         ):
-            peak, read, seconds = _fresh(partial(_measured, load))
+            peak, read, seconds = map(max, zip(*_fresh_group(load, workers), strict=True))
             size = (Path(folder) / file).stat().st_size
             print(f"| {name} | {size / 1e9:.2f} | {peak / (2 * parameters):.2f} | {read / size:.2f} | {seconds:.1f} |")
     return 0
@@ -53,6 +60,13 @@ def _fresh(work: Callable[[], T]) -> T:
     """The result of a process that has done nothing else."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work).result()
+
+
+def _fresh_group(load: Callable[[], object], workers: int) -> list[tuple[int, int, float]]:
+    """What `_measured` finds in each of several new processes that torch.distributed joins."""
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(workers, mp_context=context) as pool:
+        return [running.result() for running in [pool.submit(_measured, load, rank, workers, folder) for rank in range(workers)]]
 
 
 def _write(folder: Path, hidden: int, layers: int) -> int:
@@ -97,25 +111,48 @@ def _import(folder: Path) -> object:
     return import_released(folder / "published", prompts=RUBRICS)
 
 
-def _backbone(folder: Path) -> object:
-    from reward import RewardModel
+def _pretrained(folder: Path) -> RewardModelConfig:
     from reward.config import BackboneConfig, PresentationConfig, RewardModelConfig
 
     presentation = PresentationConfig(layout="images", prompt="reference", rubrics=RUBRICS)
-    pretrained = BackboneConfig(pretrained=str(folder / "published"))
-    return RewardModel.from_config(RewardModelConfig(backbone=pretrained, presentation=presentation))
+    return RewardModelConfig(backbone=BackboneConfig(pretrained=str(folder / "published")), presentation=presentation)
 
 
-def _measured(load: Callable[[], object]) -> tuple[int, int, float]:
-    """Peak of resident bytes above the start, bytes read and processor seconds of a load."""
-    import reward.model.released  # noqa: F401  imports are no part of a load
+def _backbone(folder: Path) -> object:
+    from reward import RewardModel
 
+    return RewardModel.from_config(_pretrained(folder))
+
+
+def _shard(folder: Path) -> object:
+    """What a worker of `parallel: fsdp` does before its first step. The block that sharding is for stays open, and so do the shards."""
+    from contextlib import ExitStack
+
+    from reward import RewardModel
+    from reward.trainer.sharding import sharded_copy
+    from reward.training.preference_pass import BLOCK_LISTS, take_unread
+
+    model = RewardModel.from_config(_pretrained(folder), unread=True)
+    settings = {"parallel": "fsdp", "precision": "bf16", "block_lists": BLOCK_LISTS, "float32": ("heads",)}
+    stack = ExitStack()
+    return stack, stack.enter_context(sharded_copy(model, **settings, stored=take_unread(model)))
+
+
+def _measured(load: Callable[[], object], rank: int, workers: int, folder: str) -> tuple[int, int, float]:
+    """Peak of resident bytes above the start, bytes read and processor seconds of a load in one of several workers."""
+    import torch.distributed as dist
+
+    import reward.model.released  # imports are no part of a load
+    import reward.training.train  # noqa: F401
+
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=workers)
     before, already, started = _status("VmRSS"), _read(), time.process_time()
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     loaded = load()
-    seconds, read, peak = time.process_time() - started, _read() - already, _status("VmHWM") - before
+    measured = _status("VmHWM") - before, _read() - already, time.process_time() - started
+    dist.barrier()
     del loaded
-    return peak, read, seconds
+    return measured
 
 
 def _status(field: str) -> int:

@@ -48,7 +48,7 @@ def import_(
     """
     from typing import Any
 
-    from reward.model.reference_prompts import read_reference_prompts
+    from reward.model.reference_prompts import read_reference_prompts, unknown_revision
     from reward.model.released import import_needs, import_released
 
     if out.exists() and any(out.iterdir()):
@@ -58,9 +58,18 @@ def import_(
         raise click.UsageError(f"--image-area {image_area}: expected two numbers of pixels, e.g. 200704-200704")
     kind: Any = positions
     prompts = read_reference_prompts(reference_prompts)
+    facts = {"imported from": f"{Path(checkpoint).name}, a published EditReward checkpoint, with {positions} positions"}
+    other = unknown_revision(prompts)
+    if other is not None:
+        facts["rubrics"] = f"of another revision than the published ones (hash {other})"
+        click.echo(
+            f"warning: the rubrics in {reference_prompts} have hash {other}, which is no published revision; scores will not be the "
+            "published ones (restore the files, or name another clone)",
+            err=True,
+        )
     _check_room(import_needs(checkpoint, base=base, revision=revision), out)
     model = import_released(checkpoint, prompts=prompts, base=base, revision=revision, positions=kind, image_area=(int(least), int(most)))
-    model.save(out, facts={"imported from": f"{Path(checkpoint).name}, a published EditReward checkpoint, with {positions} positions"})
+    model.save(out, facts=facts)
     print(f"{out}: use it with `pipeline reward score {out} ...` or filter.model={out}")
 
 

@@ -43,6 +43,13 @@ class Tree:
     def __len__(self) -> int:
         return len(self.input_ids)
 
+    def edit_lengths(self) -> list[int]:
+        """Tokens that each edit would have in a tree of its own, without the root."""
+        ends = np.cumsum([length for length, _ in self.paths])
+        root = len(self.paths[0][1]) - self.paths[0][0]
+        nodes = [set(np.searchsorted(ends, reads, side="right").tolist()) for reads in self.reads.numpy()]
+        return [len(torch.cat([self.paths[node][1] for node in of]).unique()) - root for of in nodes]
+
     def __reduce__(self) -> tuple[Any, ...]:
         tensors = (self.input_ids, self.position_ids, self.reads, self.words, *(keys for _, keys in self.paths))
         return _tree, ([tensor.numpy() for tensor in tensors], [length for length, _ in self.paths], self.items)

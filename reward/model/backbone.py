@@ -1,4 +1,4 @@
-"""Transformers' Qwen-VL models as encoders of edits: built from sizes, from pretrained weights, or from a saved configuration.
+"""Transformers' Qwen-VL models as encoders of edits: built from sizes, or from a saved configuration.
 
 In: a Batch. Out: last hidden states of the tokens that are asked for. The vision tower sees each distinct image once; its features replace
 the placeholder tokens. Attention follows the trees of the prompts (reward.model.attention).
@@ -13,25 +13,19 @@ Nothing here reads a value back from the device or depends on one: what depends 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
     PreTrainedConfig,
-    PreTrainedModel,
     PreTrainedTokenizerBase,
     Qwen2_5_VLConfig,
-    Qwen2_5_VLForConditionalGeneration,
     Qwen2_5_VLModel,
     Qwen3VLConfig,
-    Qwen3VLForConditionalGeneration,
     Qwen3VLModel,
 )
 
@@ -70,7 +64,6 @@ class Family:
 
     config: Any
     model: Any
-    generating: Any
     last_layer: type[LastLayer]
     text_model: type[nn.Module] | None
     statistics: Statistics
@@ -81,7 +74,6 @@ FAMILIES = {
     "qwen2_5_vl": Family(
         Qwen2_5_VLConfig,
         Qwen2_5_VLModel,
-        Qwen2_5_VLForConditionalGeneration,
         LastLayer2_5,
         None,
         ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),  # those of CLIP
@@ -90,7 +82,6 @@ FAMILIES = {
     "qwen3_vl": Family(
         Qwen3VLConfig,
         Qwen3VLModel,
-        Qwen3VLForConditionalGeneration,
         LastLayer3,
         TextModel3,
         ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
@@ -163,35 +154,6 @@ def _forget_precision(config: PreTrainedConfig) -> None:
     """Drop the precision of the files that a configuration came with: transformers would build each part in that of its configuration."""
     for part in (config, *(getattr(config, name) for name in config.sub_configs)):
         part.dtype = None
-
-
-def load_pretrained(config: BackboneConfig, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """Published weights in float32, whatever the files contain; the embedding grows only if the reward token has no row yet.
-
-    Raises ValueError when the checkpoint is not complete, or of another family.
-    """
-    assert config.pretrained is not None
-    where: dict[str, Any] = {"revision": config.revision} if config.revision else {}
-    if Path(config.pretrained).is_dir() and not (Path(config.pretrained) / "config.json").exists():
-        raise ValueError(f"{config.pretrained} has no config.json; name a directory of pretrained weights, or a Hub id")
-    try:
-        loaded: Any = FAMILIES[config.family].generating.from_pretrained(
-            config.pretrained, dtype=torch.float32, output_loading_info=True, **where
-        )
-    except (OSError, SafetensorError, json.JSONDecodeError) as error:
-        said = str(error).strip().split("\n")[0]
-        raise ValueError(f"{config.pretrained} cannot be read as a whole checkpoint ({said}); download it again") from error
-    whole, report = loaded
-    if report["missing_keys"]:
-        raise ValueError(
-            f"{config.pretrained} lacks {len(report['missing_keys'])} weights of a {config.family} model, "
-            f"first {sorted(report['missing_keys'])[0]}; expected a complete checkpoint of that family"
-        )
-    backbone = whole.model  # published files name their weights as parts of the generating model
-    _forget_precision(backbone.config)
-    if len(tokenizer) > backbone.get_input_embeddings().num_embeddings:
-        backbone.resize_token_embeddings(len(tokenizer))
-    return backbone
 
 
 def prepare_backbone(backbone: Any, *, attention_kind: attention.Kind = "auto") -> Any:

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
@@ -30,13 +28,14 @@ from reward.inputs.sample import ImageInput
 from reward.inputs.tokenizer import build_tokenizer, load_tokenizer, save_tokenizer
 from reward.model import attention
 from reward.model.aggregation import aggregate
-from reward.model.backbone import FAMILIES, build_backbone, encode, load_pretrained, prepare_backbone, sized_config, vision_sizes
+from reward.model.backbone import FAMILIES, build_backbone, encode, prepare_backbone, sized_config, vision_sizes
 from reward.model.calibration import Calibration
 from reward.model.card import model_card
 from reward.model.heads import RewardHeads
 from reward.model.origin import FILE as ORIGIN
 from reward.model.origin import Origin, read_origin
-from reward.model.weights import StoredTensor, stored_tensors
+from reward.model.pretrained import EMBEDDING, open_pretrained
+from reward.model.weights import StoredTensor, located, stored_tensors
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,8 @@ class RewardModel(nn.Module):
     calibration: Calibration | None
     origin: Origin | None
     """What it was trained on; None when nobody says."""
+    unread: Mapping[str, StoredTensor]
+    """Parameters that are on the meta device because their values are still in files; empty but for `from_config(..., unread=True)`."""
 
     def __init__(self, *, config: RewardModelConfig, backbone: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         super().__init__()
@@ -63,6 +64,7 @@ class RewardModel(nn.Module):
         self.tokenizer = tokenizer
         self.calibration = None
         self.origin = None
+        self.unread = {}
         text, vision = backbone.config.text_config, backbone.config.vision_config
         self.patch_size = vision.patch_size
         self.vision_sizes = vision_sizes(vision)
@@ -78,20 +80,38 @@ class RewardModel(nn.Module):
         """[1 or dimension, hidden]: embeddings of the reward tokens, apart from the vocabulary, which can stay frozen."""
 
     @classmethod
-    def from_config(cls, config: RewardModelConfig, instructions: Sequence[str] = (), *, seed: int = 0) -> RewardModel:
+    def from_config(
+        cls,
+        config: RewardModelConfig,
+        instructions: Sequence[str] = (),
+        *,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+        unread: bool = False,
+    ) -> RewardModel:
         """A new model: random weights of the configured sizes, or pretrained ones under random heads.
 
-        instructions: texts whose words the tokenizer of a model with random weights shall know.
+        instructions: texts whose words the tokenizer of a model with random weights shall know. Pretrained weights are read one by one
+        and go to the device as float32. unread: they stay in their files, until `read_weights`, or until `reward.train` reads them: with
+        fsdp each worker its shard. Raises ValueError for pretrained weights that are incomplete, damaged, or of another family.
         """
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            if config.backbone.pretrained is not None:
-                tokenizer = load_tokenizer(config.backbone.pretrained, revision=config.backbone.revision)
-                backbone = load_pretrained(config.backbone, tokenizer)
-            else:
+            if config.backbone.pretrained is None:
                 tokenizer = build_tokenizer([*instructions, *prompt_texts(config)])
                 backbone = build_backbone(config.backbone.family, sized_config(config.backbone, tokenizer))
-            return cls(config=config, backbone=backbone, tokenizer=tokenizer)
+                return cls(config=config, backbone=backbone, tokenizer=tokenizer).to(device)
+            opened = open_pretrained(config.backbone)
+            model = cls(config=config, backbone=opened.backbone, tokenizer=opened.tokenizer)
+        if unread and EMBEDDING in opened.stored:
+            table = model.backbone.get_input_embeddings()
+            table.weight = nn.Parameter(table.weight.to("meta"))
+        own = dict(model.backbone.named_parameters())
+        model.unread = {f"backbone.{name}": stored for name, stored in opened.stored.items() if own[name].is_meta}
+        for tensor in (*model.parameters(), *model.buffers()):
+            if not tensor.is_meta:
+                tensor.data = tensor.data.to(device)
+        return model if unread else model.read_weights()
 
     @classmethod
     def load(
@@ -143,14 +163,20 @@ class RewardModel(nn.Module):
         ]
         if odd:
             raise ValueError(f"{file} does not fit its config.json in {len(odd)} places, e.g. {min(odd)}; train or copy it again")
-        weights = {}
-        for name, entry in stored.items():
-            tensor = entry.read()
-            if not torch.stack(tensor.aminmax()).isfinite().all():
-                raise ValueError(f"{file} contains NaN or infinity in {name}; train or copy it again")
-            weights[name] = tensor.to(device, dtype if name.startswith("backbone.") else torch.float32, copy=True)
+        weights = {
+            name: entry.read().to(device, dtype if name.startswith("backbone.") else torch.float32, copy=True)
+            for name, entry in stored.items()
+        }
         self.load_state_dict(weights, assign=True)
         self.to(device)
+
+    def read_weights(self) -> RewardModel:
+        """Read what is `unread`, as float32, to where the other parameters are. Raises ValueError for NaN and quantised weights."""
+        device = self.device
+        read = {name: stored.read().to(device, torch.float32, copy=True) for name, stored in self.unread.items()}
+        self.load_state_dict(read, strict=False, assign=True)
+        self.unread = {}
+        return self
 
     def use_attention(self, kind: attention.Kind) -> RewardModel:
         """Choose how vision tower and language model attend (`reward.model.attention`); a new model has `auto`."""
@@ -180,8 +206,8 @@ class RewardModel(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
-        return next(self.parameters()).device
+        """Where the parameters are, as far as they were read."""
+        return next((parameter.device for parameter in self.parameters() if not parameter.is_meta), torch.device("meta"))
 
     def prepare(self, *, source: ImageInput, candidates: Sequence[ImageInput], instruction: str) -> PreparedSample:
         """Decode and resize a source and its candidates for this model. Raises SampleError."""
@@ -236,14 +262,3 @@ def prompt_texts(config: RewardModelConfig) -> list[str]:
         return []
     rubrics = [text.replace("{instruction}", INSTRUCTION) for text in rubrics_of(config.presentation, config.dimensions)]
     return [INTRODUCTION, "Original: Instruction: Edit: Ratings:", *rubrics]
-
-
-def located(name: str | Path, revision: str | None, *, only: Sequence[str] | None = None) -> Path:
-    """A local directory as it is; a Hub id downloaded, all of it or the files of these patterns. Raises ValueError."""
-    path = Path(name)
-    if path.exists() or isinstance(name, Path) or name.count("/") != 1:
-        return path
-    try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=None if only is None else [*only]))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
-        raise ValueError(f"{name} is neither a directory nor a model that can be fetched from the Hub ({error})") from error

@@ -6,6 +6,8 @@ The files are parsed, never executed: only string constants at the top level of 
 from __future__ import annotations
 
 import ast
+import hashlib
+import json
 import string
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from reward.inputs.tokenizer import REWARD_TOKEN
 PROMPTS_FILE, COLLATOR_FILE = "EditReward/dataset/prompts.py", "EditReward/dataset/data_collator_qwen_edit.py"
 NAMES = {"instruction_following": "INSTRUCTION_EDIT_FOLLOWING", "visual_quality": "INSTRUCTION_EDIT_QUALITY"}
 """Which constant is the rubric of which dimension: the released heads read them in this order."""
+PUBLISHED_RUBRICS = "14e55d38892872ce"
+"""Hash of the rubrics that `read_reference_prompts` finds in every revision of the public repository, from c8bb3a3 to edb027e."""
 SUFFIX = "prompt_with_special_token"
 FIELD = "text_prompt"
 
@@ -32,6 +36,12 @@ def read_reference_prompts(clone: str | Path) -> dict[str, str]:
         dimension: _with_mark(_required(constants, name, clone / PROMPTS_FILE), name, clone / PROMPTS_FILE) + suffix
         for dimension, name in NAMES.items()
     }
+
+
+def unknown_revision(prompts: dict[str, str]) -> str | None:
+    """The hash of rubrics that no published checkpoint was trained with, as far as is known; None for the known ones."""
+    digest = hashlib.sha256(json.dumps(prompts, sort_keys=True).encode()).hexdigest()[: len(PUBLISHED_RUBRICS)]
+    return None if digest == PUBLISHED_RUBRICS else digest
 
 
 def _required(constants: dict[str, str], name: str, file: Path) -> str:

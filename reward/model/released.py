@@ -8,30 +8,25 @@ columns as overall score; all of this is part of the imported model's configurat
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError
-from torch import Tensor
 from transformers import Qwen2_5_VLConfig
 
 from reward.config import DIMENSIONS, BackboneConfig, HeadConfig, PresentationConfig, RewardModelConfig
 from reward.inputs.tokenizer import load_tokenizer
 from reward.model.backbone import build_backbone
-from reward.model.model import RewardModel, located
+from reward.model.model import RewardModel
 from reward.model.origin import Origin
-from reward.model.weights import StoredTensor, stored_tensors
+from reward.model.weights import SETTINGS, StoredTensor, located, model_type, stored_tensors
 
 FILES = ("model.safetensors", "model.pth")
-SETTINGS = ("*.json", "*.txt", "*.jinja")
-"""Files of a base that are fetched: its configuration and tokenizer, not its weights."""
 IMAGE_AREA = 200704
 HEAD_LAYERS = (0, 3, 5)
 """Indices of the linear layers among ReLU and dropout."""
@@ -66,7 +61,7 @@ def import_released(
         raise ValueError(
             f"{origin} has no config.json; name the model that the checkpoint was made from with --base, e.g. Qwen/Qwen2.5-VL-7B-Instruct"
         )
-    kind = _model_type(origin / "config.json")
+    kind = model_type(origin / "config.json")
     if kind != FAMILY:
         raise ValueError(f"{origin} has a {kind} model, and published checkpoints were made from {FAMILY} models; name theirs with --base")
     file, weights = _weights(path)
@@ -141,14 +136,6 @@ def _needed(checkpoint: str | Path, revision: str | None, base: str | None) -> t
     return [*weights, *settings], sum(file.file_size or 0 for file in missing)
 
 
-def _model_type(file: Path) -> str:
-    """The family that a config.json names. Raises ValueError."""
-    try:
-        return str(json.loads(file.read_text(encoding="utf-8"))["model_type"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} is no configuration of a model ({error!r}); copy or download it again") from None
-
-
 def _weights(path: Path) -> tuple[Path, dict[str, StoredTensor]]:
     """The one file of weights that there is, and its tensors."""
     for name in FILES:
@@ -178,7 +165,7 @@ def _head_widths(weights: Mapping[str, StoredTensor], path: Path) -> tuple[int, 
 def _renamed(weights: Mapping[str, StoredTensor], reward_token: int) -> dict[str, StoredTensor]:
     """Published names to ours."""
     embedding = weights[EMBEDDING]
-    renamed = {"reward_embedding": StoredTensor((1, *embedding.shape[1:]), partial(_row, embedding, reward_token))}
+    renamed = {"reward_embedding": StoredTensor((1, *embedding.shape[1:]), lambda *_: embedding.rows(reward_token, reward_token + 1))}
     for key, tensor in weights.items():
         if key.startswith("rm_heads.head_"):
             number, rest = key.removeprefix("rm_heads.head_").split(".", 1)
@@ -188,8 +175,3 @@ def _renamed(weights: Mapping[str, StoredTensor], reward_token: int) -> dict[str
         elif key != UNUSED:
             renamed[key] = tensor  # not ours: loading names it
     return renamed
-
-
-def _row(embedding: StoredTensor, token: int) -> Tensor:
-    """[1, hidden]"""
-    return embedding.read()[token][None]

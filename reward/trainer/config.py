@@ -25,8 +25,12 @@ class LoopConfig(Configuration):
     schedule: Literal["cosine", "constant"] = Field("cosine", description="learning rate after the warm-up")
     clip_norm: float = Field(1.0, gt=0, description="gradients are scaled down to this norm")
     seed: int = Field(0, ge=0, description="seed of the order of the data and of what is random in a step, such as dropout")
-    checkpoint_every: int = Field(100, gt=0, description="steps between checkpoints")
-    keep_checkpoints: int = Field(2, gt=0, description="newest checkpoints that are kept; with 1 a damaged one restarts the run")
+    checkpoint_every: int = Field(
+        100, gt=0, description="steps between checkpoints; one is left out while the one before is still being written"
+    )
+    keep_checkpoints: int = Field(
+        2, gt=0, description="newest checkpoints that are kept, or fewer where the disk is small; with 1 a damaged one restarts the run"
+    )
     ema_decay: float | None = Field(
         None, ge=0, lt=1, description="validate and export an exponential average of the weights over about 1/(1 - decay) steps; null: off"
     )

@@ -24,7 +24,8 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from reward.trainer.checkpoints import load_checkpoint, newest_sound_checkpoint, read_notes, save_checkpoint
+from reward.trainer.checkpoint_writer import CheckpointWriter
+from reward.trainer.checkpoints import load_checkpoint, newest_sound_checkpoint, read_notes
 from reward.trainer.config import LoopConfig
 from reward.trainer.ema import WeightAverage
 from reward.trainer.order import derived_seed
@@ -59,8 +60,8 @@ def optimise(
     task: what the checkpoints belong to, any text. validate: metrics after every validate_every-th step and after the last. Reported are
     the objective's metrics of every report_every-th step, or with report_means their means since the report before. on_metrics gets every
     report; after a resume those of the finished steps first. With ema_decay, validation sees the averaged weights, and the module ends
-    with them. Raises ValueError if checkpoint_dir contains another task's checkpoints, for weights that are not float32, or when loss or
-    gradient are no longer finite.
+    with them. Raises ValueError if checkpoint_dir contains another task's checkpoints, for weights that are not float32, when loss or
+    gradient are no longer finite, or when a checkpoint cannot be written.
     """
     rank, _ = rank_and_world()
     device = next(module.parameters()).device
@@ -75,11 +76,15 @@ def optimise(
             raise ValueError(f"the weights are {parameter.dtype}, training needs torch.float32; load the model in it")
     average = None if config.ema_decay is None else WeightAverage(module, config.ema_decay)
     window = _Window(report_means)
-    record = _Record(module, optimizer, average, window, checkpoint_dir, hashlib.sha256(task.encode()).hexdigest(), config.keep_checkpoints)
+    record = _Record(module, optimizer, average, window, checkpoint_dir, hashlib.sha256(task.encode()).hexdigest())
     first, history = record.resume()
     for metrics in history:
         on_metrics(dict(metrics))
-    with torch_threads(config.threads), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with (
+        torch_threads(config.threads),
+        torch.random.fork_rng(devices=[device] if device.type == "cuda" else []),
+        CheckpointWriter(checkpoint_dir, keep=config.keep_checkpoints, sharded=isinstance(module, FSDPModule)) as writer,
+    ):
         module.train()
         for step in range(first, steps):
             rate = learning_rate_factor(step, steps, warmup_steps, config.schedule)
@@ -106,8 +111,10 @@ def optimise(
                 metrics = {"step": done} | metrics
                 history.append(metrics)
                 on_metrics(dict(metrics))
-            if done % config.checkpoint_every == 0 or done == steps:
-                record.save(done, history)
+            writer.check()
+            if done == steps or (done % config.checkpoint_every == 0 and not writer.is_busy()):
+                writer.save(done, record.state(), record.notes(done, history))
+        writer.wait()
     if average is not None:
         average.swap()
     module.eval()
@@ -122,7 +129,7 @@ def accumulate(module: nn.Module, passes: Sequence[Callable[[], LossTerms]]) -> 
     """
     count = len(passes)
     if isinstance(module, FSDPModule):  # in every pass workers gather weights from each other, so all need equally many
-        most = torch.tensor(count, device=next(module.parameters()).device)
+        most = torch.tensor(count)  # on the CPU, so that nobody waits for the device
         dist.all_reduce(most, dist.ReduceOp.MAX)
         count = int(most)
     *early, last = passes
@@ -226,35 +233,29 @@ class _Record:
     window: _Window
     directory: Path
     task: str
-    keep: int
 
     def resume(self) -> tuple[int, list[Metrics]]:
-        """Load the newest sound checkpoint, which the first worker chooses for all. Returns the steps done and their metrics."""
-        rank, world = rank_and_world()
-        chosen = [newest_sound_checkpoint(self.directory) if rank == 0 else None]
-        if world > 1:
-            dist.broadcast_object_list(chosen)
-        path = chosen[0]
+        """Load the newest sound checkpoint. Returns the steps done and their metrics."""
+        path = newest_sound_checkpoint(self.directory)
         if path is None:
             return 0, []
         notes = read_notes(path)
         if notes["task"] != self.task:
             raise ValueError(f"{path} belongs to other settings or data; use an empty checkpoint directory")
-        state = self._state()
+        state = self.state()
         load_checkpoint(path, state)
         set_state_dict(self.module, self.optimizer, model_state_dict=state["module"], optim_state_dict=state["optimizer"])
         self.window.steps, totals = notes["window"]
-        if rank == 0:
+        if rank_and_world()[0] == 0:
             device = next(self.module.parameters()).device
             self.window.sums = {name: torch.tensor(total, dtype=torch.float64, device=device) for name, total in totals.items()}
         return notes["step"], notes["history"]
 
-    def save(self, done: int, history: list[Metrics]) -> None:
-        """Write a checkpoint after `done` steps."""
-        notes = {"task": self.task, "step": done, "history": history, "window": [self.window.steps, self.window.totals()]}
-        save_checkpoint(self.directory, done, self._state(), notes=notes, keep=self.keep)
+    def notes(self, done: int, history: list[Metrics]) -> dict[str, Any]:
+        """Plain values of a checkpoint after `done` steps; every worker calls it."""
+        return {"task": self.task, "step": done, "history": history, "window": [self.window.steps, self.window.totals()]}
 
-    def _state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """Tensors that loading fills in place, and what the optimizer keeps beside them."""
         module, optimizer = get_state_dict(self.module, self.optimizer)
         averages = self.average.averages if self.average is not None else {}

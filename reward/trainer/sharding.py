@@ -1,28 +1,37 @@
 """Several workers, one training: each has all weights (DDP), or a shard of them (FSDP2, `fully_shard`).
 
 In: a module. Out: one whose gradients are averaged over the workers in the backward pass. Sharding works on a copy of the module, block by
-block: a block's weights are gathered when it runs and dropped after it. In both ways the optimizer works on float32 weights.
+block: a block's weights are gathered when it runs and dropped after it. Weights that are still in files are sharded first and read then,
+by each worker its rows. In both ways the optimizer works on float32 weights.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from reward.trainer.config import Parallel, Precision
 from reward.trainer.workers import rank_and_world
 
 M = TypeVar("M", bound=nn.Module)
+ReadRows = Callable[[int, int], Tensor]
+"""Rows of a weight, from the first until before the last, from where it is stored."""
+
+
+def will_shard(parallel: Parallel) -> bool:
+    """Whether each worker will have a shard of the weights: with fsdp and several workers."""
+    return parallel == "fsdp" and rank_and_world()[1] > 1
 
 
 def replicated(module: nn.Module) -> nn.Module:
@@ -44,6 +53,7 @@ def sharded_copy(
     block_lists: Sequence[str],
     float32: Sequence[str] = (),
     methods: Sequence[str] = (),
+    stored: Mapping[str, ReadRows] | None = None,
 ) -> Generator[M]:
     """What to train inside the `with` block: for `fsdp` with several workers a sharded copy of the module, else the module itself.
 
@@ -52,15 +62,17 @@ def sharded_copy(
 
     block_lists: names of `nn.ModuleList`s; each of their items is gathered when it runs. methods: names of methods that use the weights,
     beside forward. float32: names of parts whose weights are gathered in float32; to compute in it, they turn autocast off themselves.
-    precision bf16: weights are gathered in bf16 (compute under `torch.autocast`), gradients are summed in float32.
+    precision bf16: weights are gathered in bf16 (compute under `torch.autocast`), gradients are summed in float32. stored: by parameter
+    name, what reads the weights that are on the meta device; they may be there where `will_shard` says so.
     """
-    if parallel == "ddp" or rank_and_world()[1] == 1:
+    if not will_shard(parallel):
         yield module
         return
-    device = next(module.parameters()).device
+    present = [tensor.detach() for tensor in (*module.parameters(), *module.buffers()) if not tensor.is_meta]
+    device = present[0].device
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    for tensor in [*module.parameters(), *module.buffers()]:
-        dist.broadcast(tensor.detach(), 0)
+    for tensor in present:
+        dist.broadcast(tensor, 0)
     learner = copy.deepcopy(module, memo={id(parameter): parameter for parameter in module.parameters()})  # takes over the weights
     for part in module.modules():
         for name, parameter in part.named_parameters(recurse=False):
@@ -77,10 +89,27 @@ def sharded_copy(
     fully_shard(learner, mesh=mesh, mp_policy=policy, reshard_after_forward=True)
     for method in methods:
         register_fsdp_forward_method(learner, method)
+    _read_shards(learner, stored or {}, device)
     yield learner
     weights: dict[str, Any] = get_model_state_dict(learner, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if dist.get_rank() == 0:
         module.load_state_dict({name: weight.to(device) for name, weight in weights.items()}, assign=True)
+
+
+def _read_shards(learner: nn.Module, stored: Mapping[str, ReadRows], device: torch.device) -> None:
+    """Give weights that are on the meta device this worker's rows, as float32."""
+    rank, world = rank_and_world()
+    shards = {}
+    for name, weight in learner.named_parameters():
+        if weight.is_meta:
+            assert isinstance(weight, DTensor)
+            each = -(-len(weight) // world)  # rows of a shard; the last ones may have fewer, as `torch.chunk` makes them
+            first, last = (min(index * each, len(weight)) for index in (rank, rank + 1))
+            rows = stored[name](first, last).to(device, torch.float32, copy=True)
+            assert rows.shape == weight.to_local().shape
+            shard = DTensor.from_local(rows, weight.device_mesh, weight.placements, shape=weight.shape, stride=weight.stride())
+            shards[name] = nn.Parameter(shard)
+    learner.load_state_dict(shards, strict=False, assign=True)
 
 
 @contextmanager

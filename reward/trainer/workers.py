@@ -26,6 +26,14 @@ def first_says(value: bool) -> bool:
     return said[0]
 
 
+def all_say(value: bool) -> bool:
+    """Whether every worker says so."""
+    said = [value] * rank_and_world()[1]
+    if dist.is_initialized():
+        dist.all_gather_object(said, value)
+    return all(said)
+
+
 def wait_for_all() -> None:
     """Wait until every worker is here."""
     if dist.is_initialized():

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from reward.inputs.groups import Preference, RatedGroup
 from reward.training.config import LossConfig, TrainingConfig
+
+if TYPE_CHECKING:
+    from reward.inputs.batch import PreparedSample
 
 
 def batch_size(config: TrainingConfig) -> int:
@@ -20,6 +24,18 @@ def batch_size(config: TrainingConfig) -> int:
 def total_steps(config: TrainingConfig, count: int) -> int:
     """Steps of a training on this number of groups, or of pairs."""
     return config.steps or math.ceil((config.epochs or 0) * count / batch_size(config))
+
+
+def check_token_budget(sample: PreparedSample, group: RatedGroup, budget: int) -> None:
+    """Raise ValueError when an edit alone has more tokens than a pass may have. A group is larger than its edits; it is never divided."""
+    if len(sample.tree) <= budget:
+        return
+    longest, candidate = max(zip(sample.tree.edit_lengths(), group.candidate_ids, strict=True))
+    if longest > budget:
+        raise ValueError(
+            f"reward.training.token_budget is {budget}, but edit {candidate} of source {group.source_id} alone has {longest} tokens; "
+            "raise it, or lower reward.model.presentation.image_area"
+        )
 
 
 def separate_pairs(groups: Sequence[RatedGroup], loss: LossConfig) -> list[RatedGroup]:

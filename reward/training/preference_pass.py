@@ -10,6 +10,7 @@ from reward.inputs.batch import Batch
 from reward.model.model import RewardModel
 from reward.trainer.loop import LossTerms
 from reward.trainer.order import derived_seed
+from reward.trainer.sharding import ReadRows
 from reward.training.config import LossConfig, TrainingConfig
 from reward.training.losses import reward_loss
 from reward.training.targets import PairTargets, RatingTargets
@@ -25,6 +26,16 @@ def ready_to_learn(model: RewardModel, config: TrainingConfig) -> list[Any]:
     if config.activation_checkpointing:
         model.backbone.activation_checkpointing_enable()
     return adapters
+
+
+def take_unread(model: RewardModel) -> dict[str, ReadRows]:
+    """What reads the weights that are still in files, by the names that they have now, adapters around them or not.
+
+    The model forgets it: open files cannot be copied with a model.
+    """
+    unread, model.unread = model.unread, {}
+    absent = [name for name, weight in model.named_parameters() if weight.is_meta]
+    return {name: unread[name.replace(".base_layer.", ".")].rows for name in absent} if unread else {}
 
 
 def preference_pass(
@@ -59,4 +70,4 @@ def _adapters(model: RewardModel, config: TrainingConfig) -> list[Any]:
 
     model.backbone.requires_grad_(False)
     parts = [model.backbone.language_model, *([model.backbone.visual] if config.lora.vision else [])]
-    return adapt(parts, config.lora, seed=derived_seed(config.seed, "adapters"))
+    return adapt(parts, config.lora, seed=derived_seed(config.seed, "adapters"), device=model.device)

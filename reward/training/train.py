@@ -27,11 +27,11 @@ from reward.inputs.loading import GroupLoader
 from reward.model.model import RewardModel
 from reward.trainer.loop import LossTerms, Metrics, Objective, accumulate, optimise
 from reward.trainer.order import batch_order, epoch_shuffles
-from reward.trainer.sharding import sharded_copy
+from reward.trainer.sharding import sharded_copy, will_shard
 from reward.trainer.workers import rank_and_world
-from reward.training.batches import batch_size, separate_pairs, total_steps
+from reward.training.batches import batch_size, check_token_budget, separate_pairs, total_steps
 from reward.training.config import LossConfig, TrainingConfig
-from reward.training.preference_pass import BLOCK_LISTS, named, preference_pass, ready_to_learn
+from reward.training.preference_pass import BLOCK_LISTS, named, preference_pass, ready_to_learn, take_unread
 from reward.training.targets import loss_targets
 
 
@@ -57,18 +57,22 @@ def train(
     checkpoint_dir: Path,
     on_metrics: Callable[[Metrics], None],
 ) -> TrainedReward:
-    """Train `model` in place, on its device; under torch.distributed when the caller has initialised it.
+    """Train `model` in place, on its device; under torch.distributed when the caller has initialised it (for GPUs with the backend
+    `cpu:gloo,cuda:nccl`, because numbers of the CPU are exchanged, too). Weights that are unread are read, with fsdp each worker's shard.
 
     Starts from the newest sound checkpoint in checkpoint_dir (which all workers share). on_metrics gets all reports since step 0, those of
     finished steps first. With `parallel: fsdp` and several workers only the first worker's model has weights in the end.
     Raises ValueError for no groups, for pairs that are all ties, for a source that is in both `groups` and `validation`, for checkpoints
-    of another run, or for an image that cannot be read or decoded when its step comes.
+    of another run or that cannot be written, for an edit of more tokens than token_budget, or for an image that cannot be read or decoded
+    when its step comes.
     """
     if not groups:
         raise ValueError("there are no groups to train on; rate candidates and build their preferences first")
     shared = {group.source_id for group in groups} & {group.source_id for group in validation}
     if shared:
         raise ValueError(f"source {sorted(shared)[0]} is in training and in validation; split by source")
+    if not will_shard(config.parallel):
+        model.read_weights()
     adapters = ready_to_learn(model, config)
     if config.pairs_per_batch is not None:
         groups = separate_pairs(groups, loss)
@@ -84,6 +88,7 @@ def train(
         block_lists=BLOCK_LISTS,
         float32=("heads",),
         methods=("cached_root",),
+        stored=take_unread(model),
     ) as learner:
         history = optimise(
             module=learner,
@@ -147,8 +152,11 @@ def _preference_objective(
         # Each term is divided by the labels of the whole batch, not of its pass: so the terms of all passes and workers add up to the mean.
         counts = loss_targets([groups[index] for index in batch], dimensions, loss).counts().to(model.device)
         idle = rank_and_world()[0] >= len(batch)
-        parts = list(packed(prepared(step), config.token_budget))
-        rated = iter(groups[index] for index in share(step))
+        mine, samples = [groups[index] for index in share(step)], prepared(step)
+        for sample, group in zip(samples, mine, strict=True):
+            check_token_budget(sample, group, config.token_budget)
+        parts = list(packed(samples, config.token_budget))
+        rated = iter(mine)
         return accumulate(module, [partial(one_pass, module, part, [next(rated) for _ in part], counts, idle=idle) for part in parts])
 
     return objective

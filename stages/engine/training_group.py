@@ -104,7 +104,7 @@ def _run_group(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], 
                 failure_config=FailureConfig(max_failures=MAX_RESTARTS),
                 callbacks=[_StopOnUserError()],
             ),
-            torch_config=TorchConfig(backend="nccl" if gpus else "gloo"),
+            torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if gpus else "gloo"),  # the trainer exchanges numbers of the CPU, too
         ).fit()
     except SystemExit:  # Ray Train's answer to Ctrl-C
         raise KeyboardInterrupt from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from finetune.config import BASE_TRAINING, EditorConfig, EditorTrainingConfig
 from stages.datasets.config import WorldEdits
@@ -25,3 +25,13 @@ class FinetuneConfig(Config):
     arms: tuple[str, ...] = Field(("full", "selected", "random", "naive"), min_length=1, description="Selections to train on")
     parallel_arms: int = Field(2, ge=1, description="Arms trained at the same time, where the cluster has room")
     workers: int = Field(1, ge=1, description="Processes per training group")
+
+    @model_validator(mode="after")
+    def _workers_share_a_batch(self) -> FinetuneConfig:
+        for key, training in (("base.training", self.base.training), ("training", self.training)):
+            if training.batch_size < self.workers:
+                raise ValueError(
+                    f"{key}.batch_size is {training.batch_size}, but workers is {self.workers}, and each worker needs a sample of "
+                    "every batch; raise the first or lower the second"
+                )
+        return self

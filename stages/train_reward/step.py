@@ -134,7 +134,7 @@ def _loop(payload: dict[str, Any]) -> None:
     training, validation = load_groups(run, "train"), load_groups(run, "validation")
     examples = captioned(config.caption_items, seed=flow.seed, world=flow.world) if config.pretraining.steps else []
     words = [group.instruction for group in training] + [example.instruction for example in examples]
-    model = RewardModel.from_config(config.model, words, seed=flow.seed).to(get_device())
+    model = RewardModel.from_config(config.model, words, seed=flow.seed, device=get_device(), unread=True)
     with checkpoint_lock(checkpoints, rank_zero=first):
         report = MetricsFile(folder / METRICS, write=first)
         pairs_per_group = sum(len(group.preferences) for group in training) / max(1, len(training))

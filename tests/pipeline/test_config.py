@@ -184,6 +184,14 @@ def flat(value: object, path: str = "") -> dict[str, object]:
         (MINIMAL.replace("name: best, ", ""), ["x.yaml, line 6", "filter.selections.0.name", "missing"]),
         (MINIMAL.replace("name: x\n", ""), ["key name is missing"]),
         (MINIMAL + "name: y\n", ["x.yaml, line 7", "duplicate key name"]),
+        (
+            MINIMAL + "reward:\n  pretraining: {batch_size: 2}\n  workers: 3\n",
+            ["x.yaml, line 7", "reward", "pretraining.batch_size is 2, but workers is 3, and each worker needs an item of every batch"],
+        ),
+        (
+            MINIMAL + "finetune:\n  training: {batch_size: 2}\n  workers: 3\n",
+            ["x.yaml, line 7", "finetune", "training.batch_size is 2, but workers is 3, and each worker needs a sample of every batch"],
+        ),
         (MINIMAL + "reward: [", ["x.yaml, line", "not valid YAML"]),
         ("- a\n", ["x.yaml, line 1", "mapping"]),
     ],

@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reward.trainer.checkpoints import CONTENTS, load_checkpoint, newest_sound_checkpoint, read_notes, save_checkpoint
+from reward.trainer import checkpoint_writer, checkpoints
+from reward.trainer.checkpoint_writer import CheckpointWriter
+from reward.trainer.checkpoints import CONTENTS, load_checkpoint, newest_sound_checkpoint, read_notes
 
 
 def state(value: float) -> dict:
     return {"module": {"weight": torch.full((3, 4), value)}, "optimizer": {"groups": [{"lr": value, "step": torch.tensor(value)}]}}
+
+
+def save_checkpoint(directory: Path, step: int, state: dict[str, Any], *, notes: dict[str, Any] | None = None, keep: int = 2) -> None:
+    with CheckpointWriter(directory, keep=keep, sharded=False) as writer:
+        writer.save(step, state, notes or {})
+        writer.wait()
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Nothing is written before the event is set."""
+    opened, save = threading.Event(), checkpoint_writer.dcp.save
+    monkeypatch.setattr(checkpoint_writer.dcp, "save", lambda *given, **named: opened.wait(20) and save(*given, **named))
+    monkeypatch.setattr(checkpoint_writer, "GRACE_SECONDS", 0.01)
+    return opened
 
 
 def names(folder: Path) -> list[str]:
@@ -101,3 +121,68 @@ def test_the_newest_are_kept(keep: int, steps: list[int], tmp_path_factory: pyte
         save_checkpoint(folder, step, state(step), keep=keep)
         expected = [*[other for other in expected if other < step], step][-keep:]
     assert names(folder) == [f"step-{step:08d}" for step in expected]
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, gate: threading.Event, caplog: pytest.LogCaptureFixture) -> None:
+    """It has the values of its step, counts only when it is complete, and the next one is left out while it is written."""
+    now, notes = state(1.0), {"history": [1]}
+    with CheckpointWriter(tmp_path, keep=2, sharded=False) as writer:
+        assert not writer.is_busy()
+        writer.save(1, now, notes)
+        now["module"]["weight"].fill_(7.0)
+        now["optimizer"]["groups"][0]["step"].fill_(7.0)
+        notes["history"].append(2)
+        assert newest_sound_checkpoint(tmp_path) is None and names(tmp_path) in ([], ["step-00000001"])
+        assert writer.is_busy() and "step 1 is still being written when the next checkpoint is due, which is left out" in caplog.text
+        gate.set()
+        writer.wait()
+        assert not writer.is_busy()
+    found, loaded = newest_sound_checkpoint(tmp_path), state(0.0)
+    assert found is not None and read_notes(found) == {"history": [1]}
+    load_checkpoint(found, loaded)
+    assert float(loaded["module"]["weight"].sum()) == 12 and float(loaded["optimizer"]["groups"][0]["step"]) == 1
+
+
+def test_a_writer_finishes_what_it_writes_when_the_training_is_interrupted(tmp_path: Path, gate: threading.Event) -> None:
+    with pytest.raises(KeyboardInterrupt), CheckpointWriter(tmp_path, keep=2, sharded=False) as writer:
+        writer.save(1, state(1.0), {})
+        gate.set()
+        raise KeyboardInterrupt
+    assert newest_sound_checkpoint(tmp_path) is not None
+
+
+@pytest.mark.parametrize("ask", [CheckpointWriter.check, CheckpointWriter.wait, lambda writer: writer.save(3, state(3.0), {})])
+def test_a_failed_write_is_one_sentence(ask: Callable[[CheckpointWriter], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_checkpoint(tmp_path, 1, state(1.0))
+
+    def full(self: object, data: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint_writer._HashedStream, "write", full)
+    with CheckpointWriter(tmp_path, keep=2, sharded=False) as writer:
+        writer.save(2, state(2.0), {})
+        assert writer._running is not None
+        writer._running[1].exception(20)
+        with pytest.raises(ValueError, match=r"^the checkpoint of step 2 could not be written to \S+ \(.*No space left on device\)"):
+            ask(writer)
+    found = newest_sound_checkpoint(tmp_path)
+    assert found is not None and found.name.startswith("step-00000001")
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(ValueError, match=r"the checkpoint of step 1 could not be written to \S+file \(.*Not a directory.*\)"):
+        save_checkpoint(tmp_path / "file", 1, state(1.0))
+
+
+def test_a_small_disk_keeps_fewer_but_never_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    for step in (1, 2, 3):
+        save_checkpoint(tmp_path, step, state(step), keep=5)
+    usage = namedtuple("usage", "free")
+    size = 4 * (12 + 1)  # bytes of the tensors
+    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda _: usage(size - len(list(tmp_path.glob("step-00000001-*")))))
+    save_checkpoint(tmp_path, 4, state(4.0), keep=5)
+    assert names(tmp_path) == ["step-00000002", "step-00000003", "step-00000004"] and "has no room for another checkpoint" in caplog.text
+    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda _: usage(0))
+    save_checkpoint(tmp_path, 5, state(5.0), keep=5)
+    assert names(tmp_path) == ["step-00000004", "step-00000005"]

@@ -19,9 +19,10 @@ from safetensors.torch import load_file, save_file
 from pipeline.commands import reward as reward_command
 from reward import EditSample, RewardModel, Score, score
 from reward.inputs.images import patchify
+from reward.model import reference_prompts
 from reward.model.aggregation import aggregate
 from reward.model.backbone import FAMILIES, encode
-from reward.model.reference_prompts import COLLATOR_FILE, PROMPTS_FILE, read_reference_prompts
+from reward.model.reference_prompts import COLLATOR_FILE, PROMPTS_FILE, read_reference_prompts, unknown_revision
 from reward.model.released import import_needs, import_released
 from reward.training.losses import uncertainty_released
 
@@ -262,7 +263,7 @@ def test_layouts_that_are_not_those_of_a_published_checkpoint(case: Case, tmp_pa
         {k: v for k, v in weights.items() if "layers.1.mlp" not in k},
         "does not fit its config.json in 3 places, e.g. backbone.language_model.layers.1.mlp",
     )
-    refused(weights | {"rm_heads.head_0.5.bias": torch.tensor([float("nan"), 0.0])}, "contains NaN or infinity in heads")
+    refused(weights | {"rm_heads.head_0.5.bias": torch.tensor([float("nan"), 0.0])}, "contains NaN or infinity in rm_heads.head_0.5.bias")
     few = weights | {"model.language_model.embed_tokens.weight": weights["model.language_model.embed_tokens.weight"][:100].clone()}
     refused(few, "tokens, the checkpoint 100 rows")
     for content, message in (
@@ -304,7 +305,11 @@ def test_the_command_imports_and_scores(case: Case, tmp_path: Path, monkeypatch:
     out = tmp_path / "imported"
     area = f"{case.area[0]}-{case.area[1]}"
     arguments = ["--reference-prompts", str(case.clone), "--image-area", area]
-    said = pipeline("reward", "import", case.folder / "model", out, *arguments).output
+    imported = pipeline("reward", "import", case.folder / "model", out, *arguments)
+    said = imported.output
+    other = unknown_revision(read_reference_prompts(case.clone))
+    assert other is not None and f"have hash {other}, which is no published revision" in imported.stderr
+    assert f"- rubrics: of another revision than the published ones (hash {other})" in (out / "README.md").read_text()
     size, written = ((folder / "model.safetensors").stat().st_size for folder in (case.folder / "model", out))
     needs = import_needs(case.folder / "model")
     assert (needs.fetched, needs.read) == (0, size) and abs(needs.written - written) < 0.02 * written < needs.memory
@@ -325,7 +330,10 @@ def test_the_command_imports_and_scores(case: Case, tmp_path: Path, monkeypatch:
     given = ("reward", "import", case.folder / "model", tmp_path / "other", *arguments)
     assert f"has 0.0 MB free, and {needs.written / 1e6:.1f} MB are needed" in refusal(*given)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
-    assert "warning: 0.0 MB of memory" in pipeline(*given).stderr
+    monkeypatch.setattr(reference_prompts, "PUBLISHED_RUBRICS", other)
+    warned = pipeline(*given).stderr
+    assert "warning: 0.0 MB of memory" in warned and "published revision" not in warned
+    assert "rubrics" not in (tmp_path / "other" / "README.md").read_text()
     assert "contains none of" in refusal("reward", "import", case.folder / "images", tmp_path / "third", *arguments)
     assert "is not empty" in refusal("reward", "import", case.folder / "model", out, *arguments)
     assert "cannot be decoded" in refusal("reward", "score", out, *asked, "--edited", case.folder / "inputs.json")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import os
 import pickle
 import subprocess
 import sys
@@ -22,7 +21,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import ROOT
 from PIL import Image
-from pretrained import write_pretrained
 from scipy import integrate, special, stats
 from tiny_model import BACKBONE
 from torch import Tensor
@@ -55,7 +53,6 @@ from reward.inputs.tokenizer import REWARD_TOKEN, build_tokenizer, load_tokenize
 from reward.model.backbone import FAMILIES, encode
 from reward.model.calibration import fit_calibration
 from reward.model.weights import StoredTensor, stored_tensors
-from reward.trainer.checkpoints import newest_sound_checkpoint, save_checkpoint
 from reward.trainer.loop import Metrics
 from reward.training.config import LossConfig, PretrainingConfig, RewardConfig, TrainingConfig
 
@@ -274,24 +271,6 @@ def pretrained_config(folder: Path, area: int, prompt: str = "reference") -> Rew
     )
 
 
-@pytest.mark.parametrize(
-    ("break_it", "sentence"),
-    [
-        (lambda folder: (folder / "config.json").unlink(), "has no config.json; name a directory of pretrained weights"),
-        (lambda folder: (folder / "model.safetensors").unlink(), r"cannot be read as a whole checkpoint \(.*\); download it again"),
-        (
-            lambda folder: os.truncate(folder / "model.safetensors", 5000),
-            r"cannot be read as a whole checkpoint \(.*\); download it again",
-        ),
-    ],
-    ids=["no configuration", "no weights", "half downloaded"],
-)
-def test_a_broken_pretrained_directory_is_one_sentence(break_it: Callable[[Path], None], sentence: str, tmp_path: Path) -> None:
-    break_it(write_pretrained(tmp_path / "model", ["make it red"]))
-    with pytest.raises(ValueError, match=sentence):
-        RewardModel.from_config(pretrained_config(tmp_path, 12544))
-
-
 @pytest.mark.parametrize("prompt", ["reference", "rubric_first"])
 def test_a_pretrained_directory_is_prompted_with_a_rubric(prompt: str, shared_data: Path, tmp_path: Path) -> None:
     folder = shared_data / "parity" / "case_a"
@@ -391,7 +370,7 @@ def test_loading_reads_each_weight_once_into_a_model_without_memory(tmp_path: Pa
 
     def counted(file: Path) -> dict[str, StoredTensor]:
         def reading(name: str, tensor: StoredTensor) -> StoredTensor:
-            return replace(tensor, read=lambda: reads.append(name) or tensor.read())
+            return replace(tensor, rows=lambda *rows: reads.append(name) or tensor.rows(*rows))
 
         return {name: reading(name, tensor) for name, tensor in stored_tensors(file).items()}
 
@@ -513,13 +492,6 @@ def test_checkpoints_of_another_run_are_refused(tmp_path: Path) -> None:
     run(make(), tmp_path)
     with pytest.raises(ValueError, match="belongs to other settings or data"):
         run(make(), tmp_path, training=SHORT.model_copy(update={"seed": 1}))
-
-
-def test_only_the_newest_two_checkpoints_are_kept(tmp_path: Path) -> None:
-    assert newest_sound_checkpoint(tmp_path / "missing") is None
-    for step in (5, 10, 15):
-        save_checkpoint(tmp_path, step, {"step": step})
-    assert [path.name[:13] for path in sorted(tmp_path.iterdir())] == ["step-00000010", "step-00000015"]
 
 
 def test_training_refuses_what_makes_no_sense(tmp_path: Path) -> None:

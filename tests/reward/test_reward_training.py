@@ -31,7 +31,7 @@ from reward.trainer.config import AdapterConfig
 from reward.trainer.curves import draw_curves
 from reward.trainer.loop import LossTerms, Metrics, accumulate
 from reward.trainer.lora import adapt
-from reward.training.batches import separate_pairs, total_steps
+from reward.training.batches import check_token_budget, separate_pairs, total_steps
 from reward.training.config import LoraConfig, LossConfig, TrainingConfig
 from stages.engine.cluster import Cluster
 from stages.engine.training_group import Gauges
@@ -251,6 +251,21 @@ def test_an_image_that_cannot_be_used_ends_the_run_in_one_sentence(tmp_path: Pat
             train(model=make(), config=training, groups=damaged, **arguments)
 
 
+@pytest.mark.parametrize("config", [CONFIG, RUBRICS], ids=["words", "rubric_first"])
+def test_an_edit_larger_than_a_pass_is_one_sentence(config: RewardModelConfig, tmp_path: Path) -> None:
+    """A group may be larger than the budget, an edit may not: the longest of the first group that is too long is named."""
+    model = make(config=config)
+    prepared = model.prepare(source=GROUPS[0].source, candidates=GROUPS[0].candidates, instruction=GROUPS[0].instruction)
+    alone = [len(item.tree) for item in model.processor.separated(prepared)]
+    assert prepared.tree.edit_lengths() == alone and max(alone) < len(prepared.tree)
+    named = replace(GROUPS[0], candidate_ids=("a", "b", "c"))
+    check_token_budget(prepared, named, max(alone))
+    with pytest.raises(ValueError, match=rf"^reward\.training\.token_budget is 3, but edit c of source s0 alone has {max(alone)} tokens"):
+        check_token_budget(prepared, named, 3)
+    with pytest.raises(ValueError, match=r"token_budget is 3, but edit s\d+-2 of source s\d+ alone"):
+        run(model, tmp_path, token_budget=3)
+
+
 def test_so_many_checkpoints_are_kept(tmp_path: Path) -> None:
     run(make(), tmp_path, keep_checkpoints=3)
     assert [path.name[:13] for path in sorted(tmp_path.iterdir())] == ["step-00000002", "step-00000004", "step-00000006"]
@@ -330,7 +345,7 @@ def test_adapters_change_nothing_until_they_learn_and_merge_into_a_plain_model()
     model = make()
     before, names = outputs(model), list(model.state_dict())
     model.backbone.requires_grad_(False)
-    adapters = adapt([model.backbone.language_model, model.backbone.visual], AdapterConfig(rank=3, alpha=6), seed=1)
+    adapters = adapt([model.backbone.language_model, model.backbone.visual], AdapterConfig(rank=3, alpha=6), seed=1, device=model.device)
     learning = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     assert {"lora_A" in name or "lora_B" in name or not name.startswith("backbone.") for name in learning} == {True}
     assert {"visual" in name for name in learning} == {True, False} and "reward_embedding" in learning
@@ -386,10 +401,11 @@ for name, config, training, killed in cases:
     arguments = dict(work, config=training, checkpoint_dir=folder / name)
     if killed:
         try:
-            train(model=RewardModel.from_config(config, words, seed=rank), on_metrics=stop_at(killed), **arguments)
+            train(model=RewardModel.from_config(config, words, seed=rank, unread=True), on_metrics=stop_at(killed), **arguments)
         except KeyboardInterrupt:
             pass
-    model = RewardModel.from_config(config, words, seed=5 if killed else rank)  # rank 0's weights count, and before them a checkpoint's
+    seed = 5 if killed else rank  # rank 0's weights count, and before them a checkpoint's
+    model = RewardModel.from_config(config, words, seed=seed, unread=True)
     history = train(model=model, on_metrics=stop_at(None), **arguments).history
     found[name] = (model.state_dict() if model.device.type != "meta" else None, history)
 torch.save(found, folder / f"rank{rank}.pt")

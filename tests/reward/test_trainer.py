@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from reward.trainer import checkpoint_writer
+from reward.trainer.checkpoint_writer import CheckpointWriter
 from reward.trainer.config import AdapterConfig, LoopConfig
 from reward.trainer.loop import LossTerms, Metrics, learning_rate_factor, optimise
 from reward.trainer.lora import adapt
@@ -98,7 +101,7 @@ def test_an_adapter_adds_alpha_over_rank_of_its_product(rank: int, alpha: float)
     torch.manual_seed(0)
     part = nn.Sequential(nn.Linear(6, 5))
     plain = part[0].weight.detach().clone()
-    (adapted,) = adapt([part], AdapterConfig(rank=rank, alpha=alpha, dropout=0.0), seed=1)
+    (adapted,) = adapt([part], AdapterConfig(rank=rank, alpha=alpha, dropout=0.0), seed=1, device=torch.device("cpu"))
     factors = {name: parameter for name, parameter in adapted.named_parameters() if parameter.requires_grad}
     (down,) = (parameter for name, parameter in factors.items() if "lora_A" in name)  # [rank, 6]
     (up,) = (parameter for name, parameter in factors.items() if "lora_B" in name)  # [5, rank]
@@ -110,3 +113,14 @@ def test_an_adapter_adds_alpha_over_rank_of_its_product(rank: int, alpha: float)
     assert torch.allclose(part(inputs), inputs @ expected.T + bias, atol=1e-6)
     merged = adapted.merge_and_unload()
     assert torch.allclose(merged[0].weight, expected, atol=1e-6)
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one of step 4 fails while training goes on, and ends it before the one of step 8 is due."""
+    begun: list[int] = []
+    save = CheckpointWriter.save
+    monkeypatch.setattr(CheckpointWriter, "save", lambda writer, step, *given: begun.append(step) or save(writer, step, *given))
+    monkeypatch.setattr(checkpoint_writer, "publish", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(ValueError, match=r"the checkpoint of step 4 could not be written to .*No space left on device"):
+        run(tmp_path, lambda _: time.sleep(0.5), report_means=False)
+    assert begun == [4]

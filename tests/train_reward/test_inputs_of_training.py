@@ -36,14 +36,14 @@ def test_each_phase_gets_its_split_seed_and_settings(tmp_path: Path, monkeypatch
     context = make_run(tmp_path / "run", groups=40)
     annotate.run(context)
     preferences.run(context)
-    model: Any = SimpleNamespace(to=lambda device: model, cpu=lambda: model, save=lambda path, facts: None)
+    model: Any = SimpleNamespace(cpu=lambda: model, save=lambda path, facts: None)
     made: dict[str, Any] = {}
     warm_up: dict[str, Any] = {}
     training: dict[str, Any] = {}
     calibration: list[str] = []
 
-    def from_config(config: Any, words: list[str], *, seed: int) -> Any:
-        made.update(config=config, words=words, seed=seed)
+    def from_config(config: Any, words: list[str], *, seed: int, **given: Any) -> Any:
+        made.update(config=config, words=words, seed=seed, **given)
         return model
 
     def pretrain(**given: Any) -> list[Any]:
@@ -70,7 +70,7 @@ def test_each_phase_gets_its_split_seed_and_settings(tmp_path: Path, monkeypatch
     assert [group.source_id for group in training["validation"]] == of_split["validation"]
     half = [source_id for source_id in of_split["validation"] if calibrates(source_id)]
     assert 0 < len(half) < len(of_split["validation"]) and calibration == half
-    assert made["seed"] == 7 and warm_up["model"] is model and training["model"] is model
+    assert (made["seed"], made["device"]) == (7, "cpu") and warm_up["model"] is model and training["model"] is model
     assert (warm_up["config"].seed, warm_up["config"].steps, len(warm_up["examples"])) == (17, 3, 5)
     assert (training["config"].seed, training["config"].steps, training["config"].learning_rate) == (27, 4, 3e-4)
     assert training["loss"].kind == "bradley_terry"
