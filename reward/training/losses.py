@@ -21,7 +21,7 @@ from torch import Tensor
 from reward.config import Aggregation
 from reward.model.aggregation import aggregate, aggregate_ratings
 from reward.training.config import LossConfig
-from reward.training.quadrature import expected_log_sigmoid, log_expected_sigmoid, log_expected_tie
+from reward.training.quadrature import expected_log_sigmoid, log_expected_sigmoid
 from reward.training.targets import PairTargets, RatingTargets
 
 
@@ -82,18 +82,6 @@ def bradley_terry_ties(mu_a: Tensor, sigma_a: Tensor, mu_b: Tensor, sigma_b: Ten
     m, threshold = mu_a - mu_b, math.log(tie_constant)
     a_wins, b_wins = F.logsigmoid(m - threshold), F.logsigmoid(-m - threshold)
     tie = a_wins + b_wins + math.log(tie_constant**2 - 1)
-    return -torch.where(target == 0.5, tie, target * a_wins + (1 - target) * b_wins)
-
-
-def three_way(mu_a: Tensor, sigma_a: Tensor, mu_b: Tensor, sigma_b: Tensor, target: Tensor, threshold: Tensor) -> Tensor:
-    """-log P of one of three outcomes: a preferred (target 1), b preferred (0), tie (0.5), as `reward.model.comparison` defines them.
-
-    P(a) = E[sigmoid(z - t)], P(b) = E[sigmoid(-z - t)], P(tie) is the rest; threshold t > 0 broadcasts to mu. Without sigma this is
-    `bradley_terry_ties` with k = exp(t).
-    """
-    m, s = mu_a - mu_b, torch.hypot(sigma_a, sigma_b)
-    a_wins, b_wins = log_expected_sigmoid(m - threshold, s), log_expected_sigmoid(-m - threshold, s)
-    tie = log_expected_tie(m, s, threshold)
     return -torch.where(target == 0.5, tie, target * a_wins + (1 - target) * b_wins)
 
 

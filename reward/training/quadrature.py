@@ -28,23 +28,6 @@ def log_expected_sigmoid(m: Tensor, s: Tensor) -> Tensor:
     return torch.logsumexp(log_weights - centre * deviates - centre.square() / 2 + F.logsigmoid(z), dim=-1)
 
 
-def log_expected_tie(m: Tensor, s: Tensor, threshold: Tensor) -> Tensor:
-    """log E[sigmoid(z + t) - sigmoid(z - t)] for a threshold t > 0, which broadcasts to m. Points lie around what contributes most.
-
-    The difference is (exp(2 t) - 1) sigmoid(z - t) sigmoid(-z - t) (Rao and Kupper 1967, with k = exp(t)). It is flat within |z| < t and
-    falls as exp(t - |z|) outside, so its product with the normal density is largest near z = m, moved towards 0 by at most s^2.
-    """
-    deviates, log_weights = _rule(m)
-    t = threshold[..., None]
-    with torch.no_grad():
-        towards = torch.minimum((m.abs() - threshold).clamp(min=0).div(s).nan_to_num(0.0), s)
-        centre = (-m.sign() * towards)[..., None]  # [..., 1]
-    z = m[..., None] + s[..., None] * (deviates + centre)  # [..., point]
-    log_products = F.logsigmoid(z - t) + F.logsigmoid(-z - t)
-    inside = torch.logsumexp(log_weights - centre * deviates - centre.square() / 2 + log_products, dim=-1)
-    return inside + 2 * threshold + torch.log(-torch.expm1(-2 * threshold))
-
-
 def expected_log_sigmoid(m: Tensor, s: Tensor) -> Tensor:
     """E[log sigmoid(z)], always below log E[sigmoid(z)] (Jensen)."""
     deviates, log_weights = _rule(m)
