@@ -114,6 +114,9 @@ class SimulatedRaters(Config):
 
     overlap: float = Field(0.2, ge=0, le=1, description="Share of groups that more than one rater rates")
     raters: int = Field(2, ge=2, le=6, description="Raters of such a group")
+    noise: Literal["even", "by_flaw"] = Field(
+        "even", description="even: raters are as sure of every edit; by_flaw: they differ more over some flaws (docs/toy-world.md)"
+    )
 
 
 class BenchConfig(Config):

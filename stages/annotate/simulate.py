@@ -24,7 +24,7 @@ from stages.world import raters
 START = datetime(2025, 1, 6, 9, 0, tzinfo=UTC)
 
 Levels = Mapping[str, Any]
-"""Ground-truth quality of a candidate by dimension."""
+"""Ground-truth quality of a candidate by dimension, and its flaw there under the dimension's name with `_flaw`."""
 
 
 def write(target: Path, generate: StepFolder, task: RatingTask, *, config: SimulatedRaters, seed: int) -> list[Path]:
@@ -57,6 +57,8 @@ def _ratings(rater: str, task: RatingTask, levels: Mapping[str, Levels], config:
             continue
         for candidate in candidates:
             for dimension in task.dimensions:
+                truth = levels[candidate]
+                noise = raters.NOISE_DEVIATION if config.noise == "even" else raters.deviation(truth[f"{dimension}_flaw"])
                 seconds = raters.seconds(rater, candidate, dimension, seed)
                 clock += timedelta(seconds=seconds)
                 yield {
@@ -64,7 +66,7 @@ def _ratings(rater: str, task: RatingTask, levels: Mapping[str, Levels], config:
                     "candidate_id": candidate,
                     "dimension": dimension,
                     "annotator_id": rater,
-                    "score": raters.rate(rater, candidate, dimension, levels[candidate][dimension], seed),
+                    "score": raters.rate(rater, candidate, dimension, truth[dimension], seed, noise=noise),
                     "rated_at": clock.isoformat(timespec="milliseconds"),
                     "round": "production",
                     "seconds": seconds,

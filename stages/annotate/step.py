@@ -12,10 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from stages.annotate import simulate as simulated
+from stages.annotate.config import SimulatedRaters
 from stages.annotate.formats import page_database, pseudonyms
 from stages.annotate.formats import read as formats
 from stages.annotate.formats.files import PARQUET
@@ -137,7 +139,7 @@ def ingest(
     rubric = context.flow.annotate.rubric_version
     rating_task = imported_items.imported_task(dataset, items, rubric) if dataset else generated_task(context)
     simulate = context.flow.annotate.simulate
-    settings = rating_task.settings | {"simulate": simulate.model_dump(mode="json") if simulate else None, "seed": context.flow.seed}
+    settings = rating_task.settings | {"simulate": _simulated_settings(simulate), "seed": context.flow.seed}
     index = ledger.open_ledger(folder, inputs=rating_task.inputs, settings=settings, force=context.force)
     old_items = ledger.items(folder, index)
     if dataset:
@@ -171,6 +173,11 @@ def ingest(
         index = ledger.append(folder, index, rating_task, additions, settings=settings, tasks=kinds)
     warnings += incomplete_warnings(existing, rating_task)
     return IngestResult(index, [addition.batch for addition in additions], known, warnings)
+
+
+def _simulated_settings(config: SimulatedRaters | None) -> dict[str, Any] | None:
+    """Settings that the ledger belongs to. Ledgers of earlier versions have no key for the noise, which was even."""
+    return None if config is None else config.model_dump(mode="json", exclude={"noise"} if config.noise == "even" else None)
 
 
 def _roster_warnings(delivery: Delivery, context: Context) -> list[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 from rated_run import EDITORS, candidates, make_run, rating_task_of, ratings_of, write_csv
 
 from stages.annotate import step as annotate
+from stages.annotate.config import SimulatedRaters
 from stages.annotate.formats import imagenhub
 from stages.annotate.formats import read as readers
 from stages.annotate.ratings.delivery import COLUMNS
@@ -145,6 +148,22 @@ def test_simulated_files_are_the_same_everywhere_and_their_clock_advances(tmp_pa
     assert times == sorted(times) and times[0].tzinfo is not None and times[0] > datetime(2025, 1, 6, tzinfo=UTC)
     other = annotate.simulate(make_run(tmp_path / "c", seed=1))
     assert other[0].read_bytes() != files[0].read_bytes()
+
+
+def test_noise_by_flaw_changes_ratings_of_ambiguous_edits_most_and_is_another_setting(tmp_path: Path) -> None:
+    even = make_run(tmp_path / "run", groups=40)
+    by_flaw = make_run(tmp_path / "other", groups=40, simulate=SimulatedRaters(overlap=0.5, noise="by_flaw"))
+    truth = {name: json.loads(text) for name, text in even.run.step("generate").column("candidates", "candidate_id", "metadata").items()}
+    off: dict[str, list[float]] = {"half": [], "none": []}
+    annotate.ingest(by_flaw, annotate.simulate(by_flaw))
+    for row in ledger(by_flaw):
+        level, flaw = (truth[row["candidate_id"]][row["dimension"] + ending] for ending in ("", "_flaw"))
+        off.setdefault(flaw, []).append(abs(row["score"] - level))
+    assert mean(off["half"]) > 4 * mean(off["none"]) > 0
+    annotate.ingest(even, annotate.simulate(even))
+    changed = replace(even, flow=by_flaw.flow)
+    with pytest.raises(ValueError, match="by_flaw"):
+        annotate.ingest(changed, annotate.simulate(changed))
 
 
 def test_simulation_needs_its_configuration_and_ground_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

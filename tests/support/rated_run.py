@@ -61,10 +61,16 @@ def candidates(number: int) -> list[dict[str, Any]]:
             "status": "ok",
             "error": "",
             "annotate": place not in (3, 4),
-            "metadata": json.dumps({name: 1 + int(4 * uniform(name, number, place)) for name in contracts.DIMENSIONS}),
+            "metadata": json.dumps(_ground_truth(number, place)),
         }
         for place in range(6)
     ]
+
+
+def _ground_truth(number: int, place: int) -> dict[str, Any]:
+    """Quality of an edit, and its flaws, which follow from it."""
+    levels = {name: 1 + int(4 * uniform(name, number, place)) for name in contracts.DIMENSIONS}
+    return levels | {f"{name}_flaw": ("no-op", "half", "ghost", "none")[level - 1] for name, level in levels.items()}
 
 
 def make_run(path: Path, groups: int = 6, sources: Sequence[dict[str, Any]] | None = None, seed: int = 0, **annotate: Any) -> Context:

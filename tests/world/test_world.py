@@ -26,7 +26,7 @@ from stages.world.flaws import (
 )
 from stages.world.items import SHARES, SPLITS, Item, bucket_of, canonical, from_metadata, item, to_metadata
 from stages.world.judge import judge
-from stages.world.raters import RATERS, bias, rate, seconds
+from stages.world.raters import AMBIGUOUS, RATERS, bias, deviation, rate, seconds
 from stages.world.scenes import LARGE, SMALL, Scene, SceneObject, place, render, sample_scene
 from stages.world.seeds import digest, generator, pick_level, uniform
 
@@ -364,6 +364,16 @@ def test_raters_have_bias_and_noise_of_the_stated_size() -> None:
     strict = min(RATERS, key=lambda r: bias(r, DIMENSIONS[0], 0))
     given_by = {r: np.mean([rate(r, f"x{i}", DIMENSIONS[0], 2, 0) for i in range(400)]) for r in (lenient, strict)}
     assert given_by[lenient] > given_by[strict] + 0.2
+
+
+def test_raters_differ_more_over_ambiguous_flaws() -> None:
+    def spread(flaw: str) -> float:
+        given_by_one = [rate("r1", f"x{i}", DIMENSIONS[0], 2, 0, noise=deviation(flaw)) for i in range(400)]
+        return float(np.std(given_by_one))
+
+    flaws = {flaw for *_, made in groups() for m in made for flaw in (m.if_flaw, m.vq_flaw)}
+    assert flaws > AMBIGUOUS, "every ambiguous flaw is one that edits have"
+    assert spread("half") > 2 * spread("no-op") and spread("blur") > 2 * spread("none")
 
 
 @given(st.sampled_from(RATERS), st.text(max_size=8), st.sampled_from(DIMENSIONS), st.integers(1, 4), st.integers(0, 99))
