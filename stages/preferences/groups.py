@@ -65,10 +65,17 @@ def with_truth(groups: Sequence[RatedGroup], run: RunDir) -> list[RatedGroup] | 
     dimensions = tuple(groups[0].scores[0]) if groups else ()
     if not all(dimension in levels for levels in truth.values() for dimension in dimensions):
         return None
+    return labelled(groups, truth)
+
+
+def labelled(groups: Sequence[RatedGroup], truth: Mapping[str, Mapping[str, Any]]) -> list[RatedGroup]:
+    """The same groups with other scores, and the preferences that follow from them; truth: by candidate and dimension."""
     relabelled = []
     for group in groups:
-        scores = tuple({name: float(truth[candidate][name]) for name in dimensions} for candidate in group.candidate_ids)
-        chosen = tuple(build_preferences(scores, dimensions, ties="off"))
+        scores = tuple(
+            {name: float(truth[candidate][name]) for name in own} for candidate, own in zip(group.candidate_ids, group.scores, strict=True)
+        )
+        chosen = tuple(build_preferences(scores, tuple(group.scores[0]), ties="off"))
         relabelled.append(replace(group, scores=scores, preferences=chosen))
     return relabelled
 

@@ -33,7 +33,7 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["demo", "demo-small", "photographs", "sharegpt4o-mini", "paper", "editreward-data"])
+@pytest.mark.parametrize("name", ["demo", "demo-small", "demo-images", "photographs", "sharegpt4o-mini", "paper", "editreward-data"])
 def test_shipped_configurations_load_and_plan(name: str, tmp_path: Path) -> None:
     loaded = config.load(ROOT / "configs" / f"{name}.yaml")
     assert loaded.flow.name == name
