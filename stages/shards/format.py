@@ -163,10 +163,15 @@ def read_index(folder: str) -> dict[str, Any]:
 
 
 def verify(folder: str) -> list[str]:
-    """What is wrong with a folder of shards (path or URL), one sentence per problem; empty when everything is as it was written."""
+    """What is wrong with a folder of shards (path or URL), one sentence per problem; empty when everything is as it was written.
+
+    Raises ``UnknownLocation`` for a URL that nothing here reads.
+    """
     folder = str(folder).rstrip("/")
     try:
         index = read_index(folder)
+    except storage.UnknownLocation:
+        raise
     except ValueError as error:
         return [str(error)]
     filesystem, path = storage.locate(folder)

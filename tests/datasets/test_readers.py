@@ -123,7 +123,7 @@ def test_omniedit_as_sharded_parquet_with_image_structs(tmp_path: Path, triplets
     holds(entries, triplets)
     first = sound(entries)[0]
     assert (first.row_id, first.task, first.dataset) == (triplets[0]["id"], "swap", "omniedit") and first.licence.startswith("MIT")
-    assert json.loads(first.metadata) == {"instructions": ["another wording"]}
+    assert json.loads(first.metadata) == {"instructions": ["another wording"], "o_score": 9.5}
     assert [e.position for e in sound(entries)][6:8] == ["data/train-00000-of-00002.parquet[6]", "data/train-00001-of-00002.parquet[7]"]
     picked(config, len(triplets))
     one = config.model_copy(update={"path": f"{tmp_path}/data/*-00001-of-*.parquet"})

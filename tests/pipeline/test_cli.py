@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import importlib
-import json
 import re
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from rated_run import make_run
 from pipeline import cli, flow
 from pipeline.commands.common import Options, common
 from stages.config import FlowConfig
+from stages.engine import storage
 
 DEMO = ROOT / "configs" / "demo.yaml"
 
@@ -219,9 +219,9 @@ def test_a_run_alone_uses_its_frozen_configuration(small: Path) -> None:
 
 def test_a_run_of_other_code_still_shows_its_status(small: Path, tmp_path: Path) -> None:
     run = copied(small, tmp_path / "run")
-    index = json.loads((run / "filter" / "index.json").read_text())
+    index = storage.read_checked(run / "filter" / "index.json", "")
     del index["results"]["selections"]
-    (run / "filter" / "index.json").write_text(json.dumps(index))
+    storage.publish_checked(run / "filter" / "index.json", index)
     assert "its results have no selections" in pipeline("status", "--run", run).output
 
 
@@ -272,7 +272,7 @@ def test_shards_verify(small: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert "1 problem" in refusal("shards", "verify", tmp_path / "empty")
     assert "1 problem" in refusal("shards", "verify", tmp_path / "nowhere")
-    assert "foo://bucket/x cannot be opened (Protocol not known: foo)" in refusal("shards", "verify", "foo://bucket/x")
+    assert "foo://bucket/x/index.json cannot be opened (Protocol not known: foo)" in refusal("shards", "verify", "foo://bucket/x")
 
 
 @pytest.fixture

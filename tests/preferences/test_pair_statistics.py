@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rated_run import EDITORS, make_run
 
-from pipeline.report.blocks import Block, Columns, Figure, Table
+from pipeline.report.blocks import Block, Columns, Figure, Fold, Table
 from pipeline.report.sections.pair_statistics import RULES, blocks
 from reward.inputs.groups import Ties
 from stages.annotate import step as annotate
@@ -18,7 +18,7 @@ from stages.preferences.config import PreferencesConfig
 
 
 def flat(found: list[Block]) -> list[Block]:
-    return [inner for block in found for inner in (flat(list(block.blocks)) if isinstance(block, Columns) else [block])]
+    return [inner for block in found for inner in (flat(list(block.blocks)) if isinstance(block, Columns | Fold) else [block])]
 
 
 def statistics(path: Path, ties: Ties) -> dict:
