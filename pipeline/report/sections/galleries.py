@@ -59,7 +59,8 @@ def offset(edits: ScoredEdits, title: str) -> list[Paragraph]:
     name = words.name(str(names[most])) or "(empty)"
     text = (
         f"{counts[most]} of the best {len(order)} are of the task {name}, which is {words.percent(among)} of all scored edits. "
-        "Training compares edits of one source only, so the scores of different tasks have different zero points. Among the best they rank tasks as much as edits; a selection with quotas by task does not mix them."
+        "Training compares edits of one source only, so the scores of different tasks have different zero points. Among the "
+        "best they rank tasks as much as edits; a selection with quotas by task does not mix them."
     )
     return [Paragraph(text)]
 
