@@ -2,8 +2,9 @@
 
 Makes a run with synthetic pictures (16 pixels wide: the size of pictures is the network's matter), exports it, and starts
 `pipeline annotate serve` as its own process. Measures, over several starts: from the start of the process to the page and to the first
-group; then the next group and a submission, with nothing and with everything rated; the lead's page with everything rated, agreement
-apart. Writes the table into benchmarks/RESULTS.md between its markers; exits with 1 when the first group takes 2 s or more.
+group; then the next group and a submission, with nothing and with everything rated; the lead's page with everything rated, with a new
+judgement of all ratings and without. Writes the table into benchmarks/RESULTS.md between its markers; exits with 1 when the first group
+takes 2 s or more.
 
     python benchmarks/annotation_page.py
 """
@@ -186,8 +187,10 @@ def main() -> int:
             late = Person(port, tokens[2][1])
             rows.append(f"next group, everything rated | {seconds(lambda: late.request('GET', '/api/work'), 20)}")
             boss = Person(port, lead)
-            rows.append(f"lead's page, everything rated | {seconds(lambda: boss.request('GET', '/api/lead/summary'), 3)}")
-            rows.append(f"agreement with intervals, everything rated | {seconds(lambda: boss.request('GET', '/api/lead/agreement'), 3)}")
+            rows.append(
+                f"lead's page with a new judgement, everything rated | {seconds(lambda: boss.request('GET', '/api/lead/summary'), 1)}"
+            )
+            rows.append(f"lead's page again, everything rated | {seconds(lambda: boss.request('GET', '/api/lead/summary'), 3)}")
     lines = [
         f"Command: `python benchmarks/annotation_page.py --groups {options.groups} --starts {options.starts}`",
         f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, Python {platform.python_version()}, {os.cpu_count()} cores, load "

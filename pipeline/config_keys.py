@@ -41,8 +41,12 @@ def explain(key: str) -> str:
     found: list[tuple[type[BaseModel], FieldInfo]] = []
     section: Any = None  # what the section above has where the configuration leaves it out; None where that is no one class
     above: Any = None
+    name = ""  # of the last part that is a key of the schema: neither an index nor a key of a mapping
     for position, part in enumerate(parts):
-        if part.isdigit() or part == "N":
+        kinds = " ".join(kind(field) for _, field in found)
+        if part.isdigit() or part == "N" or "mapping from" in kinds:
+            if found and "list of" not in kinds and "mapping from" not in kinds:
+                raise ValueError(f"{'.'.join(parts[:position])} is no list, it has no entry {part}")
             section = None
             continue
         found = [(model, model.model_fields[part]) for model in models if part in model.model_fields]
@@ -52,14 +56,14 @@ def explain(key: str) -> str:
             place = ".".join(parts[:position]) or "the top"
             hint = f"did you mean {close[0]}?" if close else f"known there: {', '.join(dict.fromkeys(known)) or 'nothing, it is a value'}"
             raise ValueError(f"there is no key {part} at {place}; {hint}")
-        above = section
+        above, name = section, part
         section = getattr(section, part, None) if section is not None else found[0][1].get_default(call_default_factory=True)
         section = section if isinstance(section, BaseModel) and len(found) == 1 else None
         models = list(dict.fromkeys(inner for _, field in found for inner in _with_keys(field)))
     if not found:
         raise ValueError(f"{key!r} names no key; give one such as reward.training.steps")
     variants = len({(kind(field), default(field), field.description) for _, field in found}) > 1
-    value = default(found[0][1]) if above is None else _yaml(getattr(above, parts[-1]))
+    value = default(found[0][1]) if above is None else _yaml(getattr(above, name))
     lines = []
     for model, field in dict(found).items():
         owner = f" (where {_tag(model)})" if variants and _tag(model) else ""

@@ -84,7 +84,13 @@ def publish(unfinished: Path, files: Mapping[str, str], notes: Any, *, keep: int
 
 
 def make_room(unfinished: Path, needed: int) -> None:
-    """Remove old checkpoints, but for the newest of an earlier step, as long as the disk has less than `needed` bytes."""
+    """Remove what a kill left unfinished; then, as long as the disk has less than `needed` bytes, old checkpoints.
+
+    The newest of an earlier step always stays.
+    """
+    for left in unfinished.parent.glob(f"*{UNFINISHED}"):
+        if left != unfinished:
+            shutil.rmtree(left)
     step = unfinished.name.removesuffix(UNFINISHED)
     found = finished(unfinished.parent)
     spared = next((path for path in found if path.name[: len(step)] < step), None)

@@ -112,8 +112,10 @@ def optimise(
                 history.append(metrics)
                 on_metrics(dict(metrics))
             writer.check()
-            if done == steps or (done % config.checkpoint_every == 0 and not writer.is_busy()):
-                writer.save(done, record.state(), record.notes(done, history))
+            if done == steps or done % config.checkpoint_every == 0:
+                notes = record.notes(done, history)  # also where none is written: it adds up, and sums must not depend on the disk
+                if done == steps or not writer.is_busy():
+                    writer.save(done, record.state(), notes)
         writer.wait()
     if average is not None:
         average.swap()

@@ -94,6 +94,11 @@ def leaves(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, object]
         ("reward.training.precision", ["type: fp32 or bf16"]),
         ("filter.selections.0.count", ["filter.selections.0.count", "type: integer or null, >= 1"]),
         ("filter.input.path", ["filter.input.path (where dataset: triplets)", "default: required"]),
+        ("reward.model.heads.hidden.0", ["type: list of integer", "default: [96]"]),
+        (
+            "filter.selections.0.quotas.numbers.add",
+            ["type: mapping from text to integer or null", "Samples per stratum, instead of shares"],
+        ),
         ("ray", ["keys below it:", "object_store_mb  Object store of a local cluster in MiB"]),
     ],
 )
@@ -109,6 +114,7 @@ def test_explain_prints_type_default_and_description(key: str, expected: list[st
         ("sead", "there is no key sead at the top; did you mean seed?"),
         ("seed.x", "there is no key x at seed; known there: nothing, it is a value"),
         ("0", "'0' names no key"),
+        ("ray.num_cpus.3", "ray.num_cpus is no list, it has no entry 3"),
     ],
 )
 def test_explain_of_an_unknown_key_is_one_sentence(key: str, sentence: str) -> None:

@@ -778,6 +778,19 @@ def test_the_verdict_is_short_and_says_what_may_be_chance(
     assert len(said.replace(" %", "%").split()) <= 20
 
 
+def test_the_verdict_names_the_training_set_unless_it_is_what_the_filter_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `reference_arm: selected` the difference is of another set; without ground truth nothing is said of what was kept."""
+    run = make_run(tmp_path / "run")
+    path = run.path / "evaluate-editor" / "evaluation.json"
+    value = storage.read_json(path)
+    only = {"differences": {"base": value["differences"]["base"], "full": _estimate(-2.02, 0.3)}, "reference_arm": "selected"}
+    storage.publish_json(path, value | only)
+    assert headline.verdict(Published(run)).endswith("; the editor trained on “full” loses 2.02 of 10.")
+    storage.publish_json(path, value)
+    monkeypatch.setattr(headline, "good_shares", lambda _: {})
+    assert headline.verdict(Published(run)) == "The editor trained on “selected” gains 2.02 of 10."
+
+
 @pytest.mark.parametrize(
     ("added", "verdict"),
     [((0.01, 0.03), "no demonstrated gain from sigma"), ((-0.05, 0.02), "sigma predicts errors worse than the margin alone")],

@@ -15,12 +15,14 @@ import pyarrow.compute as pc
 import pytest
 from PIL import Image
 from report_page import Page
+from scored_run import scored_run
 
 from pipeline.report import scored_edits
 from pipeline.report.charts import boxes
 from pipeline.report.page import build
 from pipeline.report.pictures import Originals
 from pipeline.report.published import Published
+from pipeline.report.sections import galleries
 from pipeline.report.sections.filter_league import clustered_mean
 from pipeline.report.sections.galleries import BEST, offset
 from pipeline.report.triptychs import difference, triptych
@@ -210,6 +212,16 @@ def test_the_best_edits_say_which_task_prevails(large: Path) -> None:
     (paragraph,) = offset(changed, BEST)
     assert re.match(r"(9|1\d) of the best 12 are of the task task 7, which is 4\u202f% of all", paragraph.text)
     assert offset(changed, "Worst") == []
+    tasks[tasks == "task-7"] = ""
+    (paragraph,) = offset(replace(edits, table=edits.table.set_column(place, "task", pa.array(tasks))), BEST)
+    assert "of the task (empty), which is" in paragraph.text
+
+
+@pytest.mark.parametrize("likert", [True, False])
+def test_the_galleries_explain_only_what_they_show(likert: bool, tmp_path: Path) -> None:
+    """Published checkpoints have no map to the raters' scale."""
+    lead = galleries.section(Published(scored_run(tmp_path, likert=likert))).lead
+    assert ("On the raters’ scale: predicted rating." in lead) == likert and ("rating" in lead) == likert
 
 
 def _by_score(scores: pa.Table) -> list[str]:

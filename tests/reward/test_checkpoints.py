@@ -186,3 +186,13 @@ def test_a_small_disk_keeps_fewer_but_never_none(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda _: usage(0))
     save_checkpoint(tmp_path, 5, state(5.0), keep=5)
     assert names(tmp_path) == ["step-00000004", "step-00000005"]
+
+
+def test_what_a_kill_left_unfinished_makes_room_before_a_checkpoint_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in (1, 2):
+        save_checkpoint(tmp_path, step, state(step), keep=5)
+    (tmp_path / "step-00000009.unfinished").mkdir()
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(checkpoints.shutil, "disk_usage", lambda _: usage(0 if list(tmp_path.glob("*9.unfinished")) else 1000))
+    save_checkpoint(tmp_path, 3, state(3.0), keep=5)
+    assert names(tmp_path) == ["step-00000001", "step-00000002", "step-00000003"]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from reward.trainer import checkpoint_writer
+from reward.trainer import checkpoint_writer, loop
 from reward.trainer.checkpoint_writer import CheckpointWriter
 from reward.trainer.config import AdapterConfig, LoopConfig
 from reward.trainer.loop import LossTerms, Metrics, learning_rate_factor, optimise
@@ -113,6 +113,17 @@ def test_an_adapter_adds_alpha_over_rank_of_its_product(rank: int, alpha: float)
     assert torch.allclose(part(inputs), inputs @ expected.T + bias, atol=1e-6)
     merged = adapted.merge_and_unload()
     assert torch.allclose(merged[0].weight, expected, atol=1e-6)
+
+
+def test_what_is_added_up_over_workers_does_not_depend_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of floats depend on their order: with a slow disk the window is added up at the same steps."""
+    totals, added = loop._Window.totals, []
+    monkeypatch.setattr(loop._Window, "totals", lambda window: added.append(window.steps) or totals(window))
+    run(tmp_path / "fast", lambda _: None, report_means=True)
+    fast, added[:] = [*added], []
+    monkeypatch.setattr(CheckpointWriter, "is_busy", lambda _: True)
+    run(tmp_path / "slow", lambda _: None, report_means=True)
+    assert added == fast and [path.name[:13] for path in (tmp_path / "slow").iterdir()] == ["step-00000010"]
 
 
 def test_a_checkpoint_that_cannot_be_written_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,9 +38,10 @@ def section(published: Published) -> Section:
         for title, parts in _orders(published, edits, selected_tables(published)).items()
     ]
     remark: list[Block] = [Callout(note(published), "")] if note(published) else []
-    truth = "Ground truth and predicted rating are on the raters' scale. " if edits.good is not None else ""
+    known = [*(["ground truth"] if edits.good is not None else []), *(["predicted rating"] if edits.likert else [])]
+    scale = f"On the raters’ scale: {words.listing(known)}. " if known else ""
     lead = (
-        f"The score has no unit; ± is its σ. {truth or 'The predicted rating is the score on the raters’ scale. '}"
+        f"The score has no unit; ± is its σ. {scale}"
         f"Dark parts of the difference changed (×{GAIN}). A click on an image shows it in full size."
     )
     return Section("galleries", "Galleries", lead, [*remark, Tabs("galleries", tabs)])
@@ -55,9 +56,10 @@ def offset(edits: ScoredEdits, title: str) -> list[Paragraph]:
     among = float((task == names[most]).mean())
     if title != BEST or among == 1 or counts[most] / len(order) < max(0.5, 2 * among):
         return []
+    name = words.name(str(names[most])) or "(empty)"
     text = (
-        f"{counts[most]} of the best {len(order)} are of the task {words.name(str(names[most]))}, which is {words.percent(among)} of all "
-        "scored edits. Training compares edits of one source only, so the scores of different tasks have different zero points. Among the "
+        f"{counts[most]} of the best {len(order)} are of the task {name}, which is {words.percent(among)} of all scored edits. "
+        "Training compares edits of one source only, so the scores of different tasks have different zero points. Among the "
         "best they rank tasks as much as edits; a selection with quotas by task does not mix them."
     )
     return [Paragraph(text)]

@@ -37,7 +37,8 @@ def verdict(published: Published) -> str:
     if effect:
         verb = "gains" if effect[-1].value >= 0 else "loses"
         chance = "" if effect[-1].clear else ", perhaps chance"
-        parts.append(f"the editor trained on them {verb} {words.score(abs(effect[-1].value))} of 10{chance}")
+        trained = "them" if parts and effect[0] == MAIN_ARM else f"“{effect[0]}”"
+        parts.append(f"the editor trained on {trained} {verb} {words.score(abs(effect[-1].value))} of 10{chance}")
     elif accuracy and labels:
         like = "like ground truth" if labels[0] == "truth" else "like raters"
         parts.append(f"the reward model orders {words.percent(accuracy.value)} of held-out pairs {like}")
