@@ -68,7 +68,7 @@ def run(context: Context) -> Index:
     units = edit_scoring.score_edits(context, config, step, model, revision, slices, inspected.numbers)
     gated, hits = (step.read_table(name, inspected.artifacts.get(name, [])) for name in ("gated", "contamination"))
     applied = [name for name, entry in inspected.summary.items() if entry["action"] != "off"]
-    scored = scores_of.assemble(step, units, inspected.numbers, gated, applied, hits)
+    scored = scores_of.assemble(step, units, inspected.numbers, gated, applied, hits if compared["references"] else None)
     counts, quarantined = inspection.balance(inspected, scored.out, scored.quarantined)
     artifacts = inspection.merge(inspected.artifacts, scored.artifacts)
 

@@ -613,6 +613,9 @@ def test_columns_of_a_table_reach_shards_and_exports_and_matches_are_marked(mode
     made = context(tmp_path / "run", model, **settings)
     index = filter.run(made)
     assert index.results["flags"]["contamination"] == 1 and index.results["selections"]["clean"]["count"] == 2
+    nothing = context(tmp_path / "nothing", model, **(settings | {"contamination": {}}))
+    with pytest.raises(ValueError, match="no flag contamination, its gate is off, or it has no references"):
+        filter.run(nothing)
     facts = {sample.facts["id"]: sample.facts for sample in shard_reading.samples(str(folder_of(made, "full")))}
     assert facts["row 0"]["metadata"] == {"batch": 0, "note": ["a", "b"], "ratio": "nan", "day": "2026-11-01"}
     assert facts["row 0"]["files"] == {"source": "in/0.png", "edited": None} and facts["row 0"]["contamination"] == []
