@@ -37,6 +37,7 @@ from stages.engine.config import RayConfig
 from stages.engine.ids import ID_DIGITS, settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
+from stages.filter import known as known_of
 from stages.filter import shard_sets
 from stages.filter.decide import INSPECTED
 from stages.filter.selection import rule as selection
@@ -169,8 +170,8 @@ def _sharding(folder: Path, count: int) -> list[Row]:
     slices = edits.plan(WorldEdits(dataset="world-edits", count=count), seed=0, world=WorldConfig(), unit_rows=UNIT_ROWS)
     table = selection.select(scores, SelectionConfig(name="a", rule="all")).table
     step, config = StepFolder(folder, "filter"), ShardsConfig()
-    inspected = INSPECTED.empty_table().select(["sample_id", *shard_sets.MEASURES])
-    known = shard_sets.Known(inspected, contracts.GATED.empty_table(), contracts.CONTAMINATION.empty_table())
+    inspected = INSPECTED.empty_table().select(["sample_id", *known_of.MEASURES])
+    known = known_of.Known(inspected, contracts.GATED.empty_table(), contracts.CONTAMINATION.empty_table())
     assign = partial(shard_sets.assign, step, config, {"a": table}, scores, where, slices, {"a": {}}, known)
     return [("selected rows put into shards", count, _timed(assign))]
 

@@ -20,8 +20,11 @@ from reward.inputs.sample import ImageError
 _MARKER = re.compile(rb"\xff[^\x00]")
 _FILLER = bytes((37 * place + 11) % 251 for place in range(4096))
 """Data that no encoder writes, without the byte that begins a marker."""
-_TAILS = ((2, _FILLER), (3, _FILLER[::-1]))
-"""How many bytes at the end of the only scan are replaced, and by what."""
+_PATTERNS = (0x00, 0xFE, 0x55, 0xAA, 0x33, 0xCC, 0x49, 0x92, 0x24, 0x0F, 0xF0)
+_TAILS = ((2, _FILLER), (3, _FILLER[::-1]), *((3, bytes([pattern]) * 256) for pattern in _PATTERNS))
+"""How many bytes at the end of the only scan are replaced, and by what. With tables of their own, grey and plain blocks take so few bits
+that many data mean the same; most sound files need the first of these only."""
+_MOST_REPLACED = max(count for count, _ in _TAILS)
 _START_OF_SCAN, _END, _HUFFMAN_FRAMES = 0xDA, 0xD9, (0xC0, 0xC1, 0xC2)
 _RESTARTS = range(0xD0, 0xD8)
 
@@ -29,7 +32,7 @@ _RESTARTS = range(0xD0, 0xD8)
 def fault(data: bytes, picture: Image.Image, decode: Callable[[bytes], Image.Image]) -> str | None:
     """What is wrong with the scans of a JPEG file that decodes to ``picture``; None for a sound one, and for other kinds of files.
 
-    Takes two more decodings. Only Huffman-coded frames (baseline, extended, progressive) are examined.
+    Takes two more decodings of a sound file. Only Huffman-coded frames (baseline, extended, progressive) are examined.
     """
     found = _scans(data)
     if not found:
@@ -41,11 +44,30 @@ def fault(data: bytes, picture: Image.Image, decode: Callable[[bytes], Image.Ima
     if not _shows(picture, b"".join([*longer, data[end:]]), decode):
         return "data of its compressed scan are missing"
     begin, end = found[0]
-    if len(found) > 1 or end - begin <= len(_TAILS):
+    if len(found) > 1 or end - begin <= _MOST_REPLACED:
         return None
+    count, filler = _TAILS[0]
+    if not _shows(picture, data[: end - count] + filler + data[end:], decode):
+        return None
+    data = _with_whole_blocks(data)
+    picture = decode(data)
     if all(_shows(picture, data[: end - count] + filler + data[end:], decode) for count, filler in _TAILS):
         return "its compressed scan has more data than its picture needs"
     return None
+
+
+def _with_whole_blocks(data: bytes) -> bytes:
+    """The same file with a picture so large that every block of its only scan shows: the last ones may be beyond its edges."""
+    place = 2
+    while data[place + 1] not in _HUFFMAN_FRAMES:
+        place += 1 if data[place + 1] == 0xFF else 2 + int.from_bytes(data[place + 2 : place + 4], "big")
+    size = place + 5  # after the marker, the length and the precision: height, width, components with their sampling factors
+    components = data[size + 4]
+    factors = [data[size + 6 + 3 * number] for number in range(components)] if components > 1 else [0x11]
+    wholes = (8 * max(factor & 15 for factor in factors), 8 * max(factor >> 4 for factor in factors))
+    sides = [int.from_bytes(data[at : at + 2], "big") for at in (size, size + 2)]
+    larger = [min(-(-side // whole) * whole, 0xFFFF) for side, whole in zip(sides, wholes, strict=True)]
+    return data[:size] + b"".join(side.to_bytes(2, "big") for side in larger) + data[size + 4 :]
 
 
 def _shows(picture: Image.Image, data: bytes, decode: Callable[[bytes], Image.Image]) -> bool:

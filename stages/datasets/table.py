@@ -109,7 +109,7 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
         addresses = ((name, start, row) for _, (name, start, row, _) in piece.rows)
         rows = read_addressed(addresses, lambda name, start, first: _rows(tables, name, start, first, set(columns.values()), piece.edited))
         for (number, (name, _, place, mark)), row in zip(piece.rows, rows, strict=True):
-            values = row.to_pylist()[0] if isinstance(row, pa.RecordBatch) else row
+            values = parquet_files.values(row, columns.values()) if isinstance(row, pa.RecordBatch) else row
             if piece.dataset == TRIPLETS:
                 row_id = str(values.get("id", number)) if isinstance(values, dict) and is_text(values) else str(number)
                 fault = mark.fault(place, row_id)

@@ -2,7 +2,8 @@
 
 A decoder that crashes takes its worker with it. When a unit has ended as many workers as :mod:`stages.engine.dispatch` allows, its rows are
 tried by halves on a worker of their own; nothing is published. A row is fatal when it ends a worker ``TRIES`` times, alone: one death could
-be anybody's. A unit whose halves all survive died of something else, such as too little memory for all of it.
+be anybody's. A unit whose halves all survive died of something else, such as too little memory for all of it; and a worker that
+ends before it sees a row says nothing about rows.
 """
 
 from __future__ import annotations
@@ -69,8 +70,7 @@ class _Trial:
         """Whether a worker is alive after these rows. Raises what their work raises."""
         try:
             if self.actor is None:
-                self.actor, ready = self.start()
-                ray.get(ready)
+                self._begin()
             ray.get(self.actor.try_rows.remote(payload))
         except RayTaskError as error:
             raise error.cause from error
@@ -78,6 +78,21 @@ class _Trial:
             self.close()
             return False
         return True
+
+    def _begin(self) -> None:
+        """Start a worker that has loaded what it needs. Raises ``ChildProcessError`` when that alone ends it: no row is to blame then."""
+        for left in reversed(range(TRIES)):
+            try:
+                self.actor, ready = self.start()
+                ray.get(ready)
+                ray.get(self.actor.load.remote())
+            except RayActorError as error:
+                self.close()
+                if not left:
+                    message = f"worker processes died {TRIES} times before they saw a row, perhaps out of memory ({error})"
+                    raise ChildProcessError(message) from error
+            else:
+                return
 
     def close(self) -> None:
         """End the worker."""

@@ -114,6 +114,10 @@ class _Worker:
         with self.turns:
             return self._run(unit)
 
+    def load(self) -> None:
+        """Make the work, which loads what it needs, and do nothing."""
+        self._made()
+
     def try_rows(self, payload: Any) -> None:
         """Do the work of some rows of a unit for nothing (stages/engine/fatal_rows.py)."""
         self._made()(payload)

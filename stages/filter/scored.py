@@ -52,11 +52,12 @@ def rows_in(step: StepFolder, records: Sequence[UnitRecord]) -> np.ndarray:
 
 
 def assemble(
-    step: StepFolder, slices: Sequence[Sequence[UnitRecord]], left: np.ndarray, gated: pa.Table, gates: Sequence[str], hits: pa.Table
+    step: StepFolder, slices: Sequence[Sequence[UnitRecord]], left: np.ndarray, gated: pa.Table, gates: Sequence[str], hits: pa.Table | None
 ) -> Scored:
     """The rows numbered ``left``, ascending int64 [n], of the units of all slices in the order of the data set.
 
-    gated: a table of that contract. gates: names of those that apply. hits: a table of the contract ``contamination``.
+    gated: a table of that contract. gates: names of those that apply. hits: a table of the contract ``contamination``;
+    None where there was nothing to compare with, so that nobody takes edits for compared.
     """
     parts: dict[str, list[Part]] = {"edits": [], "scores": [], "quarantine": []}
     scores, reasons = [], Counter[str]()
@@ -86,11 +87,13 @@ def with_flags(scores: pa.Table, marks: Mapping[str, np.ndarray]) -> pa.Table:
     return scores.set_column(scores.schema.get_field_index("flags"), scores.schema.field("flags"), flags.cast(pa.list_(pa.string())))
 
 
-def _flags(scores: pa.Table, gated: pa.Table, gates: Sequence[str], hits: pa.Table) -> dict[str, np.ndarray]:
+def _flags(scores: pa.Table, gated: pa.Table, gates: Sequence[str], hits: pa.Table | None) -> dict[str, np.ndarray]:
     """Which edits have each flag that there can be, bool [n]: those of scoring, of the gates, of contamination."""
     given = pc.unique(pc.list_flatten(scores["flags"].combine_chunks())).to_pylist()
     marks = {name: has_any(scores["flags"], [name]) for name in given}
-    caught = {name: gated.filter(pc.equal(gated["gate"], name))["sample_id"] for name in gates} | {compare.NAME: match.counted(hits)}
+    caught = {name: gated.filter(pc.equal(gated["gate"], name))["sample_id"] for name in gates}
+    if hits is not None:
+        caught[compare.NAME] = match.counted(hits)
     for name, ids in caught.items():
         marks[name] = pc.is_in(scores["sample_id"], value_set=ids.combine_chunks()).to_numpy()
     return marks

@@ -25,7 +25,7 @@ from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
 from stages.engine.units import Unit, UnitOutput, Work
-from stages.filter.decide import INSPECTED
+from stages.filter.known import Known
 from stages.filter.selection.order import fixed_width, hashed
 from stages.shards import format as shards
 from stages.shards import lease
@@ -34,36 +34,6 @@ from stages.shards.read import folder_of
 
 LOCATION = ["position", "image_bytes"]
 """Columns of ``edits`` that planning shards needs beside the scores."""
-MEASURES = [name for name in INSPECTED.names if name.endswith(("_width", "_height")) or name not in contracts.INSPECTED.names]
-"""Columns of ``inspected`` that go into the JSON of a sample: sizes, and what the gates measured."""
-OF_CONTAMINATION = [name for name in contracts.CONTAMINATION.names if name != "sample_id"]
-
-
-@dataclass(frozen=True)
-class Known:
-    """What earlier phases found out about the edits: tables of the contracts ``inspected``, ``gated`` and ``contamination``; of the first
-    the columns ``sample_id`` and :data:`MEASURES`."""
-
-    inspected: pa.Table
-    gated: pa.Table
-    contamination: pa.Table
-
-    def added_to(self, samples: pa.Table) -> pa.Table:
-        """Samples with what is known of them, as JSON text in the column ``known``: ``measures``, ``gates`` (value and threshold of those
-        that flag it) and ``contamination`` (its matches)."""
-        ids = samples["sample_id"]
-        places = pc.index_in(ids, value_set=self.inspected["sample_id"].combine_chunks())
-        measures = self.inspected.take(places).select(MEASURES).to_pylist()
-        gates, matches = (_by_sample(table, ids) for table in (self.gated, self.contamination))
-        known = [
-            {
-                "measures": found,
-                "gates": {row["gate"]: {"value": row["value"], "threshold": row["threshold"]} for row in gates.get(sample_id, [])},
-                "contamination": [{name: row[name] for name in OF_CONTAMINATION} for row in matches.get(sample_id, [])],
-            }
-            for sample_id, found in zip(ids.to_pylist(), measures, strict=True)
-        ]
-        return samples.append_column("known", pa.array([json.dumps(entry, sort_keys=True) for entry in known], pa.string()))
 
 
 @dataclass(frozen=True)
@@ -107,8 +77,9 @@ def assign(
         folder = folder_of(step, config, name)
         samples = _joined(_ordered(table, config.shuffle_seed), scores)
         units, contents = [], []
-        for number, (first, last) in enumerate(cuts(samples["image_bytes"].to_numpy(), config)):
-            part = known.added_to(samples.take(np.arange(first, last)))  # a slice would travel to the worker with the whole table
+        parts = [*cuts(samples["image_bytes"].to_numpy(), config)]
+        for number, ((first, last), texts) in enumerate(zip(parts, known.texts(samples["sample_id"], parts), strict=True)):
+            part = samples.take(np.arange(first, last)).append_column("known", texts)  # a slice would travel with the whole table
             piece = edits.pick(slices, edits.numbers_of(part["position"]).tolist())
             task = Task(folder, shards.shard_name(number), piece, part, name)
             content = settings_hash("shard", shards.FORMAT, name, number, part.to_pylist())
@@ -140,13 +111,12 @@ def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, worke
     """
     missing = [entry for entry in sets if not is_whole(entry.folder, entry.key)]
     owner = lease.owner_of(step)
+    for entry in sets:
+        if entry not in missing:
+            lease.release_left(entry.folder, owner)
+    _take_all(missing, owner, force=context.force)
     for entry in missing:
-        lease.take(entry.folder, owner)
-        try:
-            _clear_index(entry, force=context.force)
-        except ValueError:
-            lease.release(entry.folder, owner)
-            raise
+        _remove_index(entry.folder)
         for unit in entry.units:
             _forget_lost(step, unit)
     units = [unit for entry in missing for unit in entry.units]
@@ -213,14 +183,6 @@ def _samples(task: Task) -> Iterator[shards.Sample]:
         yield shards.Sample(edit.sample_id, edit.source, edit.source_sha256, edit.edited, edit.edited_sha256, facts)
 
 
-def _by_sample(table: pa.Table, ids: pa.ChunkedArray) -> dict[str, list[dict[str, Any]]]:
-    """Rows of some samples, in the order of the table."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in table.filter(pc.is_in(table["sample_id"], value_set=ids.combine_chunks())).to_pylist():
-        found.setdefault(row["sample_id"], []).append(row)
-    return found
-
-
 def _ordered(table: pa.Table, shuffle_seed: int | None) -> pa.Table:
     """The selection in the order of the shards: by a seeded hash, so that no trainer sees scores sorted, or by rank."""
     if shuffle_seed is None:
@@ -239,15 +201,29 @@ def _joined(table: pa.Table, scored: pa.Table) -> pa.Table:
     return rows
 
 
-def _clear_index(entry: ShardSet, *, force: bool) -> None:
-    """Make the folder unfinished before anything in it changes. A finished set of other content is not replaced unasked."""
-    index = _index(entry.folder)
-    if index is None:
-        return
-    if index and index.get("key") != entry.key and not force:
-        raise ValueError(f"{entry.folder} contains finished shards of other content; replace them with --force, or choose another name")
-    filesystem, path = storage.locate(f"{entry.folder}/{shards.INDEX}")
-    filesystem.rm(path)
+def _take_all(missing: Sequence[ShardSet], owner: lease.Owner, *, force: bool) -> None:
+    """Take the leases of all sets, or of none. A finished set of other content is not replaced unasked."""
+    taken: list[str] = []
+    try:
+        for entry in missing:
+            lease.take(entry.folder, owner)
+            taken.append(entry.folder)
+            index = _index(entry.folder)
+            if index and index.get("key") != entry.key and not force:
+                raise ValueError(
+                    f"{entry.folder} contains finished shards of other content; replace them with --force, or choose another name"
+                )
+    except ValueError:
+        for folder in taken:
+            lease.release(folder, owner)
+        raise
+
+
+def _remove_index(folder: str) -> None:
+    """Make the folder unfinished before anything in it changes."""
+    filesystem, path = storage.locate(f"{folder}/{shards.INDEX}")
+    if filesystem.exists(path):
+        filesystem.rm(path)
 
 
 def _index(folder: str) -> dict[str, Any] | None:

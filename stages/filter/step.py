@@ -29,6 +29,7 @@ from stages.engine.rundir import Index, Part, StepFolder
 from stages.engine.units import publish_unit
 from stages.filter import decide as gates
 from stages.filter import decontamination, inspection, shard_sets
+from stages.filter import known as known_of
 from stages.filter import scored as scores_of
 from stages.filter import scoring as edit_scoring
 from stages.filter.config import FilterConfig
@@ -68,7 +69,7 @@ def run(context: Context) -> Index:
     units = edit_scoring.score_edits(context, config, step, model, revision, slices, inspected.numbers)
     gated, hits = (step.read_table(name, inspected.artifacts.get(name, [])) for name in ("gated", "contamination"))
     applied = [name for name, entry in inspected.summary.items() if entry["action"] != "off"]
-    scored = scores_of.assemble(step, units, inspected.numbers, gated, applied, hits)
+    scored = scores_of.assemble(step, units, inspected.numbers, gated, applied, hits if compared["references"] else None)
     counts, quarantined = inspection.balance(inspected, scored.out, scored.quarantined)
     artifacts = inspection.merge(inspected.artifacts, scored.artifacts)
 
@@ -91,8 +92,8 @@ def run(context: Context) -> Index:
     artifacts["examples"] = _examples(step, scores, delivered, slices, config.selections, tables)
     domain: dict[str, Any] = {OTHER_DOMAIN: warning} if warning else {}
     about = {name: decontamination.about(compared, hits, table) | domain for name, table in tables.items()}
-    known = shard_sets.Known(
-        step.read_table("inspected", inspected.artifacts["inspected"], ["sample_id", *shard_sets.MEASURES], gates.INSPECTED), gated, hits
+    known = known_of.Known(
+        step.read_table("inspected", inspected.artifacts["inspected"], ["sample_id", *known_of.MEASURES], gates.INSPECTED), gated, hits
     )
     sets = shard_sets.assign(step, config.shards, tables, scores, delivered, slices, about, known)
     for name, content in shard_sets.write(context, step, sets, workers=config.workers).items():
@@ -149,7 +150,7 @@ def write_shards(context: Context, config: SelectionConfig) -> str:
     hits = step.read("contamination")
     about = decontamination.about(index.results[compare.NAME], hits, table)
     about |= {name: text for name, text in index.results.items() if name == OTHER_DOMAIN}
-    known = shard_sets.Known(step.read("inspected", ["sample_id", *shard_sets.MEASURES], gates.INSPECTED), step.read("gated"), hits)
+    known = known_of.Known(step.read("inspected", ["sample_id", *known_of.MEASURES], gates.INSPECTED), step.read("gated"), hits)
     sets = shard_sets.assign(step, flow.shards, {config.name: table}, scores, delivered, slices, {config.name: about}, known)
     shard_sets.write(context, step, sets, workers=flow.workers)
     return sets[0].folder

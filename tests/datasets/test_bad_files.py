@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -204,6 +206,20 @@ def test_sound_scans_have_no_fault(how: dict[str, Any]) -> None:
     assert jpeg_scan.fault(flat.getvalue(), decode(flat.getvalue()), decode) is None
 
 
+def test_plain_and_grey_scans_have_no_fault() -> None:
+    """With tables of their own their blocks take few bits, and the last ones are beyond the picture's edges."""
+    down, across = np.mgrid[0:160, 0:160]
+    grey = Image.fromarray((127 + 120 * np.sin(down / 3) * np.cos(across / 5)).astype(np.uint8)).convert("RGB")
+    pictures = [grey.crop((0, 0, side, side + 7)) for side in range(98, 148, 3)]
+    pictures += [Image.new("RGB", (side, side), (255, 255, 255)) for side in range(15, 64, 7)]
+    for number, picture in enumerate(pictures):
+        for quality in (75, 95):
+            buffer = io.BytesIO()
+            picture.save(buffer, "JPEG", quality=quality, optimize=True)
+            data = buffer.getvalue()
+            assert jpeg_scan.fault(data, decode(data), decode) is None, (number, quality)
+
+
 @pytest.mark.parametrize("progressive", [False, True])
 def test_a_scan_with_missing_or_foreign_data_is_damaged(progressive: bool) -> None:
     data = encoded(progressive=progressive)
@@ -220,3 +236,23 @@ def test_a_scan_with_missing_or_foreign_data_is_damaged(progressive: bool) -> No
     if not progressive:
         more = data[:end] + bytes(40) + data[end:]
         assert "more data" in (jpeg_scan.fault(more, decode(more), decode) or "")
+
+
+def test_a_column_that_python_cannot_have_is_no_reason_to_stop(tmp_path: Path) -> None:
+    texts = pa.array([b"\xff\xfe", b"sound"])
+    texts = pa.Array.from_buffers(pa.string(), len(texts), texts.buffers())  # a writer that does not check
+    far = pa.array([1 << 60, 0], pa.timestamp("us"))
+    sound = {"source": [encoded()] * 2, "edited": [encoded(1)] * 2, "id": ["a", "b"]}
+    pq.write_table(pa.table({**sound, "instruction": ["brighter"] * 2, "far": far, "note": texts}), tmp_path / "others.parquet")
+    pq.write_table(pa.table({**sound, "instruction": texts}), tmp_path / "needed.parquet")
+
+    def rows(name: str) -> list[Edit | Quarantined]:
+        config = TableEdits(dataset="table", path=str(tmp_path / name))
+        return [row for piece in edits.plan(config, seed=0, world=None, unit_rows=9) for row in edits.fetch(piece)]
+
+    first, second = (json.loads(row.metadata) for row in rows("others.parquet") if isinstance(row, Edit))
+    assert first["far"].keys() == first["note"].keys() == {"unreadable"}
+    assert second == {"far": "1970-01-01 00:00:00", "note": "sound"}
+    bad, good = rows("needed.parquet")
+    assert isinstance(bad, Quarantined) and bad.reason == "bad-line" and "instruction" in bad.message
+    assert isinstance(good, Edit) and good.instruction == "sound"

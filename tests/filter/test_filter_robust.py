@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import pytest
 import ray
 import torch
-from broken_work import deadly, fatal_row, inspecting
+from broken_work import deadly, fatal_row, inspecting, not_loadable
 from command import copied, finished, hashes, pipeline, refusal
 from filter_here import context, needs_shared, use
 from paths import ROOT
@@ -83,6 +83,15 @@ def test_a_row_that_ends_its_worker_costs_no_other(cluster: Cluster, tmp_path: P
     assert folder.read_table("selection", done.artifacts()["selection"])["sample_id"].to_pylist() == ["0", "1", "2", "3", "5"]
     assert folder.read_table("quarantine", done.artifacts()["quarantine"])["row_id"].to_pylist() == ["4"]
     assert run_units(folder, units, partial(inspecting, 4), cluster=cluster, workers=1).records == done.records
+
+
+def test_rows_are_not_to_blame_for_a_worker_that_cannot_load(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "MAX_DEATHS", 1)
+    monkeypatch.setattr(fatal_rows, "TRIES", 1)
+    units = [Unit("unit", Slice("x", "", {}, [(0, None), (1, None)]), 2)]
+    folder = RunDir(tmp_path / "run").step("step")
+    with pytest.raises(ChildProcessError, match="died 1 times before they saw a row, perhaps out of memory"):
+        run_units(folder, units, not_loadable, cluster=cluster, workers=1)
 
 
 def test_bytes_do_not_depend_on_preparing_tasks(small: Path, tmp_path: Path) -> None:

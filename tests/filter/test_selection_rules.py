@@ -315,10 +315,10 @@ def test_edits_with_unwanted_flags_are_left_out_and_flags_are_strata() -> None:
     assert sorted(kept(quotas={"by": "flag.drift", "numbers": {"yes": 1, "no": 2}})) == sorted([names[5], names[4], names[3]])
     with pytest.raises(ValueError, match="count 5 is 5 samples, and only 4 of the 6 scored edits remain under its without_flags size"):
         kept(count=5, without_flags=["size"])
-    with pytest.raises(ValueError, match="there is no flag drif, or its gate is off; flags are aspect, drift, size"):
+    with pytest.raises(ValueError, match="there is no flag drif, its gate is off, or it has no references; flags are aspect, drift, size"):
         kept(count=1, without_flags=["drif"])
     with pytest.raises(ValueError, match=r"quotas\.by: there is no flag x"):
         kept(quotas={"by": "flag.x", "numbers": {"yes": 1}})
-    with pytest.raises(ValueError, match="have no flags of gates; run the filter step again with --force"):
+    with pytest.raises(ValueError, match="have no flags of gates: all are off"):
         chosen(rows, rule="top", count=1, without_flags=["drift"])
     assert "without_flags" not in SelectionConfig.model_validate({"name": "s", "rule": "all"}).model_dump(mode="json")

@@ -31,8 +31,9 @@ from stages.context import Context
 from stages.datasets import readers as edits
 from stages.datasets.config import ShareGPT4oEdits
 from stages.engine import storage
-from stages.engine.contracts import EDITS, SCORES
+from stages.engine.contracts import CONTAMINATION, EDITS, GATED, SCORES
 from stages.engine.rundir import Index, StepFolder
+from stages.filter import known as known_of
 from stages.filter import shard_sets
 from stages.filter import step as filter
 from stages.filter.decide import INSPECTED
@@ -153,7 +154,7 @@ def test_members_are_the_original_bytes_read_by_webdataset(filtered: tuple[Conte
         assert facts["id"] == record["output_image"]
         assert facts["files"] == {"source": record["input_image"][0], "edited": record["output_image"]}
         found = inspected[facts["sample_id"]]
-        assert facts["measures"] == {name: found[name] for name in shard_sets.MEASURES} and found["edited_width"] > 0
+        assert facts["measures"] == {name: found[name] for name in known_of.MEASURES} and found["edited_width"] > 0
         caught = {row["gate"]: row["value"] for row in gated if row["sample_id"] == facts["sample_id"]}
         assert facts["flags"] == [*caught] and {name: entry["value"] for name, entry in facts["gates"].items()} == caught
         marked += bool(caught)
@@ -244,8 +245,8 @@ def shards_of(
 ) -> dict[str, bytes]:
     """Write the shards of a selection by their units of work alone."""
     target, config = StepFolder(folder / "filter", "filter"), config or ShardsConfig(samples_per_shard=6)
-    known = shard_sets.Known(
-        step.read("inspected", ["sample_id", *shard_sets.MEASURES], INSPECTED), step.read("gated"), step.read("contamination")
+    known = known_of.Known(
+        step.read("inspected", ["sample_id", *known_of.MEASURES], INSPECTED), step.read("gated"), step.read("contamination")
     )
     sets = shard_sets.assign(target, config, {"s": table}, step.read("scores"), step.read("edits"), slices, {"s": {}}, known)
     work = shard_sets.make_work()
@@ -613,6 +614,9 @@ def test_columns_of_a_table_reach_shards_and_exports_and_matches_are_marked(mode
     made = context(tmp_path / "run", model, **settings)
     index = filter.run(made)
     assert index.results["flags"]["contamination"] == 1 and index.results["selections"]["clean"]["count"] == 2
+    nothing = context(tmp_path / "nothing", model, **(settings | {"contamination": {}}))
+    with pytest.raises(ValueError, match="no flag contamination, its gate is off, or it has no references"):
+        filter.run(nothing)
     facts = {sample.facts["id"]: sample.facts for sample in shard_reading.samples(str(folder_of(made, "full")))}
     assert facts["row 0"]["metadata"] == {"batch": 0, "note": ["a", "b"], "ratio": "nan", "day": "2026-11-01"}
     assert facts["row 0"]["files"] == {"source": "in/0.png", "edited": None} and facts["row 0"]["contamination"] == []
@@ -649,6 +653,51 @@ def test_every_figure_is_compared(filtered: tuple[Context, Index], tmp_path: Pat
         problem = f"says {part} "
     storage.publish_checked(folder / "index.json", index)
     assert any(problem in found for found in shards.verify(str(folder)))
+
+
+def test_a_lease_does_not_stay_after_a_kill_or_a_refusal(
+    filtered: tuple[Context, Index], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run killed between publishing the index and giving the lease back gives it back later; a refused run changes no set and keeps
+    no lease."""
+    use(monkeypatch, [])
+    shutil.copytree(filtered[0].run.path, tmp_path / "run")
+    selections = [{"name": "first", "rule": "all"}, {"name": "second", "rule": "all"}]
+    how: dict[str, Any] = {"shards": {"target": str(tmp_path / "out")}, "selections": selections}
+    made = context(tmp_path / "run", Path(filtered[0].flow.filter.model), force=True, **how)
+    with monkeypatch.context() as killed:
+        killed.setattr(lease, "release", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            filter.run(made)
+    assert (tmp_path / "out" / "first" / "index.json").exists() and (tmp_path / "out" / "first" / lease.NAME).exists()
+    filter.run(made)
+    assert not [*(tmp_path / "out").rglob(lease.NAME)]
+
+    foreign = lease.Owner("b", "/runs/b", "there")
+    lease.take(str(tmp_path / "out" / "second"), foreign)
+    how["shards"]["samples_per_shard"] = 3
+    other = context(tmp_path / "run", Path(filtered[0].flow.filter.model), force=True, **how)
+    with pytest.raises(ValueError, match="second is being written by run /runs/b"):
+        filter.run(other)
+    assert (tmp_path / "out" / "first" / "index.json").exists(), "the first set is whole until both can be written"
+    assert [path.parent.name for path in (tmp_path / "out").rglob(lease.NAME)] == ["second"]
+
+
+def test_what_is_known_is_looked_up_by_sample_in_every_part() -> None:
+    ids = [f"{number:024x}" for number in (5, 3, 9, 1, 7)]
+    inspected = pa.table({"sample_id": sorted(ids)} | {name: pa.nulls(5, INSPECTED.field(name).type) for name in known_of.MEASURES})
+    widths = pa.array(range(5), INSPECTED.field("source_width").type)  # by sorted id: 1, 3, 5, 7, 9
+    inspected = inspected.set_column(inspected.schema.get_field_index("source_width"), "source_width", widths)
+    caught = [(ids[3], "drift", 1.0), (ids[4], "drift", 2.0), ("f" * 24, "drift", 3.0), (ids[3], "size", 4.0)]
+    gated = pa.Table.from_pylist(
+        [{"sample_id": sample, "gate": gate, "value": value, "threshold": 0.5, "action": "flag"} for sample, gate, value in caught], GATED
+    )
+    known = known_of.Known(inspected, gated, CONTAMINATION.empty_table())
+    texts = known.texts(pa.chunked_array([ids[:2], ids[2:]]), [(0, 2), (2, 5)])
+    found = [json.loads(text) for part in texts for text in part.to_pylist()]
+    assert [entry["measures"]["source_width"] for entry in found] == [2, 1, 4, 0, 3]
+    values = [{gate: row["value"] for gate, row in entry["gates"].items()} for entry in found]
+    assert values == [{}, {}, {}, {"drift": 1.0, "size": 4.0}, {"drift": 2.0}]
 
 
 def test_two_runs_never_write_one_set(

@@ -49,3 +49,8 @@ def inspecting(fatal: int) -> Work:
         return UnitOutput({"selection": contracts.table("selection", rows)}, len(entries), len(rows), lost)
 
     return work
+
+
+def not_loadable() -> Work:
+    """What it takes to begin, such as a model, does not fit: the process ends before it sees a row."""
+    os._exit(9)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages.datasets.io import files
+from stages.datasets.io.text_tables import Bad
 from stages.engine.ids import settings_hash
 
 SUFFIX = ".parquet"
@@ -62,3 +64,20 @@ def rows(table: pq.ParquetFile, group: int, first: int, columns: Sequence[str]) 
         for row in range(min(first, batch.num_rows), batch.num_rows):
             yield batch.slice(row, 1)
         first = max(0, first - batch.num_rows)
+
+
+def values(row: pa.RecordBatch, needed: Collection[str]) -> dict[str, Any] | Bad:
+    """A batch of one row as values by column. A value that Python cannot have (text that is not UTF-8, a date far away) makes the row bad
+    in a column of ``needed``; elsewhere ``{"unreadable": why}`` stands in its place."""
+    try:
+        return row.to_pylist()[0]
+    except (ValueError, ArithmeticError):
+        found: dict[str, Any] = {}
+    for name, column in zip(row.schema.names, row.columns, strict=True):
+        try:
+            found[name] = column[0].as_py()
+        except (ValueError, ArithmeticError) as error:
+            if name in needed:
+                return Bad(f"its column {name} cannot be read ({error})")
+            found[name] = {"unreadable": str(error)}
+    return found

@@ -58,9 +58,13 @@ class SideColumns:
     def check_flag(self, name: str, wanted_by: str) -> None:
         """Raise ``ValueError`` for a flag that the scores cannot have."""
         if not self.flags:
-            raise ValueError(f"{wanted_by}: the scores of this run have no flags of gates; run the filter step again with --force")
+            raise ValueError(
+                f"{wanted_by}: the scores of this run have no flags of gates: all are off, or an earlier version made the scores; "
+                "run the filter step again with --force"
+            )
         if name not in self.flags:
-            raise ValueError(f"{wanted_by}: there is no flag {name}, or its gate is off; flags are {', '.join(sorted(self.flags))}")
+            there = ", ".join(sorted(self.flags))
+            raise ValueError(f"{wanted_by}: there is no flag {name}, its gate is off, or it has no references; flags are {there}")
 
     def column(self, name: str, wanted_by: str, ids: pa.ChunkedArray) -> Column:
         """The column for the samples ``ids`` in their order. Raises ``ValueError`` for a name that there is no column for."""
