@@ -26,10 +26,11 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--config", type=Path, default=ROOT / "configs" / "demo.yaml")
+    parser.add_argument("--config", type=Path, default=Path("configs/demo.yaml"), help="relative to the repository")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", help="where the run directories go")
     parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True, help="write the table into RESULTS.md")
     options = parser.parse_args()
+    options.config = (ROOT / options.config).resolve()
     measured = []
     for seed in options.seeds:
         run = options.runs / f"effect-{options.config.stem}-seed{seed}"
