@@ -14,6 +14,7 @@ import pytest
 from paths import ROOT
 from pydantic import BaseModel
 
+from benchmarks import results
 from pipeline import config, config_keys
 from pipeline.cli import main
 from stages.config import FlowConfig
@@ -154,6 +155,11 @@ def test_the_readme_is_short_and_the_index_has_every_page() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 700
     linked = {target.partition("#")[0] for target in _LINK.findall((ROOT / "docs" / "README.md").read_text(encoding="utf-8"))}
     assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} <= linked
+
+
+def test_every_section_of_the_results_names_the_code_that_it_measures() -> None:
+    assert list(results.sections()) == list(results.MEASURES)
+    assert not [path for paths in results.MEASURES.values() for path in paths if not (ROOT / path).exists()]
 
 
 def test_the_configuration_reference_is_the_one_of_the_schema() -> None:
