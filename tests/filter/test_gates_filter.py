@@ -59,7 +59,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
         sample_id: [gate for gate in GATES if any(row["sample_id"] == sample_id and row["gate"] == gate for row in flagged)]
         for sample_id in table["sample_id"].to_pylist()
     }
-    assert index.results["flags"]["language"] == 5 and index.results["flags"]["contamination"] == 0
+    assert index.results["flags"]["language"] == 5 and "contamination" not in index.results["flags"]
     first = context("run").run.artifact_hashes()
     index = filter.run(context("run", force=True, language={"action": "drop"}))
     assert index.counts == {"in": 63, "out": 54, "quarantined": 4, "gated": 5}
