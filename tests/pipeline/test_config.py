@@ -50,7 +50,7 @@ def test_shipped_configurations_have_names_anywhere(tmp_path: Path, monkeypatch:
     assert (config.load("mine.yaml").flow.seed, config.load("mine.yaml").flow.filter) == (4, config.load("demo").flow.filter)
     (tmp_path / "demo").write_text("name: of-this-folder\n")
     assert config.load("demo").flow.name == "of-this-folder"
-    with pytest.raises(ValueError, match=r"demos does not exist; the shipped ones are demo, demo-small, "):
+    with pytest.raises(ValueError, match=r"demos does not exist; the shipped ones are demo, demo-images, demo-small, "):
         config.load("demos")
     monkeypatch.chdir(ROOT)
     assert config.load("demo-small").origins[("seed",)] == "configs/demo-small.yaml, line 3"
