@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 from collections.abc import Generator
@@ -78,4 +79,6 @@ def test_odd_drafts_headers_and_paths(clients: Any) -> None:
         for path in PATHS:
             assert answered(client, "GET", path)[0] < 500, path
         assert answered(client, "GET", "/api/work", **{"X-Annotator": "\xff", "Cookie": "annotate-x=\xff; =;"})[0] < 500
-        assert answered(client, "POST", "/api/submit", b"{}", **{"Content-Length": "9" * 5000})[0] < 500
+        with contextlib.suppress(ConnectionError):  # closed at once, so that the answer may not arrive
+            assert answered(client, "POST", "/api/submit", b"{}", **{"Content-Length": "9" * 5000})[0] < 500
+        assert answered(client, "GET", "/api/work")[0] < 500, "and the server goes on"
