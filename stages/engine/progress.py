@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from tqdm import tqdm
 
@@ -23,25 +22,8 @@ class Progress(Protocol):
     def close(self) -> None:
         """Show the last state for good."""
 
-    def __enter__(self) -> Self:
-        """Close at the end of a ``with`` block."""
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close."""
-
-
-class _Closing:
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        raise NotImplementedError
-
-
-class _Bar(_Closing):
+class _Bar:
     def __init__(self, label: str, total: float, unit: str, initial: float, row: int) -> None:
         self._bar = tqdm(total=total, initial=initial, desc=label, unit=f" {unit}", position=row, dynamic_ncols=True)
 
@@ -54,7 +36,7 @@ class _Bar(_Closing):
         self._bar.close()
 
 
-class _Lines(_Closing):
+class _Lines:
     """The first line comes at once; then a thread prints the newest state each minute, whether or not it has changed."""
 
     def __init__(self, label: str, total: float, unit: str, initial: float) -> None:

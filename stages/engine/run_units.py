@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from itertools import count
@@ -71,7 +72,7 @@ def run_units(
         dispatch = Dispatch(start, missing, workers, ray.kill if num_gpus else partial(warm_workers.keep, alike))
         figures = []
         finished = before
-        with progress(label, total, unit=rows_are, initial=before) as bar, open(folder.path / unit_log.NAME, "a") as file:
+        with closing(progress(label, total, unit=rows_are, initial=before)) as bar, open(folder.path / unit_log.NAME, "a") as file:
             for record in dispatch.records():
                 done[record.key] = record
                 file.write(unit_log.line(record))

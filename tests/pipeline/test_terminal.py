@@ -8,6 +8,7 @@ import re
 import sys
 import sysconfig
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_a_file_gets_tables_as_wide_as_they_are(capsys: pytest.CaptureFixture[st
 
 def test_a_log_gets_lines_even_when_nothing_changes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(progress_module, "SECONDS_PER_LINE", 0.02)
-    with progress("filter: score", 1500, unit="edits", initial=500) as shown:
+    with closing(progress("filter: score", 1500, unit="edits", initial=500)) as shown:
         shown.show(750, "MFU 41%")
         printed = ""
         while printed.count("filter: score: 750/1500 edits, 50 %") < 2:
@@ -69,7 +70,7 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
             return True
 
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with progress("filter: inspect", 8, unit="edits") as shown:
+    with closing(progress("filter: inspect", 8, unit="edits")) as shown:
         shown.show(4)
         shown.show(8)
     assert re.search(r"filter: inspect: 100%\|.*\| 8/8 ", sys.stderr.getvalue())  # ty: ignore[unresolved-attribute]
