@@ -90,13 +90,13 @@ class Licence:
 class EditorSpec:
     """What is known of an editor before it is loaded.
 
-    ``hub``: id of its weights on the Hub, with ``revision``; a program has no id. ``settings``: its typed settings, with its
-    authors' values as defaults; the configuration changes single ones. ``canvas``: None where any size is edited as it is. ``forwards_per_step``: of
-    the denoiser, at the default settings. ``conditioning``: what the encoded condition depends on, so what may be cached by it.
-    ``seeds_globally``: it draws from the global generators, too: these are seeded per edit and the batch is one. ``memory_gb``: of one GPU,
-    0 where it needs none. ``seconds``: per edit of one megapixel on one GPU, with ``seconds_source`` saying who measured or estimated them.
-    ``tested``: what of this adapter was run by its authors: ``embedded`` (all of it), ``tiny weights`` (random ones), ``real weights``, or
-    ``not run``.
+    ``hub``: id of its weights on the Hub, with ``revision``; a program has no id. ``settings``: its typed settings, with its authors'
+    values as defaults; the configuration changes single ones. ``canvas``: None where any size is edited as it is.
+    ``forwards_per_step``: of the denoiser, at the default settings. ``conditioning``: what the encoded condition depends on, so what
+    may be cached by it. ``seeds_globally``: it draws from the global generators, too: these are seeded per edit and the batch is one.
+    ``memory_gb``: of one GPU, 0 where it needs none. ``seconds``: per edit of one megapixel on one GPU, with ``seconds_source`` saying
+    who measured or estimated them. ``tested``: what of this adapter was run by its authors: ``embedded`` (all of it), ``tiny weights``
+    (random ones), ``real weights``, or ``not run``.
 
     ``open(settings, flow)`` loads it. ``identity(settings, flow)`` is the plain JSON value that its edits depend on beside the revision.
     ``missing(settings)`` is a sentence that says what is not installed and what brings it, empty where nothing is missing. The first two
