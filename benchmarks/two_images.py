@@ -39,7 +39,9 @@ from stages.config import FlowConfig
 from stages.datasets import readers
 from stages.engine.ids import settings_hash
 from stages.engine.training_group import seeded
-from stages.generate.step import _make_work
+from stages.generate import candidate_plan, draw
+from stages.generate.edits import rows_of
+from stages.generate.rows import source_row
 from stages.preferences import step as preferences
 from stages.preferences.groups import RatedRows, labelled
 from stages.train_reward.world import captioned

@@ -134,9 +134,7 @@ def _crew(folder: StepFolder, job: Job, units: Sequence[Unit], label: str) -> Cr
         return actor, actor.begin.remote(job.make_work, str(folder.path), job.threads)
 
     retire = warm_workers.end if job.num_gpus else partial(warm_workers.keep, alike)
-    return Crew(
-        start, units, job.workers, retire, name=job.name, num_gpus=job.num_gpus, in_flight=job.in_flight, seconds=job.seconds
-    )
+    return Crew(start, units, job.workers, retire, name=job.name, num_gpus=job.num_gpus, in_flight=job.in_flight, seconds=job.seconds)
 
 
 def _actor_name(what: str) -> str:
