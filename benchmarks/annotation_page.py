@@ -90,9 +90,7 @@ def make_run(path: Path, groups: int) -> Context:
     }
     sources = [same | {"source_id": content_id("s", n), "group": content_id("g", n), "image": picture()} for n in range(groups)]
     candidates = [
-        contracts.candidate(
-            candidate_id=content_id("c", n, e), source_id=content_id("s", n), editor=f"editor-{e}", seed=e, image=picture()
-        )
+        contracts.candidate(candidate_id=content_id("c", n, e), source_id=content_id("s", n), editor=f"editor-{e}", seed=e, image=picture())
         for n in range(groups)
         for e in range(EDITS)
     ]

@@ -48,8 +48,8 @@ class Crew:
     """Actors with one work function, and their units.
 
     ``start`` returns an actor with the method ``run``, and a reference to the id of its node, which is there when the actor is ready.
-    ``most``: actors at a time. ``retire`` gets the actors for which no unit is left; after an exception they are killed. ``num_gpus``: of an
-    actor. ``in_flight``: units per actor. ``seconds``: expected of a row, to compare the work that is left.
+    ``most``: actors at a time. ``retire`` gets the actors for which no unit is left; after an exception they are killed. ``num_gpus``: of
+    an actor. ``in_flight``: units per actor. ``seconds``: expected of a row, to compare the work that is left.
     """
 
     def __init__(
@@ -133,8 +133,10 @@ class Crew:
 
 
 class Dispatch:
-    """Crews at work. ``places``: actors at a time, of all crews. ``num_gpus``: those of the cluster, where crews share them. ``on_failure`` gets a crew that cannot
-    go on, and why; without it that ends all."""
+    """Crews at work. ``places``: actors at a time, of all crews. ``num_gpus``: those of the cluster, where crews share them.
+
+    ``on_failure`` gets a crew that cannot go on, and why; without it that ends all.
+    """
 
     def __init__(
         self,

@@ -106,8 +106,8 @@ def _counts(config: GenerateConfig) -> list[int]:
     left = total - sum(count or 0 for count in own)
     if left < len(open_ones) or (left and not open_ones):
         raise ValueError(
-            f"generate.candidates_per_source: {total} cannot be met, since the seeds and candidates of generate.editors make {total - left} "
-            f"and {len(open_ones)} editors have no number of their own; change one of them"
+            f"generate.candidates_per_source: {total} cannot be met, since the seeds and candidates of generate.editors make "
+            f"{total - left} and {len(open_ones)} editors have no number of their own; change one of them"
         )
     if open_ones and left % len(open_ones):
         raise ValueError(

@@ -13,7 +13,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -93,9 +93,10 @@ class EditWork:
         self.editing.close()
 
     def __call__(self, task: EditTask) -> UnitOutput:
+        """The candidates of a task. Raises ``CrewFailed`` when too many fail."""
         journal = Journal(task.journal)
         journal.begin(())
-        figures = Counter({"edits": 0.0, "seconds": 0.0, "loads": float(self.loaded > 0), "loading": self.loaded})
+        figures = {"edits": 0.0, "seconds": 0.0, "loads": float(self.loaded > 0), "loading": self.loaded}
         self.loaded = 0.0
         with ThreadPoolExecutor(1) as thread, closing(prefetch(self._candidates(task), AHEAD * self.planned.count)) as candidates:
             writing = None
@@ -103,7 +104,8 @@ class EditWork:
                 journal.begin([candidate.place for candidate in batch])
                 started = time.monotonic()
                 results = known or self._edited(batch, task.seconds)
-                figures.update(edits=len(batch), seconds=time.monotonic() - started)
+                figures["edits"] += len(batch)
+                figures["seconds"] += time.monotonic() - started
                 if writing is not None:
                     writing.result()
                 writing = thread.submit(self._write, journal, batch, results)
@@ -112,8 +114,8 @@ class EditWork:
                 writing.result()
         table = journal.table()
         assert table.num_rows == task.rows, f"{table.num_rows} candidates in the journal of a unit of {task.rows}"
-        figures["failed"] = table["status"].to_pylist().count("failed")
-        return UnitOutput({"candidates": table}, rows_in=task.rows, rows_out=task.rows, figures=dict(figures))
+        figures["failed"] = float(table["status"].to_pylist().count("failed"))
+        return UnitOutput({"candidates": table}, rows_in=task.rows, rows_out=task.rows, figures=figures)
 
     def _candidates(self, task: EditTask) -> Iterator[_Candidate]:
         """All candidates of the unit in their order."""
@@ -196,7 +198,7 @@ def _ended(task: EditTask, hung: bool) -> Failure:
 
 
 @contextmanager
-def _ended_after(seconds: float) -> Iterator[None]:
+def _ended_after(seconds: float) -> Generator[None]:
     """End this process, with a traceback of its threads on standard error, when the block takes longer. A thread without the interpreter's
     lock watches, so that code that never gives the lock back is ended, too."""
     faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or sys.stderr)

@@ -66,7 +66,8 @@ def candidates(number: int) -> list[dict[str, Any]]:
 
 def drawn(number: int) -> list[dict[str, Any]]:
     """The candidates that are to be rated: the first three and the last."""
-    return [{name: row[name] for name in ("source_id", "candidate_id")} for place, row in enumerate(candidates(number)) if place not in (3, 4)]
+    rows = [{name: row[name] for name in ("source_id", "candidate_id")} for row in candidates(number)]
+    return [row for place, row in enumerate(rows) if place not in (3, 4)]
 
 
 def _ground_truth(number: int, place: int) -> dict[str, Any]:
