@@ -15,9 +15,9 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from generate_here import candidates_here, sources_here
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from generate_here import candidates_here, sources_here
 from paths import ROOT
 
 from stages.datasets import readers as edits
