@@ -98,6 +98,18 @@ class EditWork:
         journal.begin(())
         figures = {"edits": 0.0, "seconds": 0.0, "loads": float(self.loaded > 0), "loading": self.loaded}
         self.loaded = 0.0
+        try:
+            self._make(task, journal, figures)
+        except CrewFailed:
+            journal.forget_failures()
+            raise
+        table = journal.table()
+        assert table.num_rows == task.rows, f"{table.num_rows} candidates in the journal of a unit of {task.rows}"
+        figures["failed"] = float(table["status"].to_pylist().count("failed"))
+        return UnitOutput({"candidates": table}, rows_in=task.rows, rows_out=task.rows, figures=figures)
+
+    def _make(self, task: EditTask, journal: Journal, figures: dict[str, float]) -> None:
+        """Make what is not in the journal. A thread writes a batch while the next is edited."""
         with ThreadPoolExecutor(1) as thread, closing(prefetch(self._candidates(task), AHEAD * self.planned.count)) as candidates:
             writing = None
             for batch, known in self._parts(candidates, task, journal):
@@ -109,13 +121,9 @@ class EditWork:
                 if writing is not None:
                     writing.result()
                 writing = thread.submit(self._write, journal, batch, results)
-                self._count(results, journal)
+                self._count(results)
             if writing is not None:
                 writing.result()
-        table = journal.table()
-        assert table.num_rows == task.rows, f"{table.num_rows} candidates in the journal of a unit of {task.rows}"
-        figures["failed"] = float(table["status"].to_pylist().count("failed"))
-        return UnitOutput({"candidates": table}, rows_in=task.rows, rows_out=task.rows, figures=figures)
 
     def _candidates(self, task: EditTask) -> Iterator[_Candidate]:
         """All candidates of the unit in their order."""
@@ -178,13 +186,12 @@ class EditWork:
         record = json.dumps(dict(result.record), sort_keys=True, ensure_ascii=False)
         return row | {"image": images.stored(images.png(np.asarray(result.image))), "record": record, "metadata": result.metadata}
 
-    def _count(self, results: Sequence[Result], journal: Journal) -> None:
-        """Raise ``CrewFailed`` when too large a share of this process's edits has failed; the unit's failures are forgotten then."""
+    def _count(self, results: Sequence[Result]) -> None:
+        """Raise ``CrewFailed`` when too large a share of this process's edits has failed."""
         self.made["edits"] += len(results)
         failures = [result for result in results if isinstance(result, Failure)]
         self.made["failed"] += len(failures)
         if self.made["edits"] >= self.rules.after and self.made["failed"] > self.rules.share * self.made["edits"] and failures:
-            journal.forget_failures()
             raise CrewFailed(
                 f"{self.planned.key}: {self.planned.name} stopped, since {self.made['failed']} of {self.made['edits']} edits failed, the "
                 f"last with {failures[-1].message!r}; repair it, or allow more with generate.failures.share"
