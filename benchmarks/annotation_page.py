@@ -89,15 +89,14 @@ def make_run(path: Path, groups: int) -> Context:
         "metadata": "{}",
     }
     sources = [same | {"source_id": content_id("s", n), "group": content_id("g", n), "image": picture()} for n in range(groups)]
-    candidate = {"editor_revision": "1", "settings_hash": "", "status": "ok", "error": "", "annotate": True, "metadata": "{}"}
     candidates = [
-        candidate
-        | {"candidate_id": content_id("c", n, e), "source_id": content_id("s", n), "editor": f"editor-{e}", "seed": e, "image": picture()}
+        contracts.candidate(candidate_id=content_id("c", n, e), source_id=content_id("s", n), editor=f"editor-{e}", seed=e, image=picture())
         for n in range(groups)
         for e in range(EDITS)
     ]
     folder = context.run.step("generate")
-    tables = {"sources": contracts.table("sources", sources), "candidates": contracts.table("candidates", candidates)}
+    drawn = [{"source_id": row["source_id"], "candidate_id": row["candidate_id"]} for row in candidates]
+    tables = {name: contracts.table(name, rows) for name, rows in {"sources": sources, "candidates": candidates, "drawn": drawn}.items()}
     parts = publish_unit(folder.path, "all", tables)
     folder.publish(Index("generate", "key", {}, {}, artifacts={name: [part] for name, part in parts.items()}))
     annotate.export(context)

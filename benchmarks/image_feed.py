@@ -123,15 +123,12 @@ def source(group: int, pictures: list[bytes]) -> dict[str, Any]:
 def candidate(group: int, place: int, pictures: list[bytes]) -> dict[str, Any]:
     """Row of the contract candidates."""
     source_id = content_id("source", group)
-    return dict.fromkeys(contracts.CANDIDATES.names, "") | {
-        "candidate_id": content_id("candidate", source_id, place),
-        "source_id": source_id,
-        "editor": f"editor-{place}",
-        "seed": 0,
-        "image": {"bytes": pictures[(CANDIDATES * group + place) % PICTURES], "path": None},
-        "status": "ok",
-        "annotate": True,
-    }
+    return contracts.candidate(
+        candidate_id=content_id("candidate", source_id, place),
+        source_id=source_id,
+        editor=f"editor-{place}",
+        image={"bytes": pictures[(CANDIDATES * group + place) % PICTURES], "path": None},
+    )
 
 
 def rated(source_id: str) -> CompleteGroup:

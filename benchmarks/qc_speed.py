@@ -68,11 +68,11 @@ def run_of(path: Path, ratings: pa.Table) -> Context:
     """A run directory with these ratings in its ledger, and the candidates that they are of (without images)."""
     context = Context(RunDir(path), FlowConfig(name="speed", annotate=AnnotateConfig()), Cluster(RayConfig()))
     generate, annotate = context.run.step("generate"), context.run.step("annotate")
-    items = ratings.select(["candidate_id", "source_id"]).group_by(["candidate_id", "source_id"], use_threads=False).aggregate([])
-    empty = dict.fromkeys(contracts.CANDIDATES.names)
-    rows = [empty | row | {"annotate": True, "status": "ok"} for row in items.to_pylist()]
-    made = publish_unit(generate.path, "unit", {"candidates": contracts.table("candidates", rows)})
-    generated = generate.publish(Index("generate", "key", {}, {}, artifacts={"candidates": [made["candidates"]]}))
+    items = ratings.select(["source_id", "candidate_id"]).group_by(["source_id", "candidate_id"], use_threads=False).aggregate([])
+    rows = [contracts.candidate(**row, editor="") for row in items.to_pylist()]
+    tables = {"candidates": contracts.table("candidates", rows), "drawn": items.cast(contracts.SCHEMAS["drawn"])}
+    made = publish_unit(generate.path, "unit", tables)
+    generated = generate.publish(Index("generate", "key", {}, {}, artifacts={name: [part] for name, part in made.items()}))
     part = publish_unit(annotate.path, "unit", {"ratings": ratings})
     annotate.publish(
         Index(

@@ -101,6 +101,7 @@ def make_run(path: Path, groups: int) -> Context:
     context = Context(RunDir(path), FlowConfig(name="speed", annotate=AnnotateConfig()), Cluster(RayConfig()))
     sources: list[dict[str, Any]] = []
     candidates: list[dict[str, Any]] = []
+    drawn: list[dict[str, Any]] = []
     for number in range(groups):
         source_id = content_id("source", number)
         names = {"source_id": source_id, "dataset": "speed", "split": "validation" if number % 10 == 9 else "train", "group": source_id}
@@ -113,15 +114,11 @@ def make_run(path: Path, groups: int) -> Context:
         }
         sources.append(row)
         for place, editor in enumerate(EDITORS):
-            names = {
-                "candidate_id": content_id("candidate", number, place),
-                "source_id": source_id,
-                "editor": editor,
-                "editor_revision": "1",
-            }
-            row = names | {"seed": 0, "settings_hash": "", "image": None, "status": "ok", "error": "", "metadata": "{}"}
-            candidates.append(row | {"annotate": (place + number) % 12 < 7})
-    tables = {"sources": contracts.table("sources", sources), "candidates": contracts.table("candidates", candidates)}
+            candidate_id = content_id("candidate", number, place)
+            candidates.append(contracts.candidate(candidate_id=candidate_id, source_id=source_id, editor=editor, editor_revision="1"))
+            if (place + number) % 12 < 7:
+                drawn.append({"source_id": source_id, "candidate_id": candidate_id})
+    tables = {name: contracts.table(name, rows) for name, rows in {"sources": sources, "candidates": candidates, "drawn": drawn}.items()}
     folder = context.run.step("generate")
     parts = publish_unit(folder.path, "unit", tables)
     folder.publish(Index("generate", "key", {}, {}, artifacts={name: [part] for name, part in parts.items()}))

@@ -15,6 +15,7 @@ import json
 import platform
 import shutil
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -37,9 +38,12 @@ from stages.annotate.ratings.rating_task import PRODUCTION, RatingTask, Scale
 from stages.annotate.simulate import Levels, raters_of
 from stages.config import FlowConfig
 from stages.datasets import readers
+from stages.engine import storage
 from stages.engine.ids import settings_hash
 from stages.engine.training_group import seeded
-from stages.generate.step import _make_work
+from stages.generate import candidate_plan, draw
+from stages.generate.edits import EditTask, EditWork
+from stages.generate.sources import make_work
 from stages.preferences import step as preferences
 from stages.preferences.groups import RatedRows, labelled
 from stages.train_reward.world import captioned
@@ -87,13 +91,24 @@ def groups_of(flow: FlowConfig) -> tuple[dict[str, list[RatedGroup]], dict[str, 
     """Rated groups by split, and the ground-truth quality of every candidate."""
     config, simulate = flow.generate, flow.annotate.simulate
     assert config is not None and simulate is not None
-    work = _make_work(flow, config)
+    assert config.sources is not None
+    make_sources = make_work(config.sources)
+    editors = [(editor, EditWork(flow, number)) for number, editor in enumerate(candidate_plan.planned(flow))]
     groups: dict[str, list[RatedGroup]] = defaultdict(list)
     truth: dict[str, Levels] = {}
     for piece in readers.plan(config.sources, seed=flow.seed, world=flow.world, unit_rows=config.unit_sources, edited=False):
-        tables = work(piece).tables
-        sources = {row["source_id"]: row for row in tables["sources"].to_pylist()}
-        candidates = {row["candidate_id"]: row for row in tables["candidates"].to_pylist() if row["annotate"]}
+        table = make_sources(piece).tables["sources"]
+        sources = {row["source_id"]: row for row in table.to_pylist()}
+        with tempfile.TemporaryDirectory() as folder:
+            storage.publish_bytes(f"{folder}/sources.parquet", storage.table_bytes(table))
+            made = []
+            for number, (editor, edit) in enumerate(editors):
+                rows = len(sources) * editor.count
+                task = EditTask(f"{folder}/sources.parquet", rows, f"{folder}/{number}", config.failures.seconds)
+                made.append(edit(task).tables["candidates"])
+        drawn = draw.draw(draw.sound(pa.concat_tables(made)), config.annotate, flow.seed)
+        chosen = {candidate for of_source in drawn.values() for candidate in of_source}
+        candidates = {row["candidate_id"]: row for row in pa.concat_tables(made).to_pylist() if row["candidate_id"] in chosen}
         truth |= {name: json.loads(row["metadata"]) for name, row in candidates.items()}
         images = {name: row["image"]["bytes"] for name, row in candidates.items()}
         sampled: dict[str, tuple[str, ...]] = defaultdict(tuple)

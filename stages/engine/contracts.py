@@ -4,6 +4,7 @@
 | --- | --- |
 | ``sources`` | an image and an instruction |
 | ``candidates`` | one edit of a source by one editor |
+| ``drawn`` | one candidate that is to be annotated |
 | ``delivered`` | one readable edit that was made elsewhere, without its images |
 | ``edits``, ``examples`` | a source with an edit of a data set that is filtered |
 | ``inspected`` | the measures of such an edit before scoring |
@@ -71,7 +72,7 @@ SOURCES = _schema(
     ("metadata", pa.string()),
 )  # fmt: skip
 CANDIDATES = _schema(
-    "candidates", 1,
+    "candidates", 2,
     ("candidate_id", pa.string()),
     ("source_id", pa.string()),
     ("editor", pa.string()),
@@ -80,9 +81,17 @@ CANDIDATES = _schema(
     ("settings_hash", pa.string()),
     ("image", IMAGE),
     ("status", pa.string()),  # ok or failed
+    ("reason", pa.string()),  # of a failed one: a short code
     ("error", pa.string()),
-    ("annotate", pa.bool_()),  # chosen for annotation
+    ("licence", pa.string()),  # of the editor's weights, or as the data set names it
+    ("flags", pa.list_(pa.string())),  # names of the output checks that flag it
+    ("record", pa.string()),  # JSON text: how it was made, such as canvas, measures and versions
     ("metadata", pa.string()),
+)  # fmt: skip
+DRAWN = _schema(
+    "drawn", 1,
+    ("source_id", pa.string()),
+    ("candidate_id", pa.string()),
 )  # fmt: skip
 DELIVERED = _schema(
     "delivered", 2,
@@ -290,6 +299,12 @@ class Quarantined:
     position: str
     reason: str
     message: str
+
+
+def candidate(**values: Any) -> dict[str, Any]:
+    """A row of ``candidates`` with these values; what is not given is empty, and the candidate sound."""
+    empty = {"editor_revision": "", "seed": 0, "settings_hash": "", "image": None, "status": "ok", "reason": "", "error": "", "licence": ""}
+    return {**empty, "flags": [], "record": "{}", "metadata": "{}", **values}
 
 
 def scores_by_dimension(entries: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

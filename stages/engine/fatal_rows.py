@@ -34,6 +34,16 @@ class Divisible(Protocol):
         ...
 
 
+@runtime_checkable
+class Recording(Protocol):
+    """A payload whose work records which rows it is at, so that the row that ends a process is known without trials."""
+
+    def after_death(self) -> Self | None:
+        """The payload after the death of the process that did it: it holds against the rows in work that they were. None where no row was
+        in work, so that the process ended of something else, such as loading a model."""
+        ...
+
+
 def without_fatal_rows(unit: Unit, start: Callable[[], tuple[Any, Any]]) -> Unit | None:
     """The unit, its fatal rows marked; None where it has none, or cannot be divided. ``start`` as in ``Dispatch``."""
     if not isinstance(unit.payload, Divisible):

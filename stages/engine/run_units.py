@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -18,13 +19,35 @@ import ray
 
 from stages.engine import contracts, unit_log, warm_workers
 from stages.engine.cluster import Cluster
-from stages.engine.dispatch import IN_FLIGHT, Dispatch
+from stages.engine.dispatch import IN_FLIGHT, Crew, Dispatch
 from stages.engine.progress import progress
 from stages.engine.rundir import StepFolder
 from stages.engine.units import Done, Unit, UnitRecord, Work, publish_unit
 
+Show = Callable[[Sequence[Mapping[str, float]]], str]
+
 _numbers = count(1)
 """Of the actors that this process has started."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Units with one work function.
+
+    ``make_work`` is called once in each worker process (load a model there) and returns the function from payload to output; with
+    ``threads`` 2, a process runs two units at a time. ``workers``: processes at a time. ``in_flight``: units that wait in a process or are
+    worked on there. ``seconds``: expected of a row, to compare jobs. A work function with a method ``close`` is closed in the end.
+    """
+
+    units: Sequence[Unit]
+    make_work: Callable[[], Work]
+    workers: int
+    name: str = ""
+    num_cpus: float = 1.0
+    num_gpus: float = 0.0
+    threads: int = 1
+    in_flight: int = IN_FLIGHT
+    seconds: float = 1.0
 
 
 def run_units(
@@ -39,49 +62,79 @@ def run_units(
     threads: int = 1,
     phase: str = "",
     rows_are: str = "rows",
-    show: Callable[[Sequence[Mapping[str, float]]], str] = lambda _: "",
+    show: Show = lambda _: "",
 ) -> Done:
-    """Run the units that are missing and return the records of all.
+    """Run the units that are missing and return the records of all; arguments as of :class:`Job` and :func:`run_jobs`.
 
-    ``make_work`` is called once in each worker process (load a model there) and returns the function from payload to output; with
-    ``threads`` 2, a process runs two units at a time. An exception in it ends the command; logged units stay done. A dead worker is
-    replaced (:mod:`stages.engine.dispatch`). ``phase`` says which of a step's parts this is, for the progress bar and the dashboard.
-    ``show`` formats the figures of the units that this call finished, for the progress bar.
+    An exception in the work ends the command; logged units stay done. A dead worker is replaced (:mod:`stages.engine.dispatch`).
     """
+    job = Job(units, make_work, workers, num_cpus=num_cpus, num_gpus=num_gpus, threads=threads)
+    return run_jobs(folder, [job], cluster=cluster, workers=workers, phase=phase, rows_are=rows_are, show=show)
+
+
+def run_jobs(
+    folder: StepFolder,
+    jobs: Sequence[Job],
+    *,
+    cluster: Cluster,
+    workers: int,
+    phase: str = "",
+    rows_are: str = "rows",
+    show: Show = lambda _: "",
+    finished: Callable[[UnitRecord], None] = lambda _: None,
+    failed: Callable[[str, Exception], None] | None = None,
+) -> Done:
+    """Run the missing units of jobs, several jobs at a time, and return the records of all units that are done, in the order of the jobs.
+
+    ``workers``: processes at a time, of all jobs. ``phase`` says which of a step's parts this is, for the progress bar and the dashboard.
+    ``show`` formats the figures of the units that this call finished, for the progress bar. ``finished`` gets the record of a unit once it
+    is logged. ``failed`` gets the name of a job that cannot go on, and why; the others go on, and its units are left out of the result.
+    """
+    units = [unit for job in jobs for unit in job.units]
     assert len({unit.key for unit in units}) == len(units), "two units have the same key"
-    assert threads <= IN_FLIGHT
+    assert all(job.threads <= job.in_flight for job in jobs)
     logged = unit_log.sound(folder)
     done = {unit.key: logged[unit.key] for unit in units if unit.key in logged and unit_log.is_whole(folder, logged[unit.key])}
     missing = [unit for unit in units if unit.key not in done]
     if missing:
         cluster.connect()
         folder.path.mkdir(parents=True, exist_ok=True)
-        resources = {"num_cpus": num_cpus, "num_gpus": num_gpus}
-        worker: Any = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=IN_FLIGHT, **resources)(_Worker)
         label = f"{folder.name}: {phase}" if phase else folder.name
         total = sum(unit.rows for unit in units)
         before = total - sum(unit.rows for unit in missing)
-        alike = warm_workers.options(num_cpus)
-        warm_workers.release(beside=None if num_gpus else alike, most=workers)
-
-        def start() -> tuple[Any, Any]:
-            named = worker.options(name=_actor_name(label if num_gpus else "worker"))
-            actor = (None if num_gpus else warm_workers.take(alike)) or named.remote()
-            return actor, actor.begin.remote(make_work, str(folder.path), threads)
-
-        dispatch = Dispatch(start, missing, workers, ray.kill if num_gpus else partial(warm_workers.keep, alike))
+        alike = warm_workers.options(max((job.num_cpus for job in jobs if not job.num_gpus), default=1.0))
+        warm_workers.release(beside=None if all(job.num_gpus for job in jobs) else alike, most=workers)
+        crews = [_crew(folder, job, [unit for unit in job.units if unit.key not in done], label) for job in jobs]
+        on_failure = None if failed is None else lambda crew, failure: failed(crew.name, failure)
+        dispatch = Dispatch(crews, workers, cluster.gpus if len(jobs) > 1 else math.inf, on_failure)
         figures = []
-        finished = before
+        count = before
         with closing(progress(label, total, unit=rows_are, initial=before)) as bar, open(folder.path / unit_log.NAME, "a") as file:
             for record in dispatch.records():
                 done[record.key] = record
                 file.write(unit_log.line(record))
                 file.flush()
                 os.fsync(file.fileno())
+                finished(record)
                 figures.append(record.figures)
-                finished += record.rows_in
-                bar.show(finished, show(figures))
-    return Done([done[unit.key] for unit in units])
+                count += record.rows_in
+                bar.show(count, show(figures))
+    return Done([done[unit.key] for unit in units if unit.key in done])
+
+
+def _crew(folder: StepFolder, job: Job, units: Sequence[Unit], label: str) -> Crew:
+    """The actors of a job, for its missing units. Those without a GPU are taken from, and left to, other steps."""
+    resources = {"num_cpus": job.num_cpus, "num_gpus": job.num_gpus}
+    worker: Any = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=IN_FLIGHT, **resources)(_Worker)
+    alike = warm_workers.options(job.num_cpus)
+
+    def start() -> tuple[Any, Any]:
+        named = worker.options(name=_actor_name(f"{label}{job.name and f' by {job.name}'}" if job.num_gpus else "worker"))
+        actor = (None if job.num_gpus else warm_workers.take(alike)) or named.remote()
+        return actor, actor.begin.remote(job.make_work, str(folder.path), job.threads)
+
+    retire = warm_workers.end if job.num_gpus else partial(warm_workers.keep, alike)
+    return Crew(start, units, job.workers, retire, name=job.name, num_gpus=job.num_gpus, in_flight=job.in_flight, seconds=job.seconds)
 
 
 def _actor_name(what: str) -> str:
@@ -109,6 +162,9 @@ class _Worker:
 
     def end(self) -> None:
         """Let go of the work function, so of its model."""
+        close = getattr(self.work, "close", None)
+        if close is not None:
+            close()
         del self.make_work, self.work
 
     def run(self, unit: Unit) -> UnitRecord:

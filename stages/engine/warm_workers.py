@@ -37,6 +37,13 @@ def keep(of: Options, actor: Any) -> None:
         _idle.setdefault(of, []).append(actor)
 
 
+def end(actor: Any) -> None:
+    """End an actor that has finished its work: what the work holds, such as processes of its own, is closed first."""
+    with suppress(RayActorError):
+        ray.get(actor.end.remote())
+    ray.kill(actor)
+
+
 def release(*, beside: Options | None = None, most: int = 0, unless_free: float = math.inf) -> None:
     """End the idle actors, but at most ``most`` of those ``beside``; none where the cluster has that many CPUs ``unless_free``."""
     if ray.available_resources().get("CPU", 0) >= unless_free:

@@ -1,7 +1,6 @@
 """An edit as the gates measure it: its words, both images decoded once and shrunk to one small common size, and where they differ.
 
-All measures but the fine detail are taken at the small size: the longest side of the source is at most 256 pixels, and the edited image
-takes the source's shape. A cell is a square of 4 x 4 pixels there.
+All measures but the fine detail are taken at the small size of :mod:`reward.inputs.cells`, and the edited image takes the source's shape.
 """
 
 from __future__ import annotations
@@ -13,11 +12,10 @@ from functools import cached_property
 import numpy as np
 from PIL import Image
 
+from reward.inputs.cells import cell_change, cell_side, shrunk, small_size
 from reward.likeness import words
 from stages.datasets import readers as edits
 
-SIDE = 256
-CELL = 4
 _WHOLE_PICTURE = re.compile(
     r"\b(?:style|season|spring|summer|autumn|winter|weather|rainy|snowy|foggy|sunny|sunset|sunrise|sun|night|day|daytime|dusk|dawn|background|scenery"
     r"|tone|lighting|brightness|contrast|saturation|exposure|filter|monochrome|grayscale|greyscale|black and white|sepia|anime|cartoon"
@@ -51,39 +49,24 @@ class Pair:
     def small_source(self) -> np.ndarray:
         """The source, shrunk: float32 [height, width, 3], 0..255."""
         height, width = self.source.shape[:2]
-        scale = min(1.0, SIDE / max(height, width))
-        return shrunk(self.source, max(1, round(width * scale)), max(1, round(height * scale)))
+        return shrunk(Image.fromarray(self.source), *small_size(width, height))
 
     @cached_property
     def small_edited(self) -> np.ndarray:
         """The edited image in the shape of the small source: float32 [height, width, 3], 0..255."""
         height, width = self.small_source.shape[:2]
-        return shrunk(self.edited, width, height)
+        return shrunk(Image.fromarray(self.edited), width, height)
 
     @cached_property
     def cell(self) -> int:
         """Side of a cell in pixels of the small images."""
-        return min(CELL, *self.small_source.shape[:2])
+        return cell_side(self.small_source)
 
     @cached_property
     def change(self) -> np.ndarray:
-        """Difference of the cells' mean colours: float32 [rows, columns, 3], 0..255.
-
-        Means over cells hardly see the noise of a JPEG encoder, which changes sign from pixel to pixel.
-        """
-        return np.abs(cells(self.small_source, self.cell) - cells(self.small_edited, self.cell))
+        """Difference of the cells' mean colours: float32 [rows, columns, 3], 0..255."""
+        return cell_change(self.small_source, self.small_edited)
 
     def spread(self, values: np.ndarray) -> np.ndarray:
         """Values of cells at every pixel of them: [rows, columns] -> [rows * cell, columns * cell]."""
         return values.repeat(self.cell, axis=0).repeat(self.cell, axis=1)
-
-
-def shrunk(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
-    """uint8 [h, w, 3] -> float32 [height, width, 3], by averaging."""
-    return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.BOX), dtype=np.float32)
-
-
-def cells(pixels: np.ndarray, side: int) -> np.ndarray:
-    """Means over squares: [height, width, channels] -> [rows, columns, channels]. A rest narrower than a cell is left out."""
-    rows, columns = (length // side for length in pixels.shape[:2])
-    return pixels[: rows * side, : columns * side].reshape(rows, side, columns, side, -1).mean(axis=(1, 3))

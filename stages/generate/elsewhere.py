@@ -15,7 +15,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -31,10 +30,10 @@ from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Index
 from stages.engine.units import Unit, UnitOutput, Work, publish_table
-from stages.generate import split
+from stages.generate import draw, split
 from stages.generate.config import GenerateConfig
 from stages.generate.reading import DeliveredEdit, make_reading
-from stages.generate.rows import sample_for_annotation, source_id, source_row
+from stages.generate.rows import source_id, source_row
 
 KEY = "generate.candidates"
 UNIT_BYTES = 256 << 20
@@ -54,15 +53,15 @@ class Task:
 def run(context: Context, config: GenerateConfig, delivered: CandidatesInput) -> Index:
     """Make or complete the step; returns its index. Raises ``ValueError`` when no two edits can be compared."""
     seed = context.flow.seed
-    settings = {"generate": config.model_dump(mode="json", exclude={"sources", "editors", "workers", "unit_sources"}), "seed": seed}
+    settings = {"generate": config.model_dump(mode="json", include={"candidates", "annotate", "split_distance"}), "seed": seed}
     slices = readers.plan(delivered, seed=seed, world=context.flow.world, unit_rows=config.unit_sources, key=KEY, sizes=True)
-    folder = context.run.step(steps.GENERATE)
+    folder, workers = context.run.step(steps.GENERATE), config.workers or 2
     inputs = {"candidates": settings_hash([piece.fingerprint for piece in slices])}
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
         return done
     reading = [Unit(settings_hash("delivered/2", DECODER, *_place(piece)), piece, len(piece.rows)) for piece in slices]
-    read = run_units(folder, reading, make_reading, cluster=context.cluster, workers=config.workers, phase="read", rows_are="edits")
+    read = run_units(folder, reading, make_reading, cluster=context.cluster, workers=workers, phase="read", rows_are="edits")
     artifacts = read.artifacts()
     delivered_edits = folder.read_table("delivered", artifacts["delivered"])
     groups, unusable = decide(_rows(delivered_edits))
@@ -75,17 +74,19 @@ def run(context: Context, config: GenerateConfig, delivered: CandidatesInput) ->
         )
         raise ValueError(f"{KEY}: no source has two candidates that can be compared ({listed}); e.g. {example}")
     split_groups, near = split.groups_of(delivered_edits, {group[0].source_id for group in groups}, config.split_distance)
-    writing = list(units(groups, slices, config, seed, split_groups))
-    work = partial(make_writing, config.annotate, seed)
-    written = run_units(folder, writing, work, cluster=context.cluster, workers=config.workers, phase="write", rows_are="candidates")
+    writing = list(units(groups, slices, config, split_groups))
+    written = run_units(folder, writing, make_writing, cluster=context.cluster, workers=workers, phase="write", rows_are="candidates")
     artifacts |= {name: parts for name, parts in written.artifacts().items() if name != "quarantine"}
+    sound = (draw.Sound(row.source_id, row.sample_id, row.editor) for group in groups for row in group)
+    drawn = draw.draw(sound, config.annotate, seed)
+    artifacts["drawn"] = publish_table(folder, "drawn", draw.table(drawn))
     artifacts["quarantine"] += publish_table(folder, "quarantine", contracts.table("quarantine", [asdict(row) for row in unusable]))
     counts = {"in": read.counts()["in"], "out": written.counts()["out"], "quarantined": sum(reasons.values())}
     assert counts["in"] == counts["out"] + counts["quarantined"], f"candidates do not balance: {counts}"
     sizes = [len(group) for group in groups]
     results = {
         "candidates_per_source": _span(sizes),
-        "annotated_per_source": _span([min(size, config.annotate) for size in sizes]),
+        "annotated_per_source": draw.per_source(drawn),
         "smaller_groups": sum(size < config.annotate for size in sizes),
         "near_duplicates": near,
     }
@@ -134,7 +135,7 @@ def decide(rows: Iterable[DeliveredEdit]) -> tuple[list[list[DeliveredEdit]], li
 
 
 def units(
-    groups: Sequence[Sequence[DeliveredEdit]], slices: Sequence[Slice], config: GenerateConfig, seed: int, split_groups: Mapping[str, str]
+    groups: Sequence[Sequence[DeliveredEdit]], slices: Sequence[Slice], config: GenerateConfig, split_groups: Mapping[str, str]
 ) -> Iterator[Unit]:
     """Units of writing: ``unit_sources`` groups, or fewer with large images."""
     first = 0
@@ -150,11 +151,11 @@ def units(
         names = [group[0].source_id for group in groups[first:last]]
         merged = {name: split_groups[name] for name in names if name in split_groups}
         task = Task(piece, [(sample_id, editor, number) for _, sample_id, editor, number in rows], merged)
-        yield Unit(settings_hash("candidates", *_place(piece), task.edits, merged, config.annotate, seed), task, len(rows))
+        yield Unit(settings_hash("candidates/2", *_place(piece), task.edits, merged), task, len(rows))
         first = last
 
 
-def make_writing(annotate: int, seed: int) -> Work:
+def make_writing() -> Work:
     """The work of a unit of writing: its sources and candidates, the sources by their first rows."""
 
     def work(task: Task) -> UnitOutput:
@@ -167,9 +168,9 @@ def make_writing(annotate: int, seed: int) -> Work:
                 origin = json.dumps({"licence": edit.licence, "position": edit.position}, ensure_ascii=False)
                 sources[name] = source_row(edit, VALIDATION_SHARE, task.split_groups.get(name)) | {"metadata": origin}
             candidates.setdefault(name, []).append(_candidate(edit, sample_id, name, editor, number))
-        sampled = [row for of_source in candidates.values() for row in sample_for_annotation(of_source, annotate, seed)]
-        tables = {"sources": contracts.table("sources", [*sources.values()]), "candidates": contracts.table("candidates", sampled)}
-        return UnitOutput(tables, rows_in=len(task.edits), rows_out=len(sampled))
+        rows = [row for of_source in candidates.values() for row in of_source]
+        tables = {"sources": contracts.table("sources", [*sources.values()]), "candidates": contracts.table("candidates", rows)}
+        return UnitOutput(tables, rows_in=len(task.edits), rows_out=len(rows))
 
     return work
 
@@ -177,19 +178,15 @@ def make_writing(annotate: int, seed: int) -> Work:
 def _candidate(edit: Edit, sample_id: str, source: str, editor: str, seed: int) -> dict[str, Any]:
     """Row of the ``candidates`` contract. Its id is the edit's; an editor elsewhere has no revision and no settings that are known here."""
     origin = {"licence": edit.licence, "position": edit.position, "row": json.loads(edit.metadata)}
-    return {
-        "candidate_id": sample_id,
-        "source_id": source,
-        "editor": editor,
-        "editor_revision": "",
-        "seed": seed,
-        "settings_hash": "",
-        "image": images.stored(edit.edited, edit.edited_path),
-        "status": "ok",
-        "error": "",
-        "annotate": False,
-        "metadata": json.dumps(origin, sort_keys=True, ensure_ascii=False),
-    }
+    return contracts.candidate(
+        candidate_id=sample_id,
+        source_id=source,
+        editor=editor,
+        seed=seed,
+        image=images.stored(edit.edited, edit.edited_path),
+        licence=edit.licence,
+        metadata=json.dumps(origin, sort_keys=True, ensure_ascii=False),
+    )
 
 
 def _place(piece: Slice) -> tuple[Any, str, str]:

@@ -1,8 +1,7 @@
-"""Rows of the tables ``sources`` and ``candidates``, and the draw for annotation."""
+"""Rows of the table ``sources``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from stages.datasets.slices import Edit
@@ -37,10 +36,3 @@ def source_row(edit: Edit, validation_share: float, group: str | None = None) ->
         "task": edit.task,
         "metadata": edit.metadata,
     }
-
-
-def sample_for_annotation(rows: Sequence[dict[str, Any]], annotate: int, seed: int) -> list[dict[str, Any]]:
-    """All candidates of a source, of which ``annotate`` sound ones are sampled by a seeded hash of their ids."""
-    sound = sorted((uniform("annotate", seed, row["candidate_id"]), row["candidate_id"]) for row in rows if row["status"] == "ok")
-    chosen = {candidate_id for _, candidate_id in sound[:annotate]}
-    return [row | {"annotate": row["candidate_id"] in chosen} for row in rows]

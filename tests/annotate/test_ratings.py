@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rated_run import EDITORS, candidates, make_run, rating_task_of, ratings_of, write_csv
+from rated_run import EDITORS, candidates, drawn, make_run, rating_task_of, ratings_of, write_csv
 
 from stages.annotate import step as annotate
 from stages.annotate.config import SimulatedRaters
@@ -57,7 +57,7 @@ def test_export_holds_what_is_to_be_rated_and_nothing_that_unblinds(context: Con
     folder = annotate.export(context)
     groups = [json.loads(line) for line in (folder / "groups.jsonl").read_text().splitlines()]
     images = {row["candidate_id"]: row["image"]["bytes"] for number in range(6) for row in candidates(number)}
-    sampled = {row["candidate_id"] for number in range(6) for row in candidates(number) if row["annotate"]}
+    sampled = {row["candidate_id"] for number in range(6) for row in drawn(number)}
     assert {candidate["candidate_id"] for group in groups for candidate in group["candidates"]} == sampled
     for group in groups:
         assert "größer" in group["instruction"]

@@ -15,6 +15,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from generate_here import candidates_here, sources_here
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import ROOT
@@ -393,8 +394,11 @@ def test_candidates_of_a_run(generated: Path) -> None:
     found = [entry for entry in entries if isinstance(entry, edits.Edit)]
     step = edits.candidates.RunDir(generated).step("generate")
     candidates, sources = step.read("candidates").to_pylist(), {row["source_id"]: row for row in step.read("sources").to_pylist()}
+    order = {name: number for number, name in enumerate(sources)}
+    candidates.sort(key=lambda row: order[row["source_id"]])  # source by source, though every editor has tables of its own
     assert [entry.row_id for entry in entries] == [row["candidate_id"] for row in candidates]
     for edit, row in zip(found, [row for row in candidates if row["status"] == "ok"], strict=True):
+        assert edit.licence == row["licence"] == "Apache-2.0"
         source = sources[row["source_id"]]
         assert (edit.source, edit.instruction, edit.task) == (source["image"]["bytes"], source["instruction"], source["task"])
         assert edit.edited == row["image"]["bytes"] and json.loads(edit.metadata)["editor"] == row["editor"]
@@ -409,7 +413,6 @@ def generated(tmp_path: Path) -> Path:
     from stages.config import FlowConfig
     from stages.engine.rundir import Index, RunDir
     from stages.engine.units import publish_unit
-    from stages.generate import step as generate
 
     flow = FlowConfig.model_validate(
         {
@@ -417,20 +420,18 @@ def generated(tmp_path: Path) -> Path:
             "world": {"size": 16},
             "generate": {
                 "sources": {"dataset": "world", "train": 4, "validation": 2},
-                "editors": [{"name": "world/quill", "seeds": [0, 1]}],
+                "editors": [{"name": "world/quill", "seeds": [0, 1]}, {"name": "world/anvil", "seeds": [0]}],
                 "annotate": 2,
             },
         }
     )
-    config = flow.generate
-    assert config is not None
     step = RunDir(tmp_path / "run").step("generate")
-    work = generate._make_work(flow, config)
     artifacts: dict[str, list[Any]] = {"sources": [], "candidates": []}
-    for number, piece in enumerate(edits.plan(config.sources, seed=0, world=flow.world, unit_rows=2, edited=False)):
-        parts = publish_unit(step.path, f"unit{number}", work(piece).tables)
-        for name in artifacts:
-            artifacts[name].append(parts[name])
+    for number, made in enumerate(sources_here(flow, 2)):
+        sources = made.tables["sources"]
+        tables = [("sources", sources)] + [("candidates", table) for table in candidates_here(flow, sources, tmp_path / str(number))]
+        for place, (name, table) in enumerate(tables):
+            artifacts[name].append(publish_unit(step.path, f"unit{number}-{place}", {name: table})[name])
     step.publish(Index(step="generate", key="k", settings={}, inputs={}, artifacts=artifacts))
     return tmp_path / "run"
 

@@ -46,7 +46,9 @@ def trained(path: Path) -> Context:
     candidates = [
         row | {"image": cell(100 * number + place)} for number in range(10) for place, row in enumerate(rated_run.candidates(number))
     ]
-    tables = {"sources": contracts.table("sources", sources), "candidates": contracts.table("candidates", candidates)}
+    drawn = [row for number in range(10) for row in rated_run.drawn(number)]
+    rows_of = {"sources": sources, "candidates": candidates, "drawn": drawn}
+    tables = {name: contracts.table(name, rows) for name, rows in rows_of.items()}
     parts = {name: [part] for name, part in publish_unit(folder.path, "drawn", tables).items()}
     folder.publish(Index("generate", "key", {}, {}, artifacts=parts))
     annotate.export(context)

@@ -60,7 +60,9 @@ def table(tmp_path: Path, rows: Sequence[Row] = ROWS) -> dict[str, Any]:
 
 def made(run: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     folder = RunDir(run).step("generate")
-    return folder.read("sources").to_pylist(), folder.read("candidates").to_pylist()
+    drawn = {*folder.read("drawn")["candidate_id"].to_pylist()}
+    candidates = [row | {"drawn": row["candidate_id"] in drawn} for row in folder.read("candidates").to_pylist()]
+    return folder.read("sources").to_pylist(), candidates
 
 
 def test_a_table_becomes_sources_and_candidates(tmp_path: Path, log: list[str]) -> None:
@@ -77,9 +79,9 @@ def test_a_table_becomes_sources_and_candidates(tmp_path: Path, log: list[str]) 
     ]
     for source in sources:
         group = [row for row in candidates if row["source_id"] == source["source_id"]]
-        assert len(group) == 4 and sum(row["annotate"] for row in group) == 3
-    assert len({row["editor"] + str(row["seed"]) for row in candidates if not row["annotate"]}) > 1
-    assert {json.loads(row["metadata"])["licence"] for row in candidates} == {"public domain"}
+        assert len(group) == 4 and sum(row["drawn"] for row in group) == 3
+    assert len({row["editor"] + str(row["seed"]) for row in candidates if not row["drawn"]}) > 1
+    assert {row["licence"] for row in candidates} == {"public domain"}
     assert len(log) == 7 + 2  # 20 edits read and 5 sources written, three at a time
     assert generate.run(asked) == index and len(log) == 9
 
@@ -146,8 +148,8 @@ def as_run(folder: Path) -> dict[str, Any]:
 def test_every_reader_gives_the_same_candidates(layout: Any, tmp_path: Path, log: list[str]) -> None:
     def ids(run: Path) -> tuple[set[tuple[Any, ...]], ...]:
         sources, candidates = made(run)
-        names = ("candidate_id", "source_id", "editor", "seed", "annotate")
-        licences = {json.loads(row["metadata"])["licence"] for row in candidates}
+        names = ("candidate_id", "source_id", "editor", "seed", "drawn")
+        licences = {row["licence"] for row in candidates}
         return {(row["source_id"], row["split"]) for row in sources}, {tuple(row[name] for name in names) for row in candidates}, licences
 
     generate.run(context(tmp_path / "expected", table(tmp_path)))
@@ -255,13 +257,14 @@ def test_another_draw_reads_no_edit_again_and_large_images_make_small_units(
 ) -> None:
     candidates = table(tmp_path)
     generate.run(context(tmp_path / "run", candidates))
-    monkeypatch.setattr(elsewhere, "UNIT_BYTES", 1)
     with pytest.raises(ValueError, match=r"was made with other settings \(generate.annotate: 3 then, 2 now\)"):
         generate.run(context(tmp_path / "run", candidates, annotate=2))
     log.clear()
-    index = generate.run(context(tmp_path / "run", candidates, force=True, annotate=2))
+    generate.run(context(tmp_path / "run", candidates, force=True, annotate=2))
+    assert not log and sum(row["drawn"] for row in made(tmp_path / "run")[1]) == 10
+    monkeypatch.setattr(elsewhere, "UNIT_BYTES", 1)
+    index = generate.run(context(tmp_path / "run", candidates, force=True))
     assert len(log) == 5 == len(index.artifacts["sources"])  # each source is a unit
-    assert sum(row["annotate"] for row in made(tmp_path / "run")[1]) == 10
 
 
 def test_a_data_set_that_changes_in_between_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,23 +129,25 @@ def _candidates() -> list[dict]:
                 made = editors.edit(item, SIZE, name, seed)
                 truth = {"instruction_following": made.instruction_following_level, "visual_quality": made.visual_quality_level}
                 rows.append(
-                    {
-                        "candidate_id": content_id("candidate", source["source_id"], name, seed),
-                        "source_id": source["source_id"],
-                        "editor": f"world/{name}",
-                        "editor_revision": "1",
-                        "seed": seed,
-                        "settings_hash": "0",
-                        "image": images.stored(images.png(made.image)),
-                        "status": "ok",
-                        "error": "",
-                        "annotate": seed == 0 or name == next(iter(editors.EDITORS)),
-                        "metadata": json.dumps(truth),
-                    }
+                    contracts.candidate(
+                        candidate_id=content_id("candidate", source["source_id"], name, seed),
+                        source_id=source["source_id"],
+                        editor=f"world/{name}",
+                        editor_revision="1",
+                        seed=seed,
+                        settings_hash="0",
+                        image=images.stored(images.png(made.image)),
+                        metadata=json.dumps(truth),
+                    )
                 )
     for row in rows[3::12]:
-        row |= {"status": "failed", "error": "the editor ran out of memory", "image": None}
+        row |= {"status": "failed", "reason": "out-of-memory", "error": "the editor ran out of memory", "image": None}
     return rows
+
+
+def _drawn() -> list[dict]:
+    first = f"world/{next(iter(editors.EDITORS))}"
+    return [row for row in _candidates() if row["seed"] == 0 or row["editor"] == first]
 
 
 def _generate(run: Written, hostile: bool) -> None:
@@ -156,6 +158,7 @@ def _generate(run: Written, hostile: bool) -> None:
     tables = {
         "sources": contracts.table("sources", sources),
         "candidates": contracts.table("candidates", _candidates()),
+        "drawn": contracts.table("drawn", [{name: row[name] for name in ("source_id", "candidate_id")} for row in _drawn()]),
         "quarantine": contracts.table("quarantine", lost),
     }
     names = [{"name": f"world/{name}", "seeds": [0, 1]} for name in editors.EDITORS]
@@ -171,7 +174,7 @@ def _generate(run: Written, hostile: bool) -> None:
 
 def _annotate(run: Written, hostile: bool) -> None:
     rows = []
-    for number, candidate in enumerate(row for row in _candidates() if row["annotate"]):
+    for number, candidate in enumerate(_drawn()):
         truth = json.loads(candidate["metadata"])
         for dimension in DIMENSIONS:
             for rater in raters.RATERS[number % 5 : number % 5 + 2]:

@@ -44,24 +44,22 @@ def page_run(path: Path, groups: int = 6, edits: int = EDITS, instruction: str |
         rows = [row | {"instruction": instruction} for row in rows]
     context = make_run(path, sources=rows, simulate=None, **annotate_settings)
     candidates = [
-        {
-            "candidate_id": content_id("candidate", number, place),
-            "source_id": content_id("source", number),
-            "editor": f"world/editor-{place}",
-            "editor_revision": "revision-7",
-            "seed": place,
-            "settings_hash": "settings",
-            "image": {"bytes": picture("edit", number, place), "path": None},
-            "status": "ok",
-            "error": "",
-            "annotate": True,
-            "metadata": "{}",
-        }
+        contracts.candidate(
+            candidate_id=content_id("candidate", number, place),
+            source_id=content_id("source", number),
+            editor=f"world/editor-{place}",
+            editor_revision="revision-7",
+            seed=place,
+            settings_hash="settings",
+            image={"bytes": picture("edit", number, place), "path": None},
+        )
         for number in range(groups)
         for place in range(edits)
     ]
     folder = context.run.step("generate")
-    tables = {"sources": contracts.table("sources", rows), "candidates": contracts.table("candidates", candidates)}
+    drawn = [{"source_id": row["source_id"], "candidate_id": row["candidate_id"]} for row in candidates]
+    rows_of = {"sources": rows, "candidates": candidates, "drawn": drawn}
+    tables = {name: contracts.table(name, found) for name, found in rows_of.items()}
     parts = publish_unit(folder.path, "pictures", tables)
     folder.publish(Index("generate", "pictures", {}, {}, artifacts={name: [part] for name, part in parts.items()}))
     return context

@@ -48,23 +48,26 @@ def source(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def candidates(number: int) -> list[dict[str, Any]]:
-    """Two candidates per editor, of which the first three and the last are to be rated, with ground-truth quality."""
+    """Two candidates per editor, with ground-truth quality."""
     return [
-        {
-            "candidate_id": content_id("candidate", number, place),
-            "source_id": content_id("source", number),
-            "editor": EDITORS[place // 2],
-            "editor_revision": "revision-7",
-            "seed": place % 2,
-            "settings_hash": "settings",
-            "image": {"bytes": _picture("PNG" if place % 2 else "JPEG", number, place + 1), "path": None},
-            "status": "ok",
-            "error": "",
-            "annotate": place not in (3, 4),
-            "metadata": json.dumps(_ground_truth(number, place)),
-        }
+        contracts.candidate(
+            candidate_id=content_id("candidate", number, place),
+            source_id=content_id("source", number),
+            editor=EDITORS[place // 2],
+            editor_revision="revision-7",
+            seed=place % 2,
+            settings_hash="settings",
+            image={"bytes": _picture("PNG" if place % 2 else "JPEG", number, place + 1), "path": None},
+            metadata=json.dumps(_ground_truth(number, place)),
+        )
         for place in range(6)
     ]
+
+
+def drawn(number: int) -> list[dict[str, Any]]:
+    """The candidates that are to be rated: the first three and the last."""
+    rows = [{name: row[name] for name in ("source_id", "candidate_id")} for row in candidates(number)]
+    return [row for place, row in enumerate(rows) if place not in (3, 4)]
 
 
 def _ground_truth(number: int, place: int) -> dict[str, Any]:
@@ -82,6 +85,7 @@ def make_run(path: Path, groups: int = 6, sources: Sequence[dict[str, Any]] | No
     tables = {
         "sources": contracts.table("sources", rows),
         "candidates": contracts.table("candidates", [row for number in range(len(rows)) for row in candidates(number)]),
+        "drawn": contracts.table("drawn", [row for number in range(len(rows)) for row in drawn(number)]),
     }
     parts = publish_unit(folder.path, "unit", tables)
     folder.publish(Index("generate", "key", {}, {}, artifacts={name: [part] for name, part in parts.items()}))

@@ -49,9 +49,11 @@ def _chosen(published: Published) -> list[dict[str, Any]]:
 def _sheets(published: Published, chosen: list[dict[str, Any]]) -> list[Strip]:
     ids = [row["source_id"] for row in chosen]
     images = published.table("generate", "sources", ["source_id", "image"], where=("source_id", ids))
-    columns = ["candidate_id", "source_id", "editor", "seed", "image", "status", "error", "annotate"]
+    columns = ["candidate_id", "source_id", "editor", "seed", "image", "status", "error"]
     table = published.table("generate", "candidates", columns, where=("source_id", ids))
-    candidates = table.to_pylist() if table else []
+    drawn_rows = published.table("generate", "drawn", ["candidate_id"], where=("source_id", ids))
+    drawn = set(drawn_rows["candidate_id"].to_pylist()) if drawn_rows else set()
+    candidates = [row | {"drawn": row["candidate_id"] in drawn} for row in table.to_pylist()] if table else []
     names = [row["candidate_id"] for row in candidates]
     ratings = _ratings(published, names)
     scores = _scores(published, names)
@@ -81,7 +83,7 @@ def _sheet(
     def order(row: dict[str, Any]) -> tuple[bool, bool, float, str, int]:
         rated = ratings.get(row["candidate_id"])
         mean = fmean(fmean(values) for values in rated.values()) if rated else 0.0
-        return not rated, not row["annotate"], -mean, row["editor"], row["seed"]
+        return not rated, not row["drawn"], -mean, row["editor"], row["seed"]
 
     instruction = source["instruction"]
     lead = picture(image, alt=f"source: {instruction}", lines=("source",))
@@ -102,6 +104,6 @@ def _candidate(row: dict[str, Any], instruction: str, rated: Mapping[str, Sequen
         lines.append("rated " + " · ".join(f"{words.abbreviation(name)} {fmean(values):.3g}" for name, values in sorted(rated.items())))
     if score is not None:
         lines.append(f"score {words.score(score)}")
-    if row["annotate"] and not rated:
+    if row["drawn"] and not rated:
         lines.append("to be rated")
     return picture((row["image"] or {}).get("bytes"), alt=f"edit by {row['editor']}, seed {row['seed']}: {instruction}", lines=lines)

@@ -27,6 +27,7 @@ from stages.context import Context
 from stages.engine import steps, storage
 from stages.engine.ids import settings_hash, uniform
 from stages.engine.rundir import Index, StepFolder
+from stages.engine.stored_images import ImageReference, references
 from stages.engine.units import Done, Unit
 from stages.scoring.rows import Shown, score_units, scorer_revision
 
@@ -69,9 +70,8 @@ def run(context: Context, *, count: int, strategy: Strategy, model: str | Path |
     inputs["model"] = scorer_revision(directory)
     draft, _ = folder.begin(settings=settings, inputs=inputs, force=True)
     reference = [group for group in complete if split[group] == "validation"] or list(complete)
-    done = _score(
-        context, folder, source_folder, directory, inputs["model"], {name: len(rating_task.sampled[name]) for name in [*pool, *reference]}
-    )
+    sampled = {name: rating_task.sampled[name] for name in [*pool, *reference]}
+    done = _score(context, folder, source_folder, directory, inputs["model"], sampled)
     scored = _scored(folder, done, rating_task.sampled, task, complete)
     chosen = choose(
         [scored[group] for group in pool if group in scored],
@@ -82,35 +82,37 @@ def run(context: Context, *, count: int, strategy: Strategy, model: str | Path |
     return _publish(folder, draft, [_row(choice) for choice in chosen], done)
 
 
-def _score(context: Context, folder: StepFolder, source: StepFolder, model: Path, revision: str, wanted: Mapping[str, int]) -> Done:
-    """Scores of the sampled candidates of the wanted groups (name and size); a unit is a part of the candidates with its sources."""
+def _score(
+    context: Context, folder: StepFolder, source: StepFolder, model: Path, revision: str, sampled: Mapping[str, tuple[str, ...]]
+) -> Done:
+    """Scores of the sampled candidates of groups; a unit is the groups of a part of the sources."""
     artifacts = source.require().artifacts
+    edits = references(source, "candidates", "candidate_id", {candidate for candidates in sampled.values() for candidate in candidates})
+    contents = {str(source.path / part.path): part.sha256 for part in artifacts["candidates"]}
     units = []
-    for sources, candidates in zip(artifacts["sources"], artifacts["candidates"], strict=True):
-        ids = source.read_table("sources", [sources], ["source_id"])["source_id"].to_pylist()
-        there = sorted(wanted.keys() & set(ids))
-        if there:
-            key = settings_hash(STEP, candidates.sha256, there, revision)
-            units.append(
-                Unit(key, (str(source.path / sources.path), str(source.path / candidates.path), there), sum(wanted[name] for name in there))
-            )
+    for part in artifacts["sources"]:
+        there = source.read_table("sources", [part], ["source_id"])["source_id"].to_pylist()
+        wanted = {name: {candidate: edits[candidate] for candidate in sorted(sampled[name])} for name in sorted(sampled.keys() & {*there})}
+        if wanted:
+            rows = sum(map(len, wanted.values()))
+            made = {contents[edit.file.path] for candidates in wanted.values() for edit in candidates.values()}
+            key = settings_hash(STEP, part.sha256, sorted(made), {name: [*candidates] for name, candidates in wanted.items()}, revision)
+            units.append(Unit(key, (str(source.path / part.path), wanted), rows))
     return score_units(context, folder, units, model, revision, _samples)
 
 
-def _samples(piece: tuple[str, str, list[str]]) -> Shown:
+def _samples(piece: tuple[str, Mapping[str, Mapping[str, ImageReference]]]) -> Shown:
     from reward import EditSample
 
-    sources_file, candidates_file, wanted = piece
+    sources_file, wanted = piece
     columns = ["source_id", "image", "instruction", "task"]
-    filters = [("source_id", "in", wanted)]
-    sources = {row["source_id"]: row for row in storage.read_table(sources_file, columns, filters).to_pylist()}
-    columns = ["candidate_id", "source_id", "image"]
-    edits = storage.read_table(candidates_file, columns, [*filters, ("annotate", "=", True)]).to_pylist()
+    sources = {row["source_id"]: row for row in storage.read_table(sources_file, columns, [("source_id", "in", [*wanted])]).to_pylist()}
     samples = []
-    for edit in sorted(edits, key=lambda edit: (edit["source_id"], edit["candidate_id"])):
-        source = sources[edit["source_id"]]
-        sample = EditSample(source["image"]["bytes"], source["instruction"], edit["image"]["bytes"])
-        samples.append((edit["candidate_id"], sample, source["task"]))
+    for name, candidates in wanted.items():
+        source = sources[name]
+        for candidate, edited in candidates.items():
+            sample = EditSample(source["image"]["bytes"], source["instruction"], edited.read())
+            samples.append((candidate, sample, source["task"]))
     return samples
 
 

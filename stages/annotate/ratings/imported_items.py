@@ -71,19 +71,7 @@ def tables(dataset: ImportedDataset, items: Iterable[ImportedItem], known: Itera
     for source_id in known:
         sources.pop(source_id, None)
     candidates = {
-        item.candidate_id: {
-            "candidate_id": item.candidate_id,
-            "source_id": item.source_id,
-            "editor": item.editor,
-            "editor_revision": "",
-            "seed": 0,
-            "settings_hash": "",
-            "image": None,
-            "status": "ok",
-            "error": "",
-            "annotate": True,
-            "metadata": "{}",
-        }
+        item.candidate_id: contracts.candidate(candidate_id=item.candidate_id, source_id=item.source_id, editor=item.editor)
         for item in items
     }
     rows = {"sources": sources, "candidates": candidates}

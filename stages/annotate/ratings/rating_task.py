@@ -76,18 +76,14 @@ def generated_task(context: Context) -> RatingTask:
     """
     generate, config, seed = context.run.step(steps.GENERATE), context.flow.annotate, context.flow.seed
     sampled: defaultdict[str, list[str]] = defaultdict(list)
-    group_of = {}
-    table = generate.read("candidates", ["candidate_id", "source_id", "annotate"])
-    for candidate, group, annotate in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        group_of[candidate] = group
-        if annotate:
-            sampled[group].append(candidate)
+    for group, candidate in zip(*(column.to_pylist() for column in generate.read("drawn").columns), strict=True):
+        sampled[group].append(candidate)
     return RatingTask(
         inputs={steps.GENERATE: generate.require().fingerprint},
         dimensions=DIMENSIONS,
         scale=Scale(config.scale_min, config.scale_max, config.scale_step),
         rubric_version=config.rubric_version,
-        group_of=group_of,
+        group_of=generate.column("candidates", "candidate_id", "source_id"),
         sampled={
             group: tuple(sorted(sampled[group], key=lambda candidate: (uniform("order shown", seed, candidate), candidate)))
             for group in sorted(sampled, key=lambda group: (uniform("order of groups", seed, group), group))

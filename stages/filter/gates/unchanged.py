@@ -15,8 +15,6 @@ from stages.filter.gates.gate import Gate, GateConfig, below
 if TYPE_CHECKING:
     from stages.filter.pair import Pair
 
-MOST_CHANGED_CELLS = 4
-
 
 class UnchangedGate(GateConfig):
     """The edit is its source, perhaps encoded again."""
@@ -26,10 +24,9 @@ class UnchangedGate(GateConfig):
 
 def measure(pair: Pair) -> dict[str, float | int | None]:
     """The largest change."""
-    import numpy as np
+    from reward.inputs.cells import largest_change
 
-    most = np.sort(pair.change.mean(axis=2), axis=None)[-MOST_CHANGED_CELLS:]
-    return {"largest_change": float(most.mean())}
+    return {"largest_change": largest_change(pair.change)}
 
 
 GATE = Gate(

@@ -9,7 +9,7 @@ from stages.contamination import references
 from stages.datasets import readers
 from stages.engine import images
 from stages.filter import inspection
-from stages.generate import step as generate
+from stages.generate import sources as generate
 
 for number in range(3):
     for role, value in (("before", number), ("after", 255 - number)):
@@ -31,7 +31,7 @@ Path("x.yaml").write_text(
 flow = config.load(Path("x.yaml")).flow
 
 (sources,) = readers.plan(flow.generate.sources, seed=0, world=None, unit_rows=9, key="generate.sources", edited=False)
-output = generate._make_work(flow, flow.generate)(sources)
+output = generate.make_work(flow.generate.sources)(sources)
 assert output.tables["sources"]["instruction"].to_pylist() == ["make it brighter 1", "make it brighter 2"]
 assert [row.reason for row in output.quarantine] == ["empty-instruction"]
 

@@ -11,7 +11,9 @@ from pipeline.planning.plan import plan
 from reward.inputs.decoding import decode
 from stages.datasets import readers
 from stages.editors import catalogue
-from stages.generate import step as generate
+from stages.engine import storage
+from stages.generate.edits import EditTask, EditWork
+from stages.generate.sources import make_work
 
 pixels = np.zeros((8, 12, 3), np.uint8)
 pixels[0, 0] = 255
@@ -28,8 +30,10 @@ flow = config.load(Path("x.yaml")).flow
 catalogue.find("mirror", "generate.editors")
 assert "cannot run yet" not in plan(flow, Path("run"))
 (piece,) = readers.plan(flow.generate.sources, seed=0, world=None, unit_rows=10, key="generate.sources", edited=False)
-candidates = generate._make_work(flow, flow.generate)(piece).tables["candidates"].to_pylist()
-assert [(row["editor"], row["status"], row["annotate"]) for row in candidates] == [("mirror", "ok", True)] * 2
+table = make_work(flow.generate.sources)(piece).tables["sources"]
+Path("sources.parquet").write_bytes(storage.table_bytes(table))
+candidates = EditWork(flow, 0)(EditTask("sources.parquet", 2, "journal", 60.0)).tables["candidates"].to_pylist()
+assert [(row["editor"], row["status"]) for row in candidates] == [("mirror", "ok")] * 2
 assert (
     np.asarray(decode(candidates[0]["image"]["bytes"]))[0, -1].all() and np.asarray(decode(candidates[1]["image"]["bytes"]))[-1, -1].all()
 )

@@ -1,0 +1,52 @@
+"""Where two images differ, by the mean colours of small cells: what gates and the checks of editors' outputs measure.
+
+Images are shrunk so that the longest side is at most 256 pixels. A cell is a square of 4 x 4 pixels there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from PIL import Image
+
+SIDE = 256
+CELL = 4
+MOST_CHANGED_CELLS = 4
+
+
+def small_size(width: int, height: int) -> tuple[int, int]:
+    """(width, height) of the shrunk image; an image that is small already keeps its size."""
+    scale = min(1.0, SIDE / max(width, height))
+    return max(1, round(width * scale)), max(1, round(height * scale))
+
+
+def shrunk(image: Image.Image, width: int, height: int) -> np.ndarray:
+    """An RGB image by averaging: float32 [height, width, 3], 0..255."""
+    return np.asarray(image.resize((width, height), Image.Resampling.BOX), dtype=np.float32)
+
+
+def cells(pixels: np.ndarray, side: int) -> np.ndarray:
+    """Means over squares: [height, width, channels] -> [rows, columns, channels]. A rest narrower than a cell is left out."""
+    rows, columns = (length // side for length in pixels.shape[:2])
+    return pixels[: rows * side, : columns * side].reshape(rows, side, columns, side, -1).mean(axis=(1, 3))
+
+
+def cell_side(pixels: np.ndarray) -> int:
+    """Side of a cell in pixels of such a small image."""
+    return min(CELL, *pixels.shape[:2])
+
+
+def cell_change(source: np.ndarray, edited: np.ndarray) -> np.ndarray:
+    """Difference of the cells' mean colours of two small images of one shape: float32 [rows, columns, 3], 0..255.
+
+    Means over cells hardly see the noise of a JPEG encoder, which changes sign from pixel to pixel.
+    """
+    side = cell_side(source)
+    return np.abs(cells(source, side) - cells(edited, side))
+
+
+def largest_change(change: np.ndarray) -> float:
+    """Mean change (0..255) of the four cells that changed most, of about 4,096.
+
+    So an object of a few hundredths of the picture's side still counts in full.
+    """
+    return float(np.sort(change.mean(axis=2), axis=None)[-MOST_CHANGED_CELLS:].mean())

@@ -1,0 +1,105 @@
+"""The plan of candidates and the draw: numbers, seeds, licences, balance."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from paths import ROOT
+
+from stages.config import FlowConfig
+from stages.editors import catalogue
+from stages.generate.candidate_plan import PlannedEditor, obstacles, planned
+from stages.generate.draw import Sound, draw
+
+ODD = [{"name": "odd/plain"}, {"name": "odd/other"}]
+
+
+@pytest.fixture(autouse=True)
+def plugged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "support" / "plugged"))
+    catalogue.specs.cache_clear()
+    yield
+    catalogue.specs.cache_clear()
+    sys.modules.pop("odd_editors", None)
+
+
+def plan(*editors: dict[str, Any], seed: int = 0, **generate: Any) -> list[PlannedEditor]:
+    return planned(flow(*editors, seed=seed, **generate))
+
+
+def flow(*editors: dict[str, Any], seed: int = 0, **generate: Any) -> FlowConfig:
+    settings = {"sources": {"dataset": "table", "tables": [{"name": "a", "path": "a"}]}, "editors": editors, "annotate": 2}
+    return FlowConfig.model_validate({"name": "x", "seed": seed, "generate": settings | generate})
+
+
+def test_candidates_are_shared_evenly() -> None:
+    assert [editor.count for editor in plan(*ODD)] == [6, 6]
+    assert [editor.count for editor in plan(*ODD, {"name": "odd/closed", "candidates": 4})] == [4, 4, 4]
+    assert [editor.count for editor in plan({"name": "odd/plain", "seeds": [5, 7]}, candidates_per_source=2)] == [2]
+    for editors, settings, message in (
+        (ODD, {"candidates_per_source": 7}, r"candidates_per_source: 7 candidates cannot be shared evenly by 2 editors \(odd/plain, odd/o"),
+        ([{"name": "odd/plain", "seeds": [1]}], {"candidates_per_source": 2}, "2 cannot be met, since the seeds and candidates"),
+        ([ODD[0], {"name": "odd/other", "candidates": 12}], {}, "12 cannot be met, since .* make 12 and 1 editors have no number"),
+        (ODD, {"annotate": 13}, r"generate.annotate: 13 of 12 candidates per source cannot be drawn"),
+        ([ODD[0], ODD[0]], {}, "generate.editors: odd/plain with drawn seeds is there 2 times and would make equal candidates"),
+        ([{"name": "odd/plane"}], {}, r"generate.editors.0.name: there is no editor 'odd/plane'; known: "),
+        ([{"name": "odd/plain", "settings": {"tome": 1}}], {}, r"generate.editors.0.settings.tome: .*the settings of odd/plain are: tone"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            plan(*editors, **settings)
+    with pytest.raises(ValueError, match="odd/plain has seeds and candidates"):
+        flow({"name": "odd/plain", "seeds": [1], "candidates": 1})
+
+
+def test_a_seed_follows_run_source_editor_settings_and_index_only() -> None:
+    plain, other = plan(*ODD)
+    seeds = plain.seeds(0, "source")
+    assert len(set(seeds)) == 6 and all(0 <= seed < 2**31 for seed in seeds)
+    (more,) = plan({"name": "odd/plain", "candidates": 8})
+    assert more.seeds(0, "source")[:6] == seeds, "other editors and further candidates change none"
+    changed = plan({"name": "odd/plain", "settings": {"tone": 3}})[0].seeds(0, "source")
+    different = [seeds, plain.seeds(1, "source"), plain.seeds(0, "another"), other.seeds(0, "source"), changed]
+    assert len({seed for found in different for seed in found}) == 6 * 4 + 12
+    (listed,) = plan({"name": "odd/plain", "seeds": [3, 0]})
+    assert listed.seeds(0, "source") == listed.seeds(1, "another") == [3, 0]
+
+
+def test_a_licence_that_is_not_open_is_accepted_by_name() -> None:
+    asked = flow({"name": "odd/closed"}, ODD[0])
+    assert asked.generate is not None
+    (sentence,) = obstacles(planned(asked), asked.generate)
+    assert sentence == (
+        "generate.editors.0: odd/closed has the licence 'Odd-NC': no commercial use; accept it by naming it in generate.accept_licences, "
+        "or leave the editor out"
+    )
+    accepted = flow({"name": "odd/closed"}, ODD[0], accept_licences=["Odd-NC"])
+    assert accepted.generate is not None and not obstacles(planned(accepted), accepted.generate)
+
+
+def candidates(source: int, editors: int = 6, each: int = 2) -> list[Sound]:
+    return [Sound(f"s{source}", f"s{source}-e{editor}-{n}", f"e{editor}") for editor in range(editors) for n in range(each)]
+
+
+def test_the_draw_is_balanced_over_editors() -> None:
+    rows = [row for source in range(600) for row in candidates(source)]
+    editor_of = {row.candidate_id: row.editor for row in rows}
+    drawn = draw(rows, 7, seed=0)
+    for found in drawn.values():
+        times = Counter(editor_of[name] for name in found)
+        assert len(found) == 7 and sorted(times.values()) == [1, 1, 1, 1, 1, 2]
+    total = Counter(editor_of[name] for found in drawn.values() for name in found)
+    assert max(total.values()) - min(total.values()) < 60, total  # 700 each
+    firsts = Counter(name.rpartition("-")[2] for found in drawn.values() for name in found)
+    assert abs(firsts["0"] - firsts["1"]) < 200, "either candidate of an editor is drawn"
+
+
+def test_a_draw_depends_on_its_source_and_the_seed_only() -> None:
+    rows = candidates(0) + candidates(1)
+    assert draw(rows, 7, 0) == draw(rows[::-1], 7, 0) and draw(candidates(1), 7, 0)["s1"] == draw(rows, 7, 0)["s1"]
+    assert draw(rows, 7, 0) != draw(rows, 7, 1)
+    few = [Sound("a", "only", "e0"), Sound("b", "one", "e0"), Sound("b", "two", "e0")]
+    assert {source: set(found) for source, found in draw(few, 7, 0).items()} == {"b": {"one", "two"}}

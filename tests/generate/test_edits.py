@@ -1,0 +1,200 @@
+"""Edits: a process that dies, hangs or stops costs what was in work; a change costs the edits of one editor. Editors of a package."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from generate_here import sources_here
+from paths import ROOT
+from PIL import Image
+
+from stages.config import FlowConfig
+from stages.editors import catalogue
+from stages.engine import storage
+from stages.engine.dispatch import CrewFailed
+from stages.engine.rundir import RunDir
+from stages.engine.units import UnitOutput
+from stages.generate.edits import EditTask, EditWork
+from stages.generate.journal import Journal
+
+PLUGGED = str(ROOT / "tests" / "support" / "plugged")
+
+
+@pytest.fixture
+def plugged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(PLUGGED)
+    catalogue.specs.cache_clear()
+    yield
+    catalogue.specs.cache_clear()
+    sys.modules.pop("odd_editors", None)
+
+
+def settings(tmp_path: Path, *instructions: str, editors: list[dict[str, Any]], **generate: Any) -> dict[str, Any]:
+    """A configuration whose sources are an image per instruction."""
+    tmp_path.mkdir(exist_ok=True)
+    rows = []
+    for number, instruction in enumerate(instructions):
+        Image.new("RGB", (24, 16), (20 * number, 10, 200)).save(tmp_path / f"{number}.png")
+        rows.append(json.dumps({"image": f"{number}.png", "instruction": instruction}))
+    (tmp_path / "sources.jsonl").write_text("\n".join(rows))
+    sources = {"dataset": "table", "tables": [{"name": "mine", "path": str(tmp_path / "sources.jsonl")}]}
+    made = {"sources": sources, "editors": editors, "annotate": 2, "unit_sources": 3, "workers": 2} | generate
+    return {"name": "x", "ray": {"dashboard": False}, "generate": made}
+
+
+class Unit:
+    """The unit of one editor for all sources, in this process. ``edits``: how many it made so far."""
+
+    def __init__(self, tmp_path: Path, *instructions: str, seeds: int = 4, **generate: Any) -> None:
+        self.traces = tmp_path / "traces"
+        editor = {"name": "odd/plain", "candidates": seeds, "settings": {"traces": str(self.traces)}}
+        self.flow = FlowConfig.model_validate(settings(tmp_path, *instructions, editors=[editor], **generate))
+        (sources,) = sources_here(self.flow)
+        storage.publish_bytes(tmp_path / "sources.parquet", storage.table_bytes(sources.tables["sources"]))
+        self.task = EditTask(str(tmp_path / "sources.parquet"), seeds * len(instructions), str(tmp_path / "journal"), 100.0)
+
+    def run(self, task: EditTask | None = None) -> UnitOutput:
+        return EditWork(self.flow, 0)(task or self.task)
+
+    @property
+    def edits(self) -> int:
+        return len(self.traces.read_text().splitlines()) if self.traces.exists() else 0
+
+
+def test_a_rerun_makes_the_edits_that_are_left_and_the_same_bytes(plugged: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    undisturbed = Unit(tmp_path / "a", "one", "two", "three").run().tables["candidates"]
+    unit = Unit(tmp_path / "b", "one", "two", "three")
+    write, kept = Journal.write, []
+
+    def dies(journal: Journal, first: int, rows: list[dict[str, Any]]) -> None:
+        if len(kept) % 3 == 2:
+            kept.append("died")
+            raise KeyboardInterrupt
+        kept.append("written")
+        write(journal, first, rows)
+
+    monkeypatch.setattr(Journal, "write", dies)
+    while True:
+        try:
+            made = unit.run().tables["candidates"]
+            break
+        except KeyboardInterrupt:
+            torn = next(iter((tmp_path / "b" / "journal").glob("*.parquet")))
+            if kept.count("died") == 1:
+                torn.write_bytes(torn.read_bytes()[:-1])
+    assert kept.count("died") >= 2
+    assert storage.table_bytes(made) == storage.table_bytes(undisturbed)
+    batches_lost = 2 * kept.count("died") + 1  # what was being written and what was being edited; and the torn file
+    assert 12 < unit.edits <= 12 + 2 * batches_lost
+
+
+def test_what_ends_its_process_is_tried_again_alone_and_fails_alone(plugged: None, tmp_path: Path) -> None:
+    """The driver's part, without processes: a batch in work is noted, and held against its candidates."""
+    unit = Unit(tmp_path, "one", "two", seeds=2)
+    journal, task = Journal(unit.task.journal), unit.task
+    assert task.after_death() is None, "nothing was in work"
+    for places in [(2, 3), (2, 3), (3,), (3,)]:
+        journal.begin(places)
+        task = task.after_death() or pytest.fail("these were in work")
+    assert task.deaths == {(2, 3): (2, False), (3,): (2, False)}
+    rows = unit.run(task).tables["candidates"].to_pylist()
+    assert [row["status"] for row in rows] == ["ok", "ok", "ok", "failed"] and unit.edits == 3
+    assert (rows[3]["reason"], rows[3]["image"]) == ("ended-process", None)
+    assert [json.loads(row["record"]).get("batch") for row in rows] == [2, 2, 1, None]
+
+
+def test_one_candidate_alone_is_the_same_image(plugged: None, tmp_path: Path) -> None:
+    unit = Unit(tmp_path, "one", "two", "three")
+    rows = unit.run().tables["candidates"].to_pylist()
+    Journal(unit.task.journal).forget_failures()
+    lost = sorted(Path(unit.task.journal).glob("*.parquet"))[3]
+    lost.unlink()
+    again = unit.run(EditTask(**{**vars(unit.task), "deaths": {(6, 7): (2, False)}})).tables["candidates"].to_pylist()
+    assert unit.edits == 12 + 2
+    for before, after in zip(rows, again, strict=True):
+        assert {**before, "record": ""} == {**after, "record": ""}
+
+
+def test_an_editor_that_fails_too_often_stops(plugged: None, tmp_path: Path) -> None:
+    failures = {"after": 4, "share": 0.5}
+    unit = Unit(tmp_path / "a", "one", "refuse", "raise", "two", seeds=2, failures={"after": 5, "share": 0.7})
+    statuses = [(row["status"], row["reason"]) for row in unit.run().tables["candidates"].to_pylist()]
+    assert statuses == [("ok", "")] * 2 + [("failed", "refused")] * 2 + [("failed", "error")] * 2 + [("ok", "")] * 2
+    unit = Unit(tmp_path / "b", "one", "refuse", "raise", "two", seeds=2, failures=failures)
+    with pytest.raises(
+        CrewFailed, match=r"generate.editors.0: odd/plain .* stopped, since 4 of 6 edits failed, the last with 'TypeError: no"
+    ):
+        unit.run()
+    assert {row["status"] for row in Journal(unit.task.journal).rows()} == {"ok"}, "what failed is tried again"
+
+
+RUNS = """
+import json, sys
+from pathlib import Path
+from stages.config import FlowConfig
+from stages.context import Context
+from stages.engine.cluster import Cluster
+from stages.engine.config import RayConfig
+from stages.engine.rundir import RunDir
+from stages.generate import step
+cluster = Cluster(RayConfig(dashboard=False, object_store_mb=100))
+for given in sys.argv[2:]:
+    flow = FlowConfig.model_validate(json.loads(given))
+    try:
+        step.run(Context(RunDir(sys.argv[1]), flow, cluster, force=True))
+        print("done", flush=True)
+    except ValueError as error:
+        print(error, flush=True)
+cluster.close()
+"""
+
+
+def test_a_run_goes_on_around_its_bad_editors_and_redoes_only_what_changed(tmp_path: Path) -> None:
+    """Processes that end and hang, an editor that cannot be loaded; then it is repaired, one is changed, one is added."""
+    traces = tmp_path / "traces"
+    counted = {"traces": str(traces)}
+    plain = {"name": "odd/plain", "candidates": 2, "settings": counted}
+    other = {"name": "odd/other", "seeds": [4], "settings": counted | {"wild": True}}
+    failures = {"seconds": 2.0}
+
+    def flow(*editors: dict[str, Any]) -> str:
+        instructions = ("one", "crash", "two", "three", "hang", "four", "five")
+        return json.dumps(settings(tmp_path / "data", *instructions, editors=[*editors], failures=failures))
+
+    changed = plain | {"settings": counted | {"tone": 5}}
+    runs = [
+        flow(plain, other | {"settings": {"loads": False}}),
+        flow(plain, other),
+        flow(changed, other),
+        flow(changed, other, {"name": "odd/plain", "seeds": [9], "settings": counted | {"tone": 6}}),
+    ]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), PLUGGED, os.environ.get("PYTHONPATH", "")])}
+    counts: list[Counter[str]] = []
+    command = [sys.executable, "-c", RUNS, str(tmp_path / "run"), *runs]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = []
+        for line in (line for line in process.stdout if "(raylet)" not in line):
+            said.append(line.strip())
+            counts.append(Counter(entry.split()[0] for entry in traces.read_text().splitlines()))
+    assert said[1:] == ["done"] * 3
+    assert "generate.editors.1: odd/other" in said[0] and "cannot be loaded (OSError: the weights are not there)" in said[0]
+    tried = counts[1]["odd/other"]
+    assert [found["odd/plain"] for found in counts] == [14, 14, 28, 35], "only what changed is made"
+    assert [found["odd/other"] for found in counts] == [0, tried, tried, tried]
+    assert 5 + 2 * 2 <= tried <= 5 + 2 * 8, "two edits end their process, in a batch twice and then alone twice"
+    index = RunDir(tmp_path / "run").step("generate").require()
+    assert [figures["failed"] for figures in index.results["editors"]] == [
+        {},
+        {"ended-process": 1, "timed-out": 1},
+        {},
+    ]
+    assert [figures["made"] for figures in index.results["editors"]] == [14, 5, 7]
