@@ -57,8 +57,7 @@ class GenerateConfig(Config):
         8,
         ge=0,
         le=16,
-        description="Bits of 64 in which the perceptual hashes of source images may differ that are in one split, of candidates made "
-        "elsewhere; null: equal bytes only",
+        description="Bits of 64 in which the perceptual hashes of source images may differ that are in one split; null: equal bytes only",
     )
     failures: FailureRules = Field(FailureRules(), description="Edits that fail")
     unit_sources: int = Field(150, ge=1, description="Sources per unit of resume; edits where candidates made elsewhere are read")

@@ -107,6 +107,7 @@ def _sources() -> list[tuple[items.Item, dict]]:
                     {
                         "source_id": content_id("source", image, item.instruction),
                         "dataset": "world",
+                        "benchmark": "",
                         "split": split,
                         "group": content_id("group", image),
                         "image": images.stored(image),
