@@ -41,7 +41,8 @@ def supply(encoder: nn.Module) -> None:
         normed[:] = [output.last_hidden_state]
 
     def check_norm(_: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if not torch.equal(output.hidden_states[-1], normed.pop()):
+        expected = normed.pop()
+        if not torch.equal(output.hidden_states[-1].to(expected.device), expected):
             raise ValueError(_refusal("gives the last states of Qwen2.5-VL from before its final norm"))
 
     encoder.register_forward_pre_hook(give_kinds, with_kwargs=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stages.editors.native.instruction_limits import control_token, too_long
 from stages.editors.native.model import Family, Pipeline
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ def _encode(pipeline: Pipeline, image: Image.Image, text: str) -> Condition:
 def _refusal(pipeline: Pipeline, text: str) -> str:
     chat = [{"role": "user", "content": text}]
     prompt = pipeline.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True, enable_thinking=False)
-    count = len(pipeline.tokenizer(prompt).input_ids)
-    return f"the instruction has {count} tokens with its template, and the model reads {LIMIT}" if count > LIMIT else ""
+    return control_token(pipeline.tokenizer, text) or too_long(len(pipeline.tokenizer(prompt).input_ids), LIMIT)
 
 
 def _arguments(size: tuple[int, int], guidance: float) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from stages.editors.native import weights
 from stages.editors.native.model import NativeModel, Pipeline
 from stages.editors.native.settings import NativeSettings
 
-Offload = Literal["none", "model", "sequential"]
-OFFLOADS: tuple[Offload, ...] = ("none", "model", "sequential")
+Offload = Literal["none", "model", "layers"]
+OFFLOADS: tuple[Offload, ...] = ("none", "model", "layers")
 """From the fastest to the one that needs the least memory of the GPU; images are the same."""
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 ACTIVATIONS = 8 * 2**30
@@ -49,7 +49,7 @@ def load(model: NativeModel, folder: Path, settings: NativeSettings, offload: Of
     attention = _set_attention(pipeline, settings, gpu)
     chosen = _place(model.name, pipeline, offload or settings.offload, gpu)
     compiled = settings.compile == "regional" or (settings.compile == "auto" and gpu and find_spec("triton") is not None)
-    compiled = compiled and chosen != "sequential"  # its hooks lie inside the blocks
+    compiled = compiled and chosen != "layers"  # whose hooks lie inside the blocks
     if compiled:
         pipeline.transformer.compile_repeated_blocks(fullgraph=True)
     return Loaded(pipeline, model.family.denoiser(pipeline), attention, compiled, chosen)
@@ -84,7 +84,7 @@ def _place(editor: str, pipeline: Pipeline, offload: Offload | Literal["auto"], 
     elif offload == "model":
         pipeline.enable_model_cpu_offload(device="cuda")
     else:
-        pipeline.enable_sequential_cpu_offload(device="cuda")
+        pipeline.enable_group_offload(torch.device("cuda"), offload_type="leaf_level", use_stream=True)
     return offload
 
 
@@ -94,7 +94,7 @@ def _least(pipeline: Pipeline) -> Offload:
     sizes = [_bytes(part) for part in pipeline.components.values() if isinstance(part, nn.Module)]
     if sum(sizes) <= room:
         return "none"
-    return "model" if max(sizes) <= room else "sequential"
+    return "model" if max(sizes) <= room else "layers"
 
 
 def _bytes(part: nn.Module) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stages.editors.native.instruction_limits import control_token, too_long
 from stages.editors.native.model import Family, Pipeline
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def _refusal(pipeline: Pipeline, text: str) -> str:
 
     pieces = [piece for part, quoted in split_quotation(text) for piece in (part if quoted else [part])]
     count = sum(len(pipeline.tokenizer(piece, add_special_tokens=False).input_ids) for piece in pieces)
-    return f"the instruction has {count} tokens, and the model reads {LIMIT}" if count > LIMIT else ""
+    return control_token(pipeline.tokenizer, text) or too_long(count, LIMIT)
 
 
 def _arguments(size: tuple[int, int], guidance: float) -> dict[str, Any]:

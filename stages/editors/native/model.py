@@ -7,19 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
-from stages.editors.editor import CanvasRule, EditorSpec, Licence
-from stages.editors.native import weights
-from stages.editors.native.settings import NativeSettings, settings_type
+from stages.editors.editor import CanvasRule, Licence
 
 if TYPE_CHECKING:
     from PIL import Image
     from torch import Tensor
-
-    from stages.config import FlowConfig
-    from stages.editors.native.adapter import NativeEditor
 
     Condition = dict[str, Tensor]
     """What the encoders make of one request, by argument of the pipeline; each with a leading dimension of one."""
@@ -53,7 +47,7 @@ class NativeModel:
     """A model of a family. ``hub``: its id on the Hub. ``steps``, ``guidance`` and ``negative_prompt`` are its authors' values.
 
     ``guidance`` is None where the weights take none, ``negative_prompt`` where they do without classifier-free guidance. The rest is that
-    of :class:`EditorSpec`.
+    of :class:`~stages.editors.editor.EditorSpec`.
     """
 
     name: str
@@ -68,41 +62,3 @@ class NativeModel:
     seconds_source: str
     licence: Licence = APACHE
     max_batch: int = 4
-
-
-def spec(model: NativeModel) -> EditorSpec:
-    """The editor that the model is."""
-
-    def load(settings: NativeSettings, flow: FlowConfig) -> NativeEditor:
-        from stages.editors.native.adapter import NativeEditor
-
-        return NativeEditor(model, settings)
-
-    def identity(settings: NativeSettings, flow: FlowConfig) -> dict[str, Any]:
-        values = settings.model_dump(mode="json", exclude={"path", "revision", "offload"})
-        return values | {"weights": weights.identity(model.name, model.hub, settings)}
-
-    return EditorSpec(
-        name=model.name,
-        revision="1",
-        licence=model.licence,
-        open=load,
-        hub=model.hub,
-        settings=settings_type(model.name, model.steps, model.guidance, model.negative_prompt),
-        canvas=model.canvas,
-        forwards_per_step=1 if model.negative_prompt is None else 2,
-        conditioning=model.family.conditioning,
-        max_batch=model.max_batch,
-        memory_gb=model.memory_gb,
-        seconds=model.seconds,
-        seconds_source=model.seconds_source,
-        tested="tiny weights",
-        identity=identity,
-        missing=lambda _: missing(model),
-    )
-
-
-def missing(model: NativeModel) -> str:
-    """What is not installed that the model needs, and what brings it; empty where nothing is missing."""
-    absent = [package for package in model.family.packages if find_spec(package) is None]
-    return f"{model.name} needs {', '.join(absent)}: pip install {' '.join(absent)}" if absent else ""

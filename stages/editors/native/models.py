@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from stages.editors import canvas_rules
 from stages.editors.editor import Licence
+from stages.editors.native.editor_of import editor_of
 from stages.editors.native.klein import KLEIN
 from stages.editors.native.kontext import KONTEXT
 from stages.editors.native.longcat import LONGCAT
-from stages.editors.native.model import NativeModel, spec
+from stages.editors.native.model import NativeModel
 from stages.editors.native.qwen import QWEN, QWEN_PLUS
 
 ESTIMATE = "estimated from floating-point operations at 400 TFLOP/s, bf16"
@@ -119,4 +120,4 @@ MODELS = (
     FLUX_KONTEXT, QWEN_IMAGE_EDIT, QWEN_IMAGE_EDIT_2509, QWEN_IMAGE_EDIT_2511,
     FLUX2_KLEIN_4B_BASE, FLUX2_KLEIN_4B, LONGCAT_IMAGE_EDIT, FIRERED_IMAGE_EDIT,
 )  # fmt: skip
-EDITORS = [spec(model) for model in MODELS]
+EDITORS = [editor_of(model) for model in MODELS]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stages.editors.native.instruction_limits import control_token, too_long
 from stages.editors.native.model import Family, Pipeline
 
 if TYPE_CHECKING:
@@ -35,8 +36,7 @@ def _encode_plus(pipeline: Pipeline, image: Image.Image, text: str) -> Condition
 
 
 def _refusal(pipeline: Pipeline, text: str) -> str:
-    count = len(pipeline.tokenizer(text).input_ids)
-    return f"the instruction has {count} tokens, and the model reads {LIMIT}" if count > LIMIT else ""
+    return control_token(pipeline.tokenizer, text) or too_long(len(pipeline.tokenizer(text).input_ids), LIMIT)
 
 
 def _arguments(size: tuple[int, int], guidance: float) -> dict[str, Any]:

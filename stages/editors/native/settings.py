@@ -33,7 +33,7 @@ class NativeSettings(Config):
         "xformers",
     ] = Field("auto", description="Attention backend of diffusers; auto: FlashAttention 3 or 2 where installed, else torch's")
     compile: Literal["auto", "none", "regional"] = Field("auto", description="Compile the denoiser's repeated blocks; auto: on a GPU")
-    offload: Literal["auto", "none", "model", "sequential"] = Field(
+    offload: Literal["auto", "none", "model", "layers"] = Field(
         "auto", description="What waits in host memory: nothing, models that are not running, or all layers; auto: the least that fits"
     )
 

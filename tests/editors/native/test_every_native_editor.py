@@ -17,8 +17,8 @@ from PIL import Image
 from stages.editors.editor import Edited, EditRequest
 from stages.editors.native import models
 from stages.editors.native.adapter import NativeEditor
+from stages.editors.native.editor_of import editor_of
 from stages.editors.native.image_positions import supply
-from stages.editors.native.model import spec
 
 CLOSE = 1e-5
 
@@ -31,7 +31,7 @@ class Case:
 
     def open(self) -> NativeEditor:
         model = replace(next(model for model in models.MODELS if model.name == self.name), steps=2)
-        return NativeEditor(model, spec(model).settings(path=str(self.folder), dtype="fp32"))
+        return NativeEditor(model, editor_of(model).settings(path=str(self.folder), dtype="fp32"))
 
     def request(self, instruction: str, seed: int, size: tuple[int, int] = (160, 100)) -> EditRequest:
         width, height = self.editor.model.canvas(*size)
