@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,7 +96,8 @@ class NativeEditor:
     def close(self) -> None:
         """Free the weights and what was encoded with them."""
         self._conditions.clear()
-        self.__dict__.pop("_loaded", None)
+        with suppress(AttributeError):  # closed already
+            del self._loaded
         loading.free()
 
     def _refusal(self, instruction: str) -> Failure | None:

@@ -43,16 +43,17 @@ def load(model: NativeModel, folder: Path, settings: NativeSettings, offload: Of
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # missing and broken files, missing packages
-        raise ValueError(f"{model.name}: {folder} cannot be loaded: {error}") from error
-    pipeline.set_progress_bar_config(disable=True)
+        raise ValueError(f"{model.name}: {folder} cannot be loaded: {weights.first_line(error)}") from error
     gpu = torch.cuda.is_available()
-    attention = _set_attention(pipeline, settings, gpu)
+    attention = _set_attention(model.name, pipeline, settings, gpu)
     chosen = _place(model.name, pipeline, offload or settings.offload, gpu)
     compiled = settings.compile == "regional" or (settings.compile == "auto" and gpu and find_spec("triton") is not None)
     compiled = compiled and chosen != "layers"  # whose hooks lie inside the blocks
     if compiled:
         pipeline.transformer.compile_repeated_blocks(fullgraph=True)
-    return Loaded(pipeline, model.family.denoiser(pipeline), attention, compiled, chosen)
+    denoiser = model.family.denoiser(pipeline)
+    denoiser.set_progress_bar_config(disable=True)
+    return Loaded(pipeline, denoiser, attention, compiled, chosen)
 
 
 def free() -> None:
@@ -62,13 +63,16 @@ def free() -> None:
         torch.cuda.empty_cache()
 
 
-def _set_attention(pipeline: Pipeline, settings: NativeSettings, gpu: bool) -> str:
+def _set_attention(editor: str, pipeline: Pipeline, settings: NativeSettings, gpu: bool) -> str:
     name: str = settings.attention
     if name == "auto":
         half = gpu and settings.dtype == "bf16"  # FlashAttention computes in half precision only
         installed = (backend for module, backend in (("flash_attn_interface", "_flash_3"), ("flash_attn", "flash")) if find_spec(module))
         name = next(installed, "native") if half else "native"
-    pipeline.transformer.set_attention_backend(name)
+    try:
+        pipeline.transformer.set_attention_backend(name)
+    except (RuntimeError, ValueError, ImportError) as error:  # packages and kinds of GPU that the backend needs
+        raise ValueError(f"{editor}: settings.attention: {name} cannot be used here: {weights.first_line(error)}") from error
     return name
 
 

@@ -11,7 +11,7 @@ from stages.editors.native.longcat import LONGCAT
 from stages.editors.native.model import NativeModel
 from stages.editors.native.qwen import QWEN, QWEN_PLUS
 
-ESTIMATE = "estimated from floating-point operations at 400 TFLOP/s, bf16"
+ESTIMATE = "estimated: operations of the denoiser counted by torch, at 400 TFLOP/s in bf16"
 
 FLUX_KONTEXT = NativeModel(
     name="flux-kontext",
@@ -22,7 +22,7 @@ FLUX_KONTEXT = NativeModel(
     guidance=2.5,
     negative_prompt=None,
     memory_gb=36,
-    seconds=18,
+    seconds=12,
     seconds_source=ESTIMATE,
     licence=Licence(
         "FLUX.1 [dev] Non-Commercial License",
@@ -40,7 +40,7 @@ QWEN_IMAGE_EDIT = NativeModel(
     guidance=4.0,
     negative_prompt=" ",
     memory_gb=60,
-    seconds=115,
+    seconds=50,
     seconds_source=ESTIMATE,
 )
 QWEN_IMAGE_EDIT_2509 = NativeModel(
@@ -52,7 +52,7 @@ QWEN_IMAGE_EDIT_2509 = NativeModel(
     guidance=4.0,
     negative_prompt=" ",
     memory_gb=60,
-    seconds=80,
+    seconds=34,
     seconds_source=ESTIMATE,
 )
 QWEN_IMAGE_EDIT_2511 = NativeModel(
@@ -64,7 +64,7 @@ QWEN_IMAGE_EDIT_2511 = NativeModel(
     guidance=4.0,
     negative_prompt=" ",
     memory_gb=60,
-    seconds=80,
+    seconds=34,
     seconds_source=ESTIMATE,
 )
 FLUX2_KLEIN_4B_BASE = NativeModel(
@@ -76,7 +76,7 @@ FLUX2_KLEIN_4B_BASE = NativeModel(
     guidance=4.0,
     negative_prompt="",
     memory_gb=20,
-    seconds=20,
+    seconds=19,
     seconds_source=ESTIMATE,
 )
 FLUX2_KLEIN_4B = NativeModel(
@@ -88,7 +88,7 @@ FLUX2_KLEIN_4B = NativeModel(
     guidance=None,
     negative_prompt=None,
     memory_gb=20,
-    seconds=1,
+    seconds=0.8,
     seconds_source=ESTIMATE,
 )
 LONGCAT_IMAGE_EDIT = NativeModel(
@@ -100,7 +100,7 @@ LONGCAT_IMAGE_EDIT = NativeModel(
     guidance=4.5,
     negative_prompt="",
     memory_gb=32,
-    seconds=30,
+    seconds=23,
     seconds_source=ESTIMATE,
 )
 FIRERED_IMAGE_EDIT = NativeModel(
@@ -112,7 +112,7 @@ FIRERED_IMAGE_EDIT = NativeModel(
     guidance=4.0,
     negative_prompt=" ",
     memory_gb=60,
-    seconds=80,
+    seconds=34,
     seconds_source=ESTIMATE,
 )
 

@@ -34,10 +34,10 @@ def locate(editor: str, hub: str, settings: NativeSettings) -> tuple[Path, str]:
     try:
         folder = Path(DiffusionPipeline.download(hub, revision=settings.revision))  # .../snapshots/<commit>
     except Exception as error:  # the Hub's, the network's and the cache's own kinds of errors
-        line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ValueError(
-            f"{editor}: the weights {hub} (revision {settings.revision}) cannot be had from the Hub: {line} Accept their terms at "
-            f"https://huggingface.co/{hub} and log in with `hf auth login`, or name a directory that has them in settings.path"
+            f"{editor}: the weights {hub} (revision {settings.revision}) cannot be had from the Hub; accept their terms at "
+            f"https://huggingface.co/{hub} and log in with `hf auth login`, or name a directory that has them in settings.path "
+            f"({first_line(error)})"
         ) from error
     return folder, folder.name
 
@@ -63,6 +63,11 @@ def fingerprint(folder: Path) -> str:
                 stream.seek((size - SAMPLE_BYTES) * index // (SAMPLES - 1))
                 digest.update(stream.read(SAMPLE_BYTES))
     return digest.hexdigest()[:16]
+
+
+def first_line(error: Exception) -> str:
+    """Of its message; its kind where it has none."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _directory(editor: str, path: str) -> Path:

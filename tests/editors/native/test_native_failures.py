@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -106,3 +107,15 @@ def test_a_source_is_encoded_once_for_all_its_seeds(opened: Open) -> None:
     spy.remove()
     assert len(calls) == 1  # the negative prompt was encoded with this image before
     assert not editor.save_memory()
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="torch compiles with a C++ compiler on a CPU")
+def test_compiled_blocks_change_an_image_by_rounding_only(opened: Open) -> None:
+    editor = opened("flux-kontext")
+    settings = editor.settings.model_copy(update={"compile": "regional"})
+    compiled = NativeEditor(editor.model, settings)
+    assert compiled._loaded.compiled
+    one = request(editor, "make it blue")
+    np.testing.assert_allclose(compiled.sample([one]), editor.sample([one]), atol=1e-5)
+    compiled.close()
+    compiled.close()

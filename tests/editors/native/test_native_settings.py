@@ -97,6 +97,8 @@ def test_weights_that_are_not_there_or_of_another_pipeline_are_one_sentence(fold
     (broken / "vae" / "config.json").unlink()
     with pytest.raises(ValueError, match=r"flux-kontext: .* cannot be loaded: "):
         NativeEditor(models.FLUX_KONTEXT, settings("flux-kontext", path=str(broken)))
+    with pytest.raises(ValueError, match=r"flux-kontext: settings.attention: xformers cannot be used here: "):
+        NativeEditor(models.FLUX_KONTEXT, settings("flux-kontext", path=str(folder), attention="xformers"))
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match=r"flux-kontext: settings.offload: layers frees memory of a GPU, and there is none"):
             NativeEditor(models.FLUX_KONTEXT, settings("flux-kontext", path=str(folder), offload="layers"))
