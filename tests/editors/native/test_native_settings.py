@@ -13,6 +13,7 @@ import huggingface_hub
 import pytest
 import tiny_editors
 import torch
+from safetensors.torch import load_file, save_file
 
 from stages.editors import catalogue
 from stages.editors.native import loading, models, versions, weights
@@ -102,6 +103,17 @@ def test_weights_that_are_not_there_or_of_another_pipeline_are_one_sentence(fold
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match=r"flux-kontext: settings.offload: layers frees memory of a GPU, and there is none"):
             NativeEditor(models.FLUX_KONTEXT, settings("flux-kontext", path=str(folder), offload="layers"))
+
+
+def test_a_matrix_that_is_not_in_the_files_is_refused(folder: Path, tmp_path: Path) -> None:
+    """transformers draws it at random and logs a line."""
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    file = copy / "text_encoder_2" / "model.safetensors"
+    tensors = load_file(file)
+    del tensors["encoder.block.0.layer.0.SelfAttention.k.weight"]
+    save_file(tensors, file, {"format": "pt"})
+    with pytest.raises(ValueError, match=r"1 matrices of text_encoder_2, .*SelfAttention.k.weight first, are not those of the files"):
+        NativeEditor(models.FLUX_KONTEXT, settings("flux-kontext", path=str(copy)))
 
 
 def test_main_on_the_hub_becomes_the_commit(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
