@@ -50,7 +50,7 @@ class Environment:
         return hashlib.sha256(self.lock.read_bytes()).hexdigest()[:32]
 
     def missing(self, editor: str, python: str | None, checkout: str | None) -> str:
-        """A sentence on what is not there, empty where nothing is missing. ``python``, ``checkout``: the user's own, in place of the default."""
+        """A sentence on what is not there, or nothing. ``python``, ``checkout``: the user's own, in place of the default."""
         if python is not None:
             if not os.access(python, os.X_OK):
                 return f"settings.python: there is no interpreter {python}"
