@@ -36,5 +36,7 @@ def test_a_canvas_is_left_alone_and_has_about_the_sources_shape(size: tuple[int,
 
 
 def _of_shape(source: tuple[int, int], made: tuple[int, int]) -> None:
+    if min(source) < 64:
+        return  # below the least side of a canvas, the rest is padding
     ratio = min(max(source[0] / source[1], 1 / 8), 8)
     assert abs(math.log(made[0] / made[1] / ratio)) < 0.5
