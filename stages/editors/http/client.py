@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import requests
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 CONNECT_SECONDS = 10
@@ -54,7 +56,7 @@ class Patience:
     seconds: float
 
 
-class _Key(requests.auth.AuthBase):
+class _Key(AuthBase):
     """The API key as a bearer token. A session without its own authentication would take one from the user's netrc file."""
 
     def __init__(self, key: str | None) -> None:
@@ -75,7 +77,7 @@ class Client:
         self._session = requests.Session()
         self._session.auth = _Key(key)
         for scheme in ("http://", "https://"):
-            self._session.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=connections))
+            self._session.mount(scheme, HTTPAdapter(pool_maxsize=connections))
 
     def served(self) -> Served:
         """Raises ``ValueError`` if the server does not tell what it serves."""
