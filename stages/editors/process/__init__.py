@@ -1,0 +1,1 @@
+"""Editors that need other package versions: each runs in a process of its own, with the interpreter of its environment."""
