@@ -127,7 +127,7 @@ def test_another_prefix_length_is_an_error(config: Step1XConfig) -> None:
 
 
 def test_long_instructions_are_cut(encoders: Step1XEncoders) -> None:
-    assert encoders.encode_condition(picture(), "longer " * 50)["states"].shape == (96, 16)
+    assert encoders.encode_condition(picture(), "longer " * 50)["states"].shape == (52, 16)
 
 
 def test_moments_are_in_the_scale_of_the_denoiser(encoders: Step1XEncoders) -> None:
