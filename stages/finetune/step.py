@@ -159,7 +159,7 @@ def samples_of(folder: str, image_size: int) -> EditSamples:
 def _train(payload: dict[str, Any], editor: Any, samples: Any, training: Any) -> None:
     from ray.train.torch import get_device
 
-    from finetune.training import train
+    from finetune.training.small import train
     from reward.trainer.workers import wait_for_all
 
     folder, name = Path(payload["folder"]), payload["name"]
