@@ -42,7 +42,7 @@ class DenoiserConfig(Configuration):
 
 
 class ObjectiveConfig(Configuration):
-    """Rectified flow with a shifted time; training and sampling share it."""
+    """Rectified flow with a shifted time; training and sampling of the small editor share it."""
 
     time_shift: float = Field(2.0, gt=0, description="s in t = s u / (1 + (s-1) u); 1 is uniform, larger means noisier.")
 

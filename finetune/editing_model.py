@@ -61,7 +61,7 @@ class EditingModel(Protocol):
     block_lists: tuple[str, ...]
     """Names of its `nn.ModuleList`s of blocks: units of sharding, activation checkpointing and compilation. Every linear layer in
     them gets a LoRA adapter."""
-    connector: str | None
+    connector_name: str | None
     """Name of the part between encoder and blocks that may be trained in full beside adapters."""
 
     def collate(self, conditions: Sequence[Condition]) -> Condition:

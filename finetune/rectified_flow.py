@@ -1,8 +1,8 @@
 """Rectified flow: straight paths from data (t = 0) to noise (t = 1) and the mean squared error of their velocity.
 
-Liu et al. 2022 (arXiv 2209.03003); the logit-normal times and the time shift are those of Esser et al. 2024 (arXiv 2403.03206, sections 3.1
-and 5.3.2). Shapes: x0, noise, velocity [n, ...]; time [n], float32. What is random in a step is drawn on the CPU from one generator, so every
-device and every number of workers gets the same numbers.
+Liu et al. 2022 (arXiv 2209.03003); the logit-normal times and the time shift are those of Esser et al. 2024 (arXiv 2403.03206, sections
+3.1 and 5.3.2). Shapes: x0, noise, velocity [n, ...]; time [n], float32. What is random in a step is drawn on the CPU from one generator, so
+every device and every number of workers gets the same numbers.
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ def draw(
     reference_shape: Sequence[int],
     sampling_shift: float,
 ) -> Draws:
-    """Draw for `count` samples; shapes are [channels, rows, columns]. sampling_shift: of `EditingModel.resolution_shift` at the target's size."""
+    """Draw for `count` samples; shapes are [channels, rows, columns].
+
+    sampling_shift: of `EditingModel.resolution_shift` at the target's size.
+    """
     if config.times == "uniform":
         u = torch.rand(count, generator=generator)
     else:

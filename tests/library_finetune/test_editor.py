@@ -23,7 +23,7 @@ from finetune.data import EditSamples, squared
 from finetune.denoiser import Denoiser
 from finetune.editor import Editor, starting_noise
 from finetune.editor import seeded as starting_generator
-from finetune.objective import flow_loss, interpolate, sampling_times, shift_time
+from finetune.rectified_flow import flow_loss, interpolate, sampling_times, shift_time
 from finetune.text import TextEncoder, Vocabulary, content_words
 from finetune.training.small import train
 
