@@ -29,15 +29,14 @@ def fitted(image: Image.Image, size: tuple[int, int]) -> Image.Image:
 
 
 @torch.no_grad()
-def encode_pair(encoders: Encoders, source: Image.Image, edited: Image.Image, instruction: str, side: int) -> EncodedPair:
-    """Moments and condition of a pair of RGB images. side: the working size has an area of about side ** 2 pixels."""
-    size = encoders.working_size(source.width, source.height, side)
+def encode_pair(encoders: Encoders, source: Image.Image, edited: Image.Image, instruction: str, size: tuple[int, int]) -> EncodedPair:
+    """Moments and condition of a pair of RGB images. size: the source's working size, (width, height)."""
     reference, target = fitted(source, size), fitted(edited, size)
     target_moments, reference_moments = encoders.encode_images([target, reference])
     return EncodedPair(target_moments, reference_moments, encoders.encode_condition(reference, instruction))
 
 
 @torch.no_grad()
-def encode_null(encoders: Encoders, source: Image.Image, side: int) -> Condition:
+def encode_null(encoders: Encoders, source: Image.Image, size: tuple[int, int]) -> Condition:
     """The null condition of a source image: what the encoders make of it without an instruction."""
-    return encoders.encode_condition(fitted(source, encoders.working_size(source.width, source.height, side)), "")
+    return encoders.encode_condition(fitted(source, size), "")

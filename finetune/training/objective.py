@@ -39,9 +39,7 @@ def of_one_size(pairs: Sequence[PreparedPair], most: int) -> Iterator[Sequence[P
             yield members[start : start + most]
 
 
-def batch_of(
-    model: EditingModel, pairs: Sequence[PreparedPair], device: torch.device
-) -> tuple[Moments, Moments, Condition, Draws]:
+def batch_of(model: EditingModel, pairs: Sequence[PreparedPair], device: torch.device) -> tuple[Moments, Moments, Condition, Draws]:
     """Pairs of one bucket as one batch on the device: moments of target and reference [n, channels, rows, columns], condition, draws."""
     target, reference = (_stacked([getattr(pair, name) for pair in pairs], device) for name in ("target", "reference"))
     condition = {name: tensor.to(device) for name, tensor in model.collate([pair.condition for pair in pairs]).items()}

@@ -6,10 +6,11 @@ memory does not grow with their number. What a step takes and draws is a functio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from torch import nn
 
 from finetune.config import RectifiedFlowConfig
@@ -20,9 +21,9 @@ from finetune.training.loading import PairLoader
 from finetune.training.objective import flow_objective
 from finetune.training.order import bucketed_order
 from finetune.training.pairs import StoredPairs
-from reward.trainer.lora import adapt
 from reward.trainer.loop import Metrics, optimise, torch_threads
-from reward.trainer.sharding import sharded_copy
+from reward.trainer.lora import adapt
+from reward.trainer.sharding import ReadRows, sharded_copy
 from reward.trainer.workers import rank_and_world
 
 
@@ -36,10 +37,12 @@ def train(
     config: LargeTrainingConfig,
     checkpoint_dir: Path,
     on_metrics: Callable[[Metrics], None],
+    device: torch.device,
+    stored: Mapping[str, ReadRows] | None = None,
 ) -> None:
-    """Train `model` in place, an `EditingModel` on its device; with adapters they stay in it (`finetune.training.adapters`).
+    """Train `model` in place, an `EditingModel` on `device`; adapters stay in it.
 
-    base: identity of its weights before. on_metrics receives {"step", "loss", "gradient_norm", "learning_rate"}, the loss being the mean
+    base: identity of its weights before. stored: what reads them where they are on the meta device (`will_shard`). on_metrics receives {"step", "loss", "gradient_norm", "learning_rate"}, the loss being the mean
     since the report before, and `held_out` losses where they are due; after a resume the finished part first. With `parallel: fsdp` and
     several workers only the first worker's model has weights in the end.
     ValueError for fewer pairs than a batch, a batch that the workers do not divide, checkpoints of another training, a pair that is not
@@ -48,9 +51,15 @@ def train(
     check_batches(config, pairs=len(pairs.bucket_of), workers=rank_and_world()[1])
     steps = config.steps_for(len(pairs.bucket_of))
     ready_to_learn(model, config)
-    with sharded_copy(
-        model, parallel=config.parallel, precision=config.precision, block_lists=cast(Any, model).block_lists
-    ) as learner, torch_threads(config.threads):
+    sharded = sharded_copy(
+        model,
+        parallel=config.parallel,
+        precision=config.precision,
+        block_lists=cast(Any, model).block_lists,
+        stored=stored,
+        device=device,
+    )
+    with sharded as learner, torch_threads(config.threads):
         editing: Any = learner
         shift = cast(Any, model).resolution_shift
         loader = PairLoader(
@@ -101,9 +110,9 @@ def ready_to_learn(model: nn.Module, config: LargeTrainingConfig) -> None:
         model.float()
     adapt(parts_of(editing), config.adapters, seed=config.seed, device=next(model.parameters()).device)
     if config.connector:
-        if editing.connector is None:
+        if editing.connector_name is None:
             raise ValueError(f"{type(model).__name__} has no connector to train; leave connector out")
-        model.get_submodule(editing.connector).requires_grad_(True)
+        model.get_submodule(editing.connector_name).requires_grad_(True)
     for weight in model.parameters():
         if weight.requires_grad:
             weight.data = weight.data.float()

@@ -247,9 +247,7 @@ class _Record:
             raise ValueError(f"{path} belongs to other settings or data; use an empty checkpoint directory")
         state = self.state()
         load_checkpoint(path, state)
-        set_state_dict(
-            self.module, self.optimizer, model_state_dict=state["module"], optim_state_dict=state["optimizer"], options=_PARTIAL
-        )
+        set_state_dict(self.module, self.optimizer, model_state_dict=state["module"], optim_state_dict=state["optimizer"], options=_PARTIAL)
         self.window.steps, totals = notes["window"]
         if rank_and_world()[0] == 0:
             device = next(self.module.parameters()).device

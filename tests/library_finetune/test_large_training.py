@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from paths import ROOT
@@ -16,8 +15,6 @@ from tiny_editing import TinyModel, tiny_pairs
 
 from finetune.config import RectifiedFlowConfig
 from finetune.training.config import LargeTrainingConfig, ProgressConfig
-from finetune.training.loading import PairLoader
-from finetune.training.order import WINDOW, bucketed_order
 from finetune.training.train import train
 from reward.trainer.config import AdapterConfig
 
@@ -57,6 +54,7 @@ def run(folder: Path, on_metrics: Any = lambda _: None, dtype: torch.dtype = tor
         config=settings(**changes),
         checkpoint_dir=folder,
         on_metrics=on_metrics,
+        device=torch.device("cpu"),
     )
     return model
 

@@ -56,7 +56,7 @@ class Block(nn.Module):
 
 class TinyModel(nn.Module):
     block_lists = ("blocks",)
-    connector = "reader"
+    connector_name = "reader"
 
     def __init__(self, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
@@ -121,5 +121,6 @@ def drawn_images(count: int, seed: int = 0) -> list[tuple[Image.Image, Image.Ima
 def tiny_pairs(count: int, seed: int = 0) -> PairsInMemory:
     encoders = TinyEncoders()
     images = drawn_images(count, seed)
-    pairs = [encode_pair(encoders, source, edited, words, 48) for source, edited, words in images]
-    return PairsInMemory(pairs, [encode_null(encoders, source, 48) for source, _, _ in images])
+    sizes = [encoders.working_size(*source.size, 48) for source, _, _ in images]
+    pairs = [encode_pair(encoders, *image, size) for image, size in zip(images, sizes, strict=True)]
+    return PairsInMemory(pairs, [encode_null(encoders, image[0], size) for image, size in zip(images, sizes, strict=True)])
