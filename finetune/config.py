@@ -80,6 +80,10 @@ FlowSetting = Annotated[RectifiedFlowConfig, BeforeValidator(_named_flow)]
 """A rectified flow by its values or by its name."""
 
 
+AdapterLayout = Literal["fused", "split"]
+"""One LoRA adapter per layer of the released files, which fuse projections, or per layer of the library's model."""
+
+
 class SamplingConfig(Configuration):
     """How an edit is sampled from a large editor."""
 

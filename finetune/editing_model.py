@@ -63,6 +63,8 @@ class EditingModel(Protocol):
     them gets a LoRA adapter."""
     connector_name: str | None
     """Name of the part between encoder and blocks that may be trained in full beside adapters."""
+    fused_projections: tuple[tuple[str, ...], ...]
+    """Linear layers of a block, by the ends of their names, that the family's released files fuse to one layer with one adapter."""
 
     def collate(self, conditions: Sequence[Condition]) -> Condition:
         """One batch of several samples' conditions, padded as the family pads."""

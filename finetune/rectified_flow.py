@@ -88,10 +88,15 @@ def draw(
     )
 
 
+def with_dropout(conditions: Sequence[Condition], nulls: Sequence[Condition], dropped: Tensor) -> list[Condition]:
+    """Each sample's condition, or its null condition where it is dropped."""
+    return [null if drop else condition for condition, null, drop in zip(conditions, nulls, dropped.tolist(), strict=True)]
+
+
 def batch_loss(model: EditingModel, target: Moments, reference: Moments, condition: Condition, draws: Draws) -> Tensor:
     """The loss of a batch of one bucket; moments are [n, channels, rows, columns], condition is collated.
 
-    The caller has replaced the conditions of the `draws.dropped` samples by their null conditions before collating.
+    The conditions of the `draws.dropped` samples are null conditions (`with_dropout`).
     """
     x0 = target.sample(draws.target).float()
     predicted = model(interpolate(x0, draws.noise, draws.time), reference.sample(draws.reference), draws.time, condition)

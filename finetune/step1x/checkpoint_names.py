@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from finetune.flux_names import DOUBLE_BLOCK, DOUBLE_BLOCK_FUSED, SINGLE_BLOCK, SINGLE_BLOCK_FUSED
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -31,29 +33,13 @@ _FLUX = {
     "time_text_embed.text_embedder.linear_2": "vector_in.out_layer",
     "proj_out": "final_layer.linear",
 }
-DOUBLE_BLOCK = {
-    "norm1.linear": "img_mod.lin",
-    "norm1_context.linear": "txt_mod.lin",
-    "attn.to_out.0": "img_attn.proj",
-    "attn.to_add_out": "txt_attn.proj",
-    "ff.net.0.proj": "img_mlp.0",
-    "ff.net.2": "img_mlp.2",
-    "ff_context.net.0.proj": "txt_mlp.0",
-    "ff_context.net.2": "txt_mlp.2",
-}
 _DOUBLE_NORMS = {
     "attn.norm_q": "img_attn.norm.query_norm",
     "attn.norm_k": "img_attn.norm.key_norm",
     "attn.norm_added_q": "txt_attn.norm.query_norm",
     "attn.norm_added_k": "txt_attn.norm.key_norm",
 }
-DOUBLE_BLOCK_JOINED = {
-    "img_attn.qkv": ("attn.to_q", "attn.to_k", "attn.to_v"),
-    "txt_attn.qkv": ("attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj"),
-}
-SINGLE_BLOCK = {"norm.linear": "modulation.lin", "proj_out": "linear2"}
 _SINGLE_NORMS = {"attn.norm_q": "norm.query_norm", "attn.norm_k": "norm.key_norm"}
-SINGLE_BLOCK_JOINED = {"linear1": ("attn.to_q", "attn.to_k", "attn.to_v", "proj_mlp")}
 _REFINER = {
     "proj_in": "input_embedder",
     "time_text_embed.timestep_embedder.linear_1": "t_embedder.mlp.0",
@@ -69,7 +55,7 @@ _REFINER_BLOCK = {
     "ff.net.2": "mlp.fc2",
     "norm_out.linear": "adaLN_modulation.1",
 }
-_REFINER_BLOCK_JOINED = {"self_attn_qkv": ("attn.to_q", "attn.to_k", "attn.to_v")}
+_REFINER_BLOCK_FUSED = {"self_attn_qkv": ("attn.to_q", "attn.to_k", "attn.to_v")}
 
 
 def pieces(model: nn.Module) -> dict[str, tuple[Piece, ...]]:
@@ -85,15 +71,15 @@ def _pieces(rows: Mapping[str, int]) -> Iterator[tuple[str, tuple[Piece, ...]]]:
         yield from _linear(f"connector.refiner.{ours}", f"connector.S.{released}")
     for ours in _blocks(rows, "connector.refiner.token_refiner.refiner_blocks"):
         released = f"connector.S.individual_token_refiner.blocks.{ours.rpartition('.')[2]}"
-        yield from _block(rows, ours, released, _REFINER_BLOCK, _REFINER_BLOCK_JOINED, {})
+        yield from _block(rows, ours, released, _REFINER_BLOCK, _REFINER_BLOCK_FUSED, {})
     for ours, released in _FLUX.items():
         yield from _linear(f"transformer.{ours}", released)
     for ours in _blocks(rows, "transformer.transformer_blocks"):
         released = f"double_blocks.{ours.rpartition('.')[2]}"
-        yield from _block(rows, ours, released, DOUBLE_BLOCK, DOUBLE_BLOCK_JOINED, _DOUBLE_NORMS)
+        yield from _block(rows, ours, released, DOUBLE_BLOCK, DOUBLE_BLOCK_FUSED, _DOUBLE_NORMS)
     for ours in _blocks(rows, "transformer.single_transformer_blocks"):
         released = f"single_blocks.{ours.rpartition('.')[2]}"
-        yield from _block(rows, ours, released, SINGLE_BLOCK, SINGLE_BLOCK_JOINED, _SINGLE_NORMS)
+        yield from _block(rows, ours, released, SINGLE_BLOCK, SINGLE_BLOCK_FUSED, _SINGLE_NORMS)
     for kind in ("weight", "bias"):
         ours, released = f"transformer.norm_out.linear.{kind}", f"final_layer.adaLN_modulation.1.{kind}"
         half = rows[ours] // 2

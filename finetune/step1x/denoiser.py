@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from finetune.editing_model import Condition, padded
 from finetune.exact_time import ExactTime
+from finetune.flux_names import FLUX_FUSED
 from finetune.packing import grid_positions, pack, unpack
 from finetune.step1x.config import Step1XSizes
 from finetune.step1x.connector import Connector
@@ -26,6 +27,7 @@ class Step1XEdit(nn.Module):
 
     block_lists = ("transformer.transformer_blocks", "transformer.single_transformer_blocks")
     connector_name = "connector"
+    fused_projections = FLUX_FUSED
 
     def __init__(self, sizes: Step1XSizes, text_tokens: int) -> None:
         super().__init__()
