@@ -134,6 +134,7 @@ class EditorTrainingConfig(LoopConfig):
     token_budget: int = Field(
         16384, gt=0, description="Tokens that a worker takes through the editor at a time; gradients of several passes are added up."
     )
+    activation_checkpointing: bool = Field(False, description="Recompute activations in the backward pass.")
     parallel: Parallel = Field(
         "ddp", description="What several workers do with the weights: ddp: each has all of them; fsdp: each has a shard (FSDP2)."
     )

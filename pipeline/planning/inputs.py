@@ -8,7 +8,7 @@ from pathlib import Path
 from stages.config import FlowConfig
 from stages.datasets import readers
 from stages.datasets.config import VALIDATION_SHARE, CandidatesInput, SourcesInput, TableSources, WorldSources
-from stages.editors import editors
+from stages.editors import catalogue
 
 
 def missing(flow: FlowConfig) -> dict[str, list[str]]:
@@ -59,7 +59,7 @@ def _missing_of_generate(flow: FlowConfig) -> list[str]:
     notes = []
     for choice in flow.generate.editors:
         try:
-            editors.check_name(choice.name)
+            catalogue.find(choice.name, "generate.editors")
         except ValueError as error:
             notes.append(f"cannot run yet: {error}")
     config = flow.generate.sources

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from stages.editors.editors import Edited, EditorSpec
-from stages.engine import images
+from PIL import Image
+
+from stages.editors.editor import Edited, EditorSpec, EditRequest, Licence
 from stages.world import editors, flaws, items
 
 if TYPE_CHECKING:
@@ -21,13 +22,23 @@ class WorldEditor:
         self.name = name
         self.size = size
 
-    def edit(self, source: Mapping[str, Any], seed: int) -> Edited:
-        """Draw the candidate."""
-        if source["dataset"] != "world":
-            raise ValueError(f"a toy editor edits only sources of the toy world, not of {source['dataset']}")
-        item, renders = _drawn(source["metadata"], self.size)
-        made = editors.edit(item, self.size, self.name, seed, renders)
-        return Edited(images.png(made.image), flaws.to_metadata(made))
+    def edit(self, batch: Sequence[EditRequest]) -> list[Edited]:
+        """Draw the candidates. Raises ``ValueError`` for a source of another data set."""
+        return [self._edit(request) for request in batch]
+
+    def _edit(self, request: EditRequest) -> Edited:
+        if request.dataset != "world":
+            raise ValueError(f"a toy editor edits only sources of the toy world, not of {request.dataset}")
+        item, renders = _drawn(request.metadata, self.size)
+        made = editors.edit(item, self.size, self.name, request.seed, renders)
+        return Edited(Image.fromarray(made.image), flaws.to_metadata(made))
+
+    def save_memory(self) -> bool:
+        """There is nothing to save."""
+        return False
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 @lru_cache(maxsize=4)
@@ -43,12 +54,23 @@ def _world(flow: FlowConfig, name: str) -> WorldConfig:
     return flow.world
 
 
-def _open(name: str, flow: FlowConfig) -> WorldEditor:
+def _open(name: str, _: object, flow: FlowConfig) -> WorldEditor:
     return WorldEditor(name, _world(flow, name).size)
 
 
-def _settings(name: str, flow: FlowConfig) -> dict[str, Any]:
+def _identity(name: str, _: object, flow: FlowConfig) -> dict[str, Any]:
     return _world(flow, name).model_dump(mode="json")
 
 
-EDITORS = {f"world/{name}": EditorSpec("1", partial(_open, name), partial(_settings, name)) for name in editors.EDITORS}
+EDITORS = [
+    EditorSpec(
+        name=f"world/{name}",
+        revision="1",
+        licence=Licence("Apache-2.0"),
+        open=partial(_open, name),
+        identity=partial(_identity, name),
+        max_batch=64,
+        tested="embedded",
+    )
+    for name in editors.EDITORS
+]

@@ -12,12 +12,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from reward.inputs.decoding import decode
 from stages.config import FlowConfig
 from stages.context import Context
 from stages.datasets import readers
 from stages.datasets.config import VALIDATION_SHARE, SourcesInput, TableSources
 from stages.datasets.slices import Slice
-from stages.editors import editors
+from stages.editors import catalogue
+from stages.editors.editor import Editor, EditRequest, Failure
 from stages.engine import contracts, images, steps
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import content_id, settings_hash
@@ -39,7 +43,7 @@ def run(context: Context) -> Index:
     assert config.sources is not None, "the configuration has one of the two forms"
     flow = context.flow
     for choice in config.editors:
-        editors.check_name(choice.name)
+        catalogue.find(choice.name, "generate.editors")
     planned = Counter(_plan(config.editors))
     (name, seed), times = planned.most_common(1)[0]
     if times > 1:
@@ -113,9 +117,10 @@ def _plan(choices: Sequence[EditorChoice]) -> list[tuple[str, int]]:
 
 
 def _make_work(flow: FlowConfig, config: GenerateConfig) -> Work:
-    specs = {choice.name: editors.specs()[choice.name] for choice in config.editors}
-    opened = {name: spec.open(flow) for name, spec in specs.items()}
-    settings = {name: settings_hash(spec.settings(flow)) for name, spec in specs.items()}
+    specs = {choice.name: catalogue.specs()[choice.name] for choice in config.editors}
+    of_editor = {name: spec.settings() for name, spec in specs.items()}
+    opened = {name: spec.open(of_editor[name], flow) for name, spec in specs.items()}
+    settings = {name: settings_hash(spec.identity(of_editor[name], flow)) for name, spec in specs.items()}
 
     def work(piece: Slice) -> UnitOutput:
         rows, candidates, quarantine = [], [], []
@@ -139,7 +144,7 @@ def _validation_share(config: SourcesInput | None) -> float:
     return config.validation_share if isinstance(config, TableSources) else VALIDATION_SHARE
 
 
-def _candidate(source: Mapping[str, Any], name: str, seed: int, editor: editors.Editor, revision: str, settings: str) -> dict[str, Any]:
+def _candidate(source: Mapping[str, Any], name: str, seed: int, editor: Editor, revision: str, settings: str) -> dict[str, Any]:
     """Row of the ``candidates`` contract; that of an edit that failed has the error and no image."""
     row = {
         "candidate_id": content_id("candidate", source["source_id"], name, revision, seed, settings),
@@ -155,7 +160,10 @@ def _candidate(source: Mapping[str, Any], name: str, seed: int, editor: editors.
         "metadata": "{}",
     }
     try:
-        edited = editor.edit(source, seed)
+        image = decode(source["image"]["bytes"])
+        (edited,) = editor.edit([EditRequest(image, source["instruction"], seed, source["dataset"], source["metadata"])])
     except (ValueError, OSError, RuntimeError) as error:
         return row | {"status": "failed", "error": str(error)}
-    return row | {"image": images.stored(edited.image), "metadata": edited.metadata}
+    if isinstance(edited, Failure):
+        return row | {"status": "failed", "error": edited.message}
+    return row | {"image": images.stored(images.png(np.asarray(edited.image))), "metadata": edited.metadata}

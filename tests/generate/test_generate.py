@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from PIL import Image
 from pipeline import config
 from stages.context import Context
 from stages.datasets import readers
-from stages.editors import editors
+from stages.editors import catalogue
+from stages.editors.editor import Edited, EditorSpec, EditRequest, Licence
 from stages.engine.cluster import Cluster
 from stages.engine.config import RayConfig
 from stages.engine.rundir import RunDir
@@ -50,10 +52,16 @@ def write_table(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
 class Tinting:
     """An editor that works on any image, and fails on one seed."""
 
-    def edit(self, source: Any, seed: int) -> editors.Edited:
-        if seed == 1:
+    def edit(self, batch: Sequence[EditRequest]) -> list[Edited]:
+        if any(request.seed == 1 for request in batch):
             raise RuntimeError("out of memory")
-        return editors.Edited(source["image"]["bytes"], "{}")
+        return [Edited(request.image) for request in batch]
+
+    def save_memory(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
 
 
 def test_groups_are_complete_and_the_choice_is_even(cluster: Cluster, tmp_path: Path) -> None:
@@ -79,8 +87,8 @@ def test_own_sources_and_a_failing_editor(tmp_path: Path, monkeypatch: pytest.Mo
         {"image": "no.png", "instruction": "a"},
     ]
     write_table(tmp_path, [*rows, {"image": "cut.png", "instruction": "b"}, {"instruction": "c"}, {"image": "2.png", "instruction": "d"}])
-    tinting = editors.EditorSpec("test", lambda flow: Tinting(), lambda flow: None)
-    monkeypatch.setattr(editors, "specs", lambda: {"world/quill": tinting, "world/anvil": tinting})
+    tinting = EditorSpec("tinting", "test", Licence("MIT"), lambda settings, flow: Tinting())
+    monkeypatch.setattr(catalogue, "specs", lambda: {"world/quill": tinting, "world/anvil": tinting})
     flow = context(tmp_path, TABLE, Cluster(RayConfig())).flow
     assert flow.generate is not None
     (piece,) = readers.plan(flow.generate.sources, seed=0, world=None, unit_rows=10, key="generate.sources", edited=False)

@@ -10,7 +10,7 @@ from pipeline import config
 from pipeline.planning.plan import plan
 from reward.inputs.decoding import decode
 from stages.datasets import readers
-from stages.editors import editors
+from stages.editors import catalogue
 from stages.generate import step as generate
 
 pixels = np.zeros((8, 12, 3), np.uint8)
@@ -25,7 +25,7 @@ Path("x.yaml").write_text(
     "  annotate: 2\n"
 )
 flow = config.load(Path("x.yaml")).flow
-editors.check_name("mirror")
+catalogue.find("mirror", "generate.editors")
 assert "cannot run yet" not in plan(flow, Path("run"))
 (piece,) = readers.plan(flow.generate.sources, seed=0, world=None, unit_rows=10, key="generate.sources", edited=False)
 candidates = generate._make_work(flow, flow.generate)(piece).tables["candidates"].to_pylist()

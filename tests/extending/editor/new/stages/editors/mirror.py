@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
-import numpy as np
+from PIL import ImageOps
 
-from reward.inputs.decoding import decode
-from stages.editors.editors import Edited, EditorSpec
-from stages.engine import images
+from stages.editors.editor import Edited, EditorSpec, EditRequest, Licence
 
 
 class Mirror:
     """Left is right and, with an odd seed, top is bottom."""
 
-    def edit(self, source: Mapping[str, Any], seed: int) -> Edited:
-        """The mirrored image."""
-        pixels = np.asarray(decode(source["image"]["bytes"]))[:, ::-1]
-        return Edited(images.png(np.ascontiguousarray(pixels[::-1] if seed % 2 else pixels)))
+    def edit(self, batch: Sequence[EditRequest]) -> list[Edited]:
+        """The mirrored images."""
+        mirrored = [ImageOps.mirror(request.image) for request in batch]
+        return [Edited(ImageOps.flip(image) if request.seed % 2 else image) for image, request in zip(mirrored, batch, strict=True)]
+
+    def save_memory(self) -> bool:
+        """There is nothing to save."""
+        return False
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
-EDITORS = {"mirror": EditorSpec("1", lambda flow: Mirror(), lambda flow: None)}
+EDITORS = [EditorSpec("mirror", "1", Licence("MIT"), lambda settings, flow: Mirror(), max_batch=8)]
