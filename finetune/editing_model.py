@@ -66,6 +66,11 @@ class EditingModel(Protocol):
     fused_projections: tuple[tuple[str, ...], ...]
     """Linear layers of a block, by the ends of their names, that the family's released files fuse to one layer with one adapter."""
 
+    last_time: float | None
+    """Time of the last Euler step before 0, to which sampling stretches its times; None: as the shift leaves it."""
+    rescales_guidance: bool
+    """Whether sampling gives a guided velocity, token by token, the norm of the conditioned one."""
+
     def collate(self, conditions: Sequence[Condition]) -> Condition:
         """One batch of several samples' conditions, padded as the family pads."""
         ...
