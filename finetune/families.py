@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import nn
+from PIL import Image
+from torch import Tensor, nn
 
-from finetune.editing_model import Encoders
+from finetune.editing_model import Condition, Encoders
 from finetune.step1x import encoders as step1x
 from finetune.step1x import loading
-from finetune.step1x.config import Step1XConfig
+from finetune.step1x.config import VLM_PATCH_AREA, Step1XConfig
 from reward.trainer.sharding import ReadRows
+
+Decoder = Callable[[Tensor], list[Image.Image]]
 
 
 def open_encoders(config: Step1XConfig, device: torch.device) -> Encoders:
@@ -23,6 +28,33 @@ def open_encoders(config: Step1XConfig, device: torch.device) -> Encoders:
 def encoders_identity(config: Step1XConfig) -> str:
     """Hash of everything that the encoders' results depend on."""
     return step1x.identity(config)
+
+
+def open_decoder(config: Step1XConfig, device: torch.device) -> Decoder:
+    """From latents [n, channels, rows, columns] to RGB images, without the rest of the encoders."""
+    vae = step1x.load_vae(config).to(device)
+
+    @torch.no_grad()
+    def decode(latents: Tensor) -> list[Image.Image]:
+        return step1x.decode(vae, latents)
+
+    return decode
+
+
+@dataclass(frozen=True)
+class ExampleInput:
+    """What one pair is to the model: the shape of its latents, and its condition at a usual length."""
+
+    latent: tuple[int, int, int]
+    condition: Condition
+
+
+def example_input(config: Step1XConfig, side: int, device: torch.device) -> ExampleInput:
+    """Of a square pair of side x side pixels, with as many image tokens as the vision-language model sees, and an instruction of 40."""
+    rows = side // 16 * 2
+    length = min(config.conditioning.max_tokens, config.conditioning.max_pixels // VLM_PATCH_AREA + 40)
+    states = torch.zeros(length, config.sizes.vlm_width, device=device)
+    return ExampleInput((config.sizes.latent_channels, rows, rows), {"states": states})
 
 
 def model_identity(config: Step1XConfig) -> str:

@@ -70,7 +70,12 @@ class Step1XEncoders:
     @torch.no_grad()
     def decode(self, latents: Tensor) -> list[Image.Image]:
         """See `Encoders.decode`."""
-        return from_unit_range(self.vae.decode(latents.to(self.vae.device, self.vae.dtype) / VAE_SCALE + VAE_SHIFT).sample)
+        return decode(self.vae, latents)
+
+
+def decode(vae: AutoencoderKL, latents: Tensor) -> list[Image.Image]:
+    """RGB images of latents [n, channels, rows, columns] in the denoiser's scale."""
+    return from_unit_range(vae.decode(latents.to(vae.device, vae.dtype) / VAE_SCALE + VAE_SHIFT).sample)
 
 
 def load_vae(config: Step1XConfig) -> AutoencoderKL:
