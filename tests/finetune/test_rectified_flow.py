@@ -1,6 +1,7 @@
 """The objective: its times, its dropout, and what a tiny Step1X-Edit learns by it."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from finetune.sampling import sample_edits, sample_latents
 from finetune.step1x.config import Step1XConfig
 from finetune.step1x.denoiser import Step1XEdit
 from finetune.step1x.encoders import Step1XEncoders
-from finetune.step1x.loading import load_weights
+from finetune.step1x.loading import denoiser_path, export_weights, load_weights
 from reward.trainer.config import AdapterConfig
 
 CPU = torch.device("cpu")
@@ -121,19 +122,18 @@ def psnr(one: Image.Image, other: Image.Image) -> float:
 
 
 def learn(model: Step1XEdit, encoders: Step1XEncoders, steps: int, rate: float) -> list[float]:
-    """Training on the one triplet, eight draws per step; the losses."""
+    """Training on the one triplet, four draws per step; the losses."""
     source, instruction, edited = triplet()
     condition, null = (encoders.encode_condition(source, text) for text in (instruction, ""))
-    reference, target = (
-        Moments(one.mean.expand(8, *SHAPE), one.deviation.expand(8, *SHAPE)) for one in encoders.encode_images([source, edited])
-    )
+    moments = encoders.encode_images([source, edited])
+    reference, target = (Moments(one.mean.expand(4, *SHAPE), one.deviation.expand(4, *SHAPE)) for one in moments)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.99), weight_decay=0)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     losses = []
     for step in range(steps):
-        draws = draw(RectifiedFlowConfig(condition_dropout=0.1), generator(step), 8, SHAPE, SHAPE, model.resolution_shift(8, 8))
-        collated = model.collate(with_dropout([condition] * 8, [null] * 8, draws.dropped))
+        draws = draw(RectifiedFlowConfig(condition_dropout=0.1), generator(step), 4, SHAPE, SHAPE, model.resolution_shift(8, 8))
+        collated = model.collate(with_dropout([condition] * 4, [null] * 4, draws.dropped))
         loss = batch_loss(model, target, reference, collated, draws)
         optimizer.zero_grad()
         loss.backward()
@@ -147,22 +147,24 @@ def test_adapters_and_connector_learn_a_triplet(config: Step1XConfig, encoders: 
     model = load_weights(config, CPU)
     add_adapters(model, AdapterConfig(rank=8, alpha=8), "fused", seed=0, device=CPU)
     model.connector.requires_grad_(True)
-    losses = learn(model, encoders, 60, 5e-3)
-    assert np.mean(losses[-10:]) < 0.75 * np.mean(losses[:10])
+    losses = learn(model, encoders, 40, 1e-2)
+    assert np.mean(losses[-5:]) < 0.75 * np.mean(losses[:5])
 
 
-def test_one_triplet_is_learnt_until_its_edit_is_sampled(config: Step1XConfig, encoders: Step1XEncoders) -> None:
-    """The sampled edit matches the target as the VAE, which has random weights here, shows it: a PSNR over 30 dB; before, under 20."""
+def test_one_triplet_is_learnt_until_its_edit_is_sampled(config: Step1XConfig, encoders: Step1XEncoders, tmp_path: Path) -> None:
+    """The sampled edit matches the target, as the VAE shows it, with a PSNR of 27 dB; before, and of the source, 16 dB."""
     source, instruction, edited = triplet()
     shown = encoders.decode(encoders.encode_images([edited])[0].mean[None])[0]
     model = load_weights(config, CPU)
 
-    def sampled() -> float:
-        sampling = SamplingConfig(steps=28, guidance=1, side=64)
-        return psnr(sample_edits(model, encoders, [source], [instruction], [7], sampling)[0], shown)
+    def sampled(editor: Step1XEdit, seed: int) -> Image.Image:
+        return sample_edits(editor, encoders, [source], [instruction], [seed], SamplingConfig(steps=28, guidance=2, side=64))[0]
 
-    before = sampled()
-    learn(model, encoders, 400, 4e-3)
-    after = sampled()
-    print(before, after)
-    assert before < 20 < 30 < after
+    assert psnr(sampled(model, 7), shown) < 18
+    learn(model, encoders, 200, 1e-2)
+    edit = sampled(model, 7)
+    assert psnr(edit, shown) > 25
+    assert sampled(model, 8) != edit
+    exported = config.model_copy(update={"denoiser": str(tmp_path / "exported.safetensors")})
+    export_weights(model, denoiser_path(exported))
+    assert sampled(load_weights(exported, CPU), 7) == edit

@@ -127,7 +127,7 @@ def test_another_prefix_length_is_an_error(config: Step1XConfig) -> None:
 
 
 def test_long_instructions_are_cut(encoders: Step1XEncoders) -> None:
-    assert encoders.encode_condition(picture(), "longer " * 50)["states"].shape == (96, 16)
+    assert encoders.encode_condition(picture(), "longer " * 50)["states"].shape == (52, 16)
 
 
 def test_moments_are_in_the_scale_of_the_denoiser(encoders: Step1XEncoders) -> None:
@@ -140,7 +140,7 @@ def test_moments_are_in_the_scale_of_the_denoiser(encoders: Step1XEncoders) -> N
         noise = torch.randn(1, 4, 12, 8, generator=torch.Generator().manual_seed(0))
         latent = (posterior.mean + posterior.std * noise - 0.1159) * 0.3611
         decoded = encoders.vae.decode(latent / 0.3611 + 0.1159).sample[0]
-    assert torch.allclose(moments.sample(noise[0]), latent[0], atol=1e-6)
+    assert torch.allclose(moments.sample(noise[0]), latent[0], atol=1e-5)
     shown = np.asarray(encoders.decode(latent)[0]).astype(float)
     assert np.abs(shown - ((decoded.clamp(-1, 1) + 1) * 127.5).permute(1, 2, 0).numpy()).max() <= 0.5001
 

@@ -91,7 +91,7 @@ def write_step1x(folder: Path) -> Step1XConfig:
     """Write the released layout into an empty folder; returns its configuration."""
     tokenizer = qwen_like_tokenizer()
     conditioning = ConditioningConfig(
-        prefix_tokens=prefix_length(tokenizer) - 1, max_tokens=96, min_pixels=4 * VLM_PATCH_AREA, max_pixels=9 * VLM_PATCH_AREA
+        prefix_tokens=prefix_length(tokenizer) - 1, max_tokens=52, min_pixels=4 * VLM_PATCH_AREA, max_pixels=9 * VLM_PATCH_AREA
     )
     sampling = SamplingConfig(steps=4, side=64)
     config = Step1XConfig(directory=str(folder), sizes=SIZES, conditioning=conditioning, sampling=sampling)
@@ -99,7 +99,11 @@ def write_step1x(folder: Path) -> Step1XConfig:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         Qwen2_5_VLForConditionalGeneration(tiny_vlm_config(tokenizer)).save_pretrained(vlm_folder(config))
-        save_file(released_vae_tensors(new_vae(SIZES).state_dict()), vae_path(config))
+        vae = new_vae(SIZES)
+    with torch.no_grad():  # as trained ones: latents of about unit scale, posteriors that are narrow beside it
+        vae.encoder.conv_out.weight *= torch.tensor([20.0] * 4 + [0.0] * 4)[:, None, None, None]
+        vae.encoder.conv_out.bias.copy_(torch.tensor([0.0] * 4 + [-9.0] * 4))
+    save_file(released_vae_tensors(vae.state_dict()), vae_path(config))
     tokenizer.save_pretrained(vlm_folder(config))
     return config
 
