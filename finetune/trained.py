@@ -1,13 +1,14 @@
 """Trained editors on disk: a folder with `editor.json` and the weights that training changed.
 
-The base has no weights of its own, an arm with adapters has `adapters.safetensors`, and one that learnt in full has the family's own file.
+The base has no weights of its own. An arm with adapters has what learnt, in float32, and for other programs its adapters in published
+layouts, in bf16. An arm that learnt in full has the family's own file.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -15,11 +16,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from finetune import families
+from finetune.adapter_files import save_diffusers, save_kohya
 from finetune.step1x.config import Step1XConfig
 from finetune.training.config import LargeTrainingConfig
 from finetune.training.train import ready_to_learn
 
-_RECORD, _LEARNT, _WHOLE = "editor.json", "adapters.safetensors", "weights.safetensors"
+_RECORD, _LEARNT, _WHOLE = "editor.json", "learnt.safetensors", "weights.safetensors"
+LORA_DIFFUSERS, LORA_KOHYA = "lora-diffusers.safetensors", "lora-kohya.safetensors"
 
 
 def save_base(folder: Path, editor: Step1XConfig, identity: str) -> None:
@@ -34,6 +37,9 @@ def save_trained(folder: Path, editor: Step1XConfig, identity: str, training: La
         families.export_weights(editor, model, folder / _WHOLE)
     else:
         save_file(_learnt(model), folder / _LEARNT, metadata={"format": "pt"})
+        save_diffusers(model, folder / LORA_DIFFUSERS, torch.bfloat16)
+        if cast(Any, model).fused_projections:
+            save_kohya(model, folder / LORA_KOHYA, torch.bfloat16)
 
 
 def open_trained(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[Step1XConfig, nn.Module]:
@@ -53,7 +59,7 @@ def open_trained(folder: Path, device: torch.device, dtype: torch.dtype) -> tupl
         raise ValueError(f"{folder} was trained from other weights than {editor.directory} has now; restore them, or train again")
     model = families.open_model(editor, device, dtype)
     if training is not None:
-        ready_to_learn(model, training)
+        ready_to_learn(model, training, device)
         try:
             learnt = load_file(folder / _LEARNT)
         except (OSError, SafetensorError) as error:

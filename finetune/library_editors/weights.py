@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -68,18 +67,6 @@ def export_weights(model: nn.Module, path: Path) -> None:
     """Write the transformer's weights as one file, with the library's names."""
     tensors = {name.removeprefix(f"{_PART}."): parameter.detach() for name, parameter in model.named_parameters()}
     save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
-
-
-def files_identity(paths: Mapping[str, Path]) -> str:
-    """Hash of files under their names. ValueError naming one that is not readable."""
-    digest = hashlib.sha256()
-    for name, path in sorted(paths.items()):
-        try:
-            with path.open("rb") as file:
-                digest.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-        except OSError as error:
-            raise ValueError(f"{path} is not readable ({error}); expected a file of the editor") from error
-    return digest.hexdigest()
 
 
 def encoder_files(config: LibraryEditorConfig) -> dict[str, Path]:

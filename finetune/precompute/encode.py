@@ -1,8 +1,8 @@
 """One pair through the frozen encoders.
 
-Both images get the source's working size, as when an edit is sampled: scaled until they cover it, then cut evenly at two opposite edges, less
-than one multiple of the working size where their ratios agree. Nothing is stretched or flipped. Images are encoded pair by pair, so an entry
-depends on its pair alone.
+Both images get the source's working size, as when an edit is sampled: scaled until they cover it, then cut evenly at two opposite edges,
+less than one multiple of the working size where their ratios agree. Nothing is stretched or flipped. Images are encoded pair by pair, so an
+entry depends on its pair alone.
 """
 
 from __future__ import annotations

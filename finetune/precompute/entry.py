@@ -16,7 +16,7 @@ from finetune.editing_model import Condition, Moments
 
 @dataclass(frozen=True)
 class EncodedPair:
-    """One pair: moments of the edited image and of the source, each [channels, rows, columns], and the condition of both words and source."""
+    """One pair: moments of edited image and source, each [channels, rows, columns], and the condition of instruction and source."""
 
     target: Moments
     reference: Moments

@@ -23,12 +23,6 @@ from reward.trainer.sharding import ReadRows
 _SHOWN = 3  # names in an error message
 
 
-def without_weights(config: Step1XConfig) -> Step1XEdit:
-    """The model on torch's meta device."""
-    with torch.device("meta"):
-        return Step1XEdit(config.sizes, config.conditioning.max_tokens)
-
-
 def stored_rows(config: Step1XConfig, model: nn.Module) -> dict[str, ReadRows]:
     """By parameter name, what reads its rows from the released file.
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext, checkpoint, create_selective_checkpoint_contexts
 
 from finetune.editing_model import EditingModel
@@ -57,8 +56,3 @@ def _selective() -> Any:
         return CheckpointPolicy.MUST_SAVE if keep else CheckpointPolicy.PREFER_RECOMPUTE
 
     return create_selective_checkpoint_contexts(policy)
-
-
-def parts_of(model: EditingModel) -> list[nn.Module]:
-    """The lists of blocks."""
-    return [model.get_submodule(name) for name in model.block_lists]

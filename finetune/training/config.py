@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from finetune.config import AdapterLayout
 from reward.trainer.config import AdapterConfig, Configuration, LoopConfig, Parallel
 
 ActivationCheckpointing = Literal["none", "selective", "full"]
@@ -40,6 +41,7 @@ class LargeTrainingConfig(LoopConfig):
     adapters: AdapterConfig | None = Field(
         AdapterConfig(rank=64, alpha=64), description="LoRA on every linear layer of the blocks; null: all weights learn"
     )
+    adapter_layout: AdapterLayout = Field("split", description="Whether projections that released files fuse share one adapter")
     connector: bool = Field(False, description="With adapters: the part between encoder and blocks learns in full, too")
     learning_rate: float = Field(1e-4, gt=0, description="Peak learning rate of AdamW; 1e-5 is usual where all weights learn")
     betas: tuple[float, float] = Field((0.9, 0.999), description="AdamW's averaging constants")

@@ -60,7 +60,7 @@ class PairLoader:
     def _from(self, first: int) -> Iterator[list[PreparedPair]]:
         loader: DataLoader[PreparedPair | ValueError] = DataLoader(
             self._prepared,
-            batch_sampler=(self._places(step) for step in itertools.count(first)),  # ty: ignore[invalid-argument-type]
+            batch_sampler=(self._places(step) for step in itertools.count(first)),
             num_workers=self._workers,
             collate_fn=list,
             generator=torch.Generator(),  # the default would draw from the randomness of the training
@@ -84,8 +84,8 @@ class _PreparedPairs(Dataset[PreparedPair | ValueError]):
     def __init__(self, pairs: StoredPairs, flow: RectifiedFlowConfig, shift: Shift, seed: int) -> None:
         self._pairs, self._flow, self._shift, self._seed = pairs, flow, shift, seed
 
-    def __getitem__(self, place: _Place) -> PreparedPair | ValueError:
-        step, row, number = place
+    def __getitem__(self, index: _Place) -> PreparedPair | ValueError:
+        step, row, number = index
         bucket = self._pairs.buckets[self._pairs.bucket_of[number]]
         try:
             pair = self._pairs.read(number)

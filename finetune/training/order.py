@@ -1,7 +1,8 @@
 """Which pairs are in the batch of a step: seeded shuffles, in which pairs of one size come together.
 
-Every shuffle has every pair once. It is cut into windows of WINDOW batches. Inside a window pairs are sorted by bucket and cut into batches,
-whose order is drawn. So a batch is of one bucket but for those at the border of two, and a bucket of one pair needs no rule of its own.
+Every shuffle has every pair once. It is cut into windows of WINDOW batches. Inside a window pairs are sorted by bucket and cut into
+batches, whose order is drawn. So a batch is of one bucket but for those at the border of two, and a bucket of one pair needs no rule of its
+own.
 """
 
 from __future__ import annotations

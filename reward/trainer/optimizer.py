@@ -1,4 +1,4 @@
-"""The optimizer of a training: AdamW of torch, or of bitsandbytes with averages of one byte each (Dettmers et al. 2021, arXiv 2110.02861)."""
+"""The optimizer of a training: AdamW of torch, or that of bitsandbytes, whose averages take a byte each (arXiv 2110.02861)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def make_optimizer(groups: list[dict[str, Any]], config: LoopConfig, *, sharded:
     check_installed(config.optimizer)
     if sharded:
         raise ValueError("optimizer adamw8bit does not know sharded weights; take adamw with parallel fsdp, or parallel ddp")
-    from bitsandbytes.optim import AdamW8bit
+    from bitsandbytes.optim import AdamW8bit  # ty: ignore[import-not-found]  # an extra
 
     return AdamW8bit(groups, **settings)

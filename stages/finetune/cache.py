@@ -125,7 +125,7 @@ def of_units(step: StepFolder, units: Sequence[UnitRecord]) -> Cache:
 
 
 def publish_pairs(folder: Path, name: str, keys: Sequence[tuple[str, str]], cache: Cache) -> str:
-    """Write the list of pairs that a training reads, ``keys`` being of pairs and their null conditions; returns its path below ``folder``."""
+    """Write the list of pairs that a training reads; returns its path below ``folder``. keys: of pairs and of their null conditions."""
     rows = []
     for key, null in keys:
         place, other = cache.places[key], cache.places[null]

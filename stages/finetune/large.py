@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,11 @@ from stages.finetune import cache
 from stages.finetune.arm_rows import PairRow, arm_rows, distinct, held_out_rows
 from stages.finetune.config import LargeFinetuneConfig
 from stages.finetune.encoding import encode, encoding_of
+from stages.finetune.samples import save_samples
 
 STEP = steps.FINETUNE
 BASE, HELD_OUT = "base", "held-out"
+_FOLDERS = ("editors", "metrics", "pairs", "samples")
 _IRRELEVANT = {"parallel_arms": True, "encode": {"workers", "unit_pairs"}, "training": {"threads", "loader_workers", "checkpoint_every"}}
 """Settings that change no result."""
 
@@ -62,13 +65,14 @@ def run(context: Context, filtered: Index) -> Index:
     every = distinct(list(arms.values()))
     encoded = encode(context, folder, config.editor, config.encode, encoding, every)
     pairs, quarantined = _pairs_of_arms(folder, config, context.flow.seed, arms, every, encoded)
-    lists = {
-        name: cache.publish_pairs(folder.path, name, [(row.key, row.null_key) for row in rows], encoded) for name, rows in pairs.items()
-    }
+    keys = {name: [(row.key, row.null_key) for row in rows] for name, rows in pairs.items()}
+    lists = {name: cache.publish_pairs(folder.path, name, of_list, encoded) for name, of_list in keys.items()}
     _train_missing(context, config, folder.path, _payloads(folder, config, context.flow, base, pairs, lists))
     publish_trained(folder.path / "editors" / BASE, base, lambda to: save_base(to, config.editor, base))
     _clear(folder.path, {BASE, *config.arms})
-    files = {f"{name}/{path}": sha256 for name in ("editors", "metrics", "pairs") for path, sha256 in _hashes(folder.path / name)}
+    files = {
+        f"{name}/{path}": sha256 for name in _FOLDERS for path, sha256 in _hashes(folder.path / name)
+    }
     counts = {arm: len(rows) for arm, rows in pairs.items()}
     return folder.publish(
         draft,
@@ -171,9 +175,9 @@ def _train_missing(context: Context, config: LargeFinetuneConfig, folder: Path, 
 
 
 def _clear(folder: Path, arms: set[str]) -> None:
-    """Remove checkpoints, and the editors and metrics of arms that an earlier configuration had."""
+    """Remove checkpoints, and what there is of arms that an earlier configuration had."""
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-    for path in [*(folder / "editors").iterdir(), *(folder / "metrics").iterdir()]:
+    for path in [path for name in ("editors", "metrics", "samples") for path in (folder / name).glob("*")]:
         if path.stem not in arms:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -208,7 +212,8 @@ def _train(arm: dict[str, Any], config: LargeFinetuneConfig) -> None:
     else:
         half = training.adapters is not None and training.precision == "bf16"
         model = families.open_model(config.editor, device, torch.bfloat16 if half else torch.float32)
-    first = is_rank_zero()
+    first, held_out = is_rank_zero(), cache.CachedPairs(folder, arm["held_out"])
+    decoder = lru_cache(partial(families.open_decoder, config.editor, device))
     checkpoints = folder / "checkpoints" / f"{name}-{arm['key']}"
     with checkpoint_lock(checkpoints, rank_zero=first):
         metrics = MetricsFile(folder / "metrics" / f"{name}.jsonl", write=first)
@@ -216,11 +221,13 @@ def _train(arm: dict[str, Any], config: LargeFinetuneConfig) -> None:
             model=model,
             base=arm["base"],
             pairs=cache.CachedPairs(folder, arm["pairs"]),
-            held_out=cache.CachedPairs(folder, arm["held_out"]),
+            held_out=held_out,
             flow=config.flow,
             config=training,
             checkpoint_dir=checkpoints,
             on_metrics=metrics.append,
+            on_samples=partial(save_samples, folder, name, held_out, decoder),
+            sampling=config.editor.sampling,
             device=device,
             stored=stored,
         )

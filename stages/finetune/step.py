@@ -1,7 +1,7 @@
 """Fine-tune: the base editor, then one arm per selection (paper 4.4).
 
-The configuration chooses the editor: the toy data set's small one, whose base is trained here (`stages.finetune.small`), or a pretrained one
-(`stages.finetune.large`). A training that was stopped resumes from its newest checkpoint and ends with the same parameters.
+The configuration chooses the editor: the toy data set's small one, whose base is trained here (`stages.finetune.small`), or a pretrained
+one (`stages.finetune.large`). A training that was stopped resumes from its newest checkpoint and ends with the same parameters.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def context(run: RunDir, editor: dict[str, Any], *, force: bool = False, **chang
         "adapters": {"rank": 2, "alpha": 2},
         "loader_workers": 0,
         "report_every": 2,
-        "progress": {"every": 2, "pairs": 2, "samples": 0},
+        "progress": {"every": 2, "pairs": 2, "samples": 1},
     }
     section = {
         "editor": editor,

@@ -13,7 +13,7 @@ import torch
 from paths import ROOT
 from tiny_editing import TinyModel, tiny_pairs
 
-from finetune.config import RectifiedFlowConfig
+from finetune.config import RectifiedFlowConfig, SamplingConfig
 from finetune.training.config import LargeTrainingConfig, ProgressConfig
 from finetune.training.train import train
 from reward.trainer.config import AdapterConfig
@@ -38,13 +38,13 @@ def settings(**changes: Any) -> LargeTrainingConfig:
         "loader_workers": 0,
         "checkpoint_every": 4,
         "report_every": 2,
-        "progress": ProgressConfig(every=6, pairs=3, times=(0.25, 0.75), samples=0),
+        "progress": ProgressConfig(every=6, pairs=3, times=(0.25, 0.75), samples=2),
     }
     return LargeTrainingConfig(**(values | changes))
 
 
-def run(folder: Path, on_metrics: Any = lambda _: None, dtype: torch.dtype = torch.float32, **changes: Any) -> TinyModel:
-    model = TinyModel(dtype=dtype)
+def run(folder: Path, on_metrics: Any = lambda _: None, shown: dict[int, Any] | None = None, **changes: Any) -> TinyModel:
+    model = TinyModel()
     train(
         model=model,
         base="tiny 0",
@@ -54,6 +54,8 @@ def run(folder: Path, on_metrics: Any = lambda _: None, dtype: torch.dtype = tor
         config=settings(**changes),
         checkpoint_dir=folder,
         on_metrics=on_metrics,
+        on_samples=lambda step, latents: None if shown is None else shown.setdefault(step, {}).update(latents),
+        sampling=SamplingConfig(steps=2, guidance=2),
         device=torch.device("cpu"),
     )
     return model
