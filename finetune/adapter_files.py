@@ -2,9 +2,9 @@
 
 `diffusers`: one adapter per layer of the library's transformer, under its names, the scale multiplied into the second factor.
 `kohya`: one adapter per layer of FLUX's own layout, which fuses projections, as the released trainer of Step1X-Edit writes and its sampling
-script reads. Projections that share their first factor become one adapter of the same rank; others become one with the ranks added up, whose
-second factor is block-diagonal. Both keep each layer's update.
-Source: library/lora_module.py of stepfun-ai/Step1X-Edit at 570eba6, `_convert_kohya_flux_lora_to_diffusers` of diffusers (documented names).
+script reads. Projections that share their first factor become one adapter of the same rank; others become one with the ranks added up,
+whose second factor is block-diagonal. Both keep each layer's update.
+Source: library/lora_module.py of stepfun-ai/Step1X-Edit at 570eba6, and `_convert_kohya_flux_lora_to_diffusers` of diffusers.
 """
 
 from __future__ import annotations
