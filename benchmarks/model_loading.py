@@ -127,13 +127,14 @@ def _backbone(folder: Path) -> object:
 def _shard(folder: Path) -> object:
     """What a worker of `parallel: fsdp` does before its first step. The block that sharding is for stays open, and so do the shards."""
     from contextlib import ExitStack
+    from typing import Any
 
     from reward import RewardModel
     from reward.trainer.sharding import sharded_copy
     from reward.training.preference_pass import BLOCK_LISTS, take_unread
 
     model = RewardModel.from_config(_pretrained(folder), unread=True)
-    settings = {"parallel": "fsdp", "precision": "bf16", "block_lists": BLOCK_LISTS, "float32": ("heads",)}
+    settings: Any = {"parallel": "fsdp", "precision": "bf16", "block_lists": BLOCK_LISTS, "float32": ("heads",)}
     stack = ExitStack()
     return stack, stack.enter_context(sharded_copy(model, **settings, stored=take_unread(model)))
 

@@ -20,7 +20,7 @@ _HOME = {
     "PatchCodec": "codec",
     "SamplerConfig": "config",
     "squared": "data",
-    "train": "training",
+    "train": "training.small",
 }
 __all__ = sorted(_HOME)
 

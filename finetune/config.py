@@ -6,9 +6,9 @@ and FLUX's architecture with one double and three single blocks. A larger editor
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from reward.trainer.config import Configuration, LoopConfig, Parallel
 
@@ -42,9 +42,54 @@ class DenoiserConfig(Configuration):
 
 
 class ObjectiveConfig(Configuration):
-    """Rectified flow with a shifted time; training and sampling share it."""
+    """Rectified flow with a shifted time; training and sampling of the small editor share it."""
 
     time_shift: float = Field(2.0, gt=0, description="s in t = s u / (1 + (s-1) u); 1 is uniform, larger means noisier.")
+
+
+class RectifiedFlowConfig(Configuration):
+    """How training draws times and conditions of a rectified flow."""
+
+    times: Literal["uniform", "logit-normal"] = Field(
+        "logit-normal", description="Distribution of the time before its shift; logit-normal: sigmoid(logit_scale * normal)."
+    )
+    logit_scale: float = Field(1.0, gt=0, description="Scale of the normal in logit-normal times.")
+    time_shift: Annotated[float, Field(gt=0)] | Literal["sampling"] = Field(
+        "sampling", description="s in t = s u / (1 + (s-1) u); sampling: what the model samples with at the target's size."
+    )
+    condition_dropout: float = Field(
+        0.05, ge=0, lt=1, description="Share of the samples learnt with their null condition, which guidance needs when sampling."
+    )
+
+
+RELEASED_STEP1X_FLOW = RectifiedFlowConfig(time_shift=3.1582, condition_dropout=0.0)
+"""As `scripts/finetuning.sh` of stepfun-ai/Step1X-Edit: the shift of 1024 x 1024 pixels at every size, and no dropout."""
+
+NAMED_FLOWS = {"step1x-released": RELEASED_STEP1X_FLOW}
+
+
+def _named_flow(value: Any) -> Any:
+    if isinstance(value, str):
+        if value not in NAMED_FLOWS:
+            raise ValueError(f"there is no rectified flow named {value!r}; known: {', '.join(NAMED_FLOWS)}")
+        return NAMED_FLOWS[value]
+    return value
+
+
+FlowSetting = Annotated[RectifiedFlowConfig, BeforeValidator(_named_flow)]
+"""A rectified flow by its values or by its name."""
+
+
+AdapterLayout = Literal["fused", "split"]
+"""One LoRA adapter per layer of the released files, which fuse projections, or per layer of the library's model."""
+
+
+class SamplingConfig(Configuration):
+    """How an edit is sampled from a large editor."""
+
+    steps: int = Field(28, gt=0, description="Euler steps from noise (t = 1) to image (t = 0).")
+    guidance: float = Field(6.0, ge=0, description="Classifier-free guidance; 1: the null condition is not computed.")
+    side: int = Field(512, gt=0, description="Images are edited at an area of about side ** 2 pixels.")
 
 
 class SamplerConfig(Configuration):
@@ -89,6 +134,7 @@ class EditorTrainingConfig(LoopConfig):
     token_budget: int = Field(
         16384, gt=0, description="Tokens that a worker takes through the editor at a time; gradients of several passes are added up."
     )
+    activation_checkpointing: bool = Field(False, description="Recompute activations in the backward pass.")
     parallel: Parallel = Field(
         "ddp", description="What several workers do with the weights: ddp: each has all of them; fsdp: each has a shard (FSDP2)."
     )

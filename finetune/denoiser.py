@@ -1,29 +1,19 @@
 """The velocity model: diffusers' FluxTransformer2DModel, conditioned on the source image and the instruction.
 
 `sequence`: source latents are appended as further image tokens whose first rotary axis is 1 instead of 0, and only the target
-half of the output is used (FLUX.1-Kontext, arXiv 2506.15742, section 3; Step1X-Edit, arXiv 2504.17761).
+half of the output is used (FLUX.1-Kontext, arXiv 2506.15742, section 3; in Step1X-Edit v1.0 both images have the same positions).
 `channel`: source latents are concatenated to the noisy latents (InstructPix2Pix): half the tokens, a weaker alignment of positions.
-Time runs from 0 (image) to 1 (noise) and is multiplied by 1000, in float32 at any precision: the library would round it to bf16 first,
-in which 0.777 becomes 776.
+Time runs from 0 (image) to 1 (noise), in float32 at any precision (`finetune.exact_time`).
 """
 
 from __future__ import annotations
 
 import torch
-from diffusers.models.embeddings import CombinedTimestepTextProjEmbeddings
 from diffusers.models.transformers import FluxTransformer2DModel
 from torch import Tensor, nn
 
 from finetune.config import DenoiserConfig
-
-
-class _ExactTime(CombinedTimestepTextProjEmbeddings):
-    """The embedding of `time`, which the denoiser sets before each pass, in place of the rounded time that the library passes on."""
-
-    time: Tensor  # [n], float32
-
-    def forward(self, timestep: Tensor, pooled_projection: Tensor) -> Tensor:
-        return super().forward(self.time * 1000, pooled_projection)
+from finetune.exact_time import ExactTime
 
 
 class Denoiser(nn.Module):
@@ -47,7 +37,7 @@ class Denoiser(nn.Module):
             pooled_projection_dim=config.text_dim,
             axes_dims_rope=config.rope_axes,
         )
-        self.transformer.time_text_embed.__class__ = _ExactTime
+        self._exact_time = ExactTime(self.transformer.time_text_embed)
         target = _grid_positions(patches_per_side, image_index=0)
         source = _grid_positions(patches_per_side, image_index=1)
         positions = target if by_channel else torch.cat([target, source])
@@ -58,7 +48,7 @@ class Denoiser(nn.Module):
 
         latents, source: [n, tokens, channels]; time: [n] in [0, 1]; words: [n, words, text_dim]; pooled: [n, text_dim].
         """
-        self.transformer.time_text_embed.time = time
+        self._exact_time.set(time)
         joined = torch.cat([latents, source], dim=2 if self.conditioning == "channel" else 1)
         output = self.transformer(
             hidden_states=joined,

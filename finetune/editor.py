@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from finetune.codec import PatchCodec
 from finetune.config import EditorConfig
 from finetune.denoiser import Denoiser
-from finetune.objective import sampling_times
+from finetune.rectified_flow import sampling_times
 from finetune.text import TextEncoder, Vocabulary
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"

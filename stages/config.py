@@ -13,7 +13,7 @@ from stages.engine.config import Config, RayConfig
 from stages.evaluate_editor.config import EvaluateEditorConfig
 from stages.evaluate_reward.config import EvaluateRewardConfig
 from stages.filter.config import FilterConfig
-from stages.finetune.config import FinetuneConfig
+from stages.finetune.config import FinetuneSection
 from stages.generate.config import GenerateConfig
 from stages.preferences.config import PreferencesConfig
 from stages.train_reward.config import TrainRewardConfig
@@ -34,5 +34,5 @@ class FlowConfig(Config):
     reward: TrainRewardConfig = Field(TrainRewardConfig(), description="Reward model")
     evaluate_reward: EvaluateRewardConfig = Field(EvaluateRewardConfig(), description="Its evaluation")
     filter: FilterConfig | None = Field(None, description="Scoring, selection, shards")
-    finetune: FinetuneConfig | None = Field(None, description="Editor arms")
+    finetune: FinetuneSection | None = Field(None, description="Editor arms")
     evaluate_editor: EvaluateEditorConfig | None = Field(None, description="Editor benchmark")

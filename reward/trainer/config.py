@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Precision = Literal["fp32", "bf16"]
 Parallel = Literal["ddp", "fsdp"]
+Optimizer = Literal["adamw", "adamw8bit"]
 
 
 class Configuration(BaseModel):
@@ -36,7 +37,9 @@ class LoopConfig(Configuration):
     )
     threads: int = Field(1, gt=0, description="CPU threads of torch; more do not help tiny models")
     precision: Precision = Field("fp32", description="bf16: computed in bf16, over fp32 weights")
-    activation_checkpointing: bool = Field(False, description="recompute activations in the backward pass")
+    optimizer: Optimizer = Field(
+        "adamw", description="adamw8bit: its averages take a byte each (package bitsandbytes; not with sharded weights)"
+    )
 
 
 class AdapterConfig(Configuration):

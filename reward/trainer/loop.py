@@ -20,7 +20,7 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
@@ -28,9 +28,12 @@ from reward.trainer.checkpoint_writer import CheckpointWriter
 from reward.trainer.checkpoints import load_checkpoint, newest_sound_checkpoint, read_notes
 from reward.trainer.config import LoopConfig
 from reward.trainer.ema import WeightAverage
+from reward.trainer.optimizer import make_optimizer
 from reward.trainer.order import derived_seed
 from reward.trainer.sharding import replicated, unsynchronised
 from reward.trainer.workers import rank_and_world
+
+_LEARNING, _PARTIAL = StateDictOptions(ignore_frozen_params=True), StateDictOptions(ignore_frozen_params=True, strict=False)
 
 Metrics = dict[str, float]
 LossTerms = tuple[Tensor, dict[str, Tensor]]
@@ -66,9 +69,7 @@ def optimise(
     rank, _ = rank_and_world()
     device = next(module.parameters()).device
     parallel = replicated(module)  # from here on all workers have the same weights
-    optimizer = torch.optim.AdamW(
-        parameter_groups, lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, fused=True
-    )
+    optimizer = make_optimizer(parameter_groups, config, sharded=isinstance(module, FSDPModule))
     peaks = [group["lr"] for group in optimizer.param_groups]
     learning = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for parameter in learning:
@@ -246,7 +247,7 @@ class _Record:
             raise ValueError(f"{path} belongs to other settings or data; use an empty checkpoint directory")
         state = self.state()
         load_checkpoint(path, state)
-        set_state_dict(self.module, self.optimizer, model_state_dict=state["module"], optim_state_dict=state["optimizer"])
+        set_state_dict(self.module, self.optimizer, model_state_dict=state["module"], optim_state_dict=state["optimizer"], options=_PARTIAL)
         self.window.steps, totals = notes["window"]
         if rank_and_world()[0] == 0:
             device = next(self.module.parameters()).device
@@ -258,7 +259,7 @@ class _Record:
         return {"task": self.task, "step": done, "history": history, "window": [self.window.steps, self.window.totals()]}
 
     def state(self) -> dict[str, Any]:
-        """Tensors that loading fills in place, and what the optimizer keeps beside them."""
-        module, optimizer = get_state_dict(self.module, self.optimizer)
+        """Tensors that loading fills in place, and what the optimizer keeps beside them. Weights that do not learn are left out."""
+        module, optimizer = get_state_dict(self.module, self.optimizer, options=_LEARNING)
         averages = self.average.averages if self.average is not None else {}
         return {"module": module, "optimizer": optimizer, "averages": averages}

@@ -54,6 +54,7 @@ def sharded_copy(
     float32: Sequence[str] = (),
     methods: Sequence[str] = (),
     stored: Mapping[str, ReadRows] | None = None,
+    device: torch.device | None = None,
 ) -> Generator[M]:
     """What to train inside the `with` block: for `fsdp` with several workers a sharded copy of the module, else the module itself.
 
@@ -63,13 +64,15 @@ def sharded_copy(
     block_lists: names of `nn.ModuleList`s; each of their items is gathered when it runs. methods: names of methods that use the weights,
     beside forward. float32: names of parts whose weights are gathered in float32; to compute in it, they turn autocast off themselves.
     precision bf16: weights are gathered in bf16 (compute under `torch.autocast`), gradients are summed in float32. stored: by parameter
-    name, what reads the weights that are on the meta device; they may be there where `will_shard` says so.
+    name, what reads the weights that are on the meta device; they may be there where `will_shard` says so. device: where a module learns
+    that is wholly on the meta device; its trained weights come to the memory of the host.
     """
     if not will_shard(parallel):
         yield module
         return
     present = [tensor.detach() for tensor in (*module.parameters(), *module.buffers()) if not tensor.is_meta]
-    device = present[0].device
+    home = present[0].device if present else torch.device("cpu")
+    device = device or home
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     for tensor in present:
         dist.broadcast(tensor, 0)
@@ -93,7 +96,7 @@ def sharded_copy(
     yield learner
     weights: dict[str, Any] = get_model_state_dict(learner, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if dist.get_rank() == 0:
-        module.load_state_dict({name: weight.to(device) for name, weight in weights.items()}, assign=True)
+        module.load_state_dict({name: weight.to(home) for name, weight in weights.items()}, assign=True)
 
 
 def _read_shards(learner: nn.Module, stored: Mapping[str, ReadRows], device: torch.device) -> None:

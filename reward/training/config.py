@@ -40,6 +40,7 @@ class OptimizerConfig(LoopConfig):
 
     warmup_ratio: float = Field(0.1, ge=0, lt=1, description="share of the steps in which the rate rises linearly")
     log_every: int = Field(10, gt=0, description="steps between reported metrics")
+    activation_checkpointing: bool = Field(False, description="recompute activations in the backward pass")
 
 
 class PretrainingConfig(OptimizerConfig):

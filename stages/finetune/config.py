@@ -1,10 +1,14 @@
-"""Configuration of the editor's fine-tuning."""
+"""Configuration of the editors' fine-tuning: of the toy data set's small editor, or of a large one."""
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from typing import Annotated, Any
 
-from finetune.config import BASE_TRAINING, EditorConfig, EditorTrainingConfig
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from finetune.config import BASE_TRAINING, EditorConfig, EditorTrainingConfig, FlowSetting, RectifiedFlowConfig
+from finetune.library_editors.config import PretrainedEditorConfig
+from finetune.training.config import LargeTrainingConfig
 from stages.datasets.config import WorldEdits
 from stages.engine.config import Config
 
@@ -16,15 +20,20 @@ class BaseTraining(Config):
     training: EditorTrainingConfig = Field(BASE_TRAINING, description="Optimisation")
 
 
-class FinetuneConfig(Config):
-    """Arms: every selection fine-tunes a copy of the base editor with the same steps."""
+class Arms(Config):
+    """Arms: every selection fine-tunes a copy of the base editor."""
+
+    arms: tuple[str, ...] = Field(("full", "selected", "random", "naive"), min_length=1, description="Selections to train on")
+    parallel_arms: int = Field(2, ge=1, description="Arms trained at the same time, where the cluster has room")
+    workers: int = Field(1, ge=1, description="Processes per training group")
+
+
+class FinetuneConfig(Arms):
+    """The toy data set's small editor: its base is trained here, then every arm with the same steps."""
 
     editor: EditorConfig = Field(EditorConfig(), description="Codec, text encoder, denoiser, objective, sampler")
     base: BaseTraining = Field(BaseTraining(), description="Training of the base editor, in place of a pretrained one")
     training: EditorTrainingConfig = Field(EditorTrainingConfig(), description="Optimisation of every arm")
-    arms: tuple[str, ...] = Field(("full", "selected", "random", "naive"), min_length=1, description="Selections to train on")
-    parallel_arms: int = Field(2, ge=1, description="Arms trained at the same time, where the cluster has room")
-    workers: int = Field(1, ge=1, description="Processes per training group")
 
     @model_validator(mode="after")
     def _workers_share_a_batch(self) -> FinetuneConfig:
@@ -35,3 +44,43 @@ class FinetuneConfig(Config):
                     "every batch; raise the first or lower the second"
                 )
         return self
+
+
+class EncodeConfig(Config):
+    """Encoding of pairs before training, once for all arms."""
+
+    side: int = Field(512, gt=0, description="Images are edited at an area of about side ** 2 pixels, in their ratio")
+    ratio_difference: float = Field(
+        0.02, ge=0, description="Pairs whose aspect ratios differ by more are set aside, since nothing is stretched"
+    )
+    unit_pairs: int = Field(32, ge=1, description="Pairs of a unit of work; their entries are in memory together")
+    workers: int = Field(1, ge=1, description="Ray actors; each has the encoders in memory")
+
+
+class LargeFinetuneConfig(Arms):
+    """A pretrained editor: pairs are encoded once, then every arm trains from the same weights."""
+
+    editor: PretrainedEditorConfig = Field(description="The base editor: its family and its files")
+    encode: EncodeConfig = Field(EncodeConfig(), description="Encoding of pairs before training")
+    flow: FlowSetting = Field(RectifiedFlowConfig(), description="Times and dropped conditions in training, or the name of such a setting")
+    training: LargeTrainingConfig = Field(LargeTrainingConfig(), description="Optimisation of every arm")
+    parallel_arms: int = Field(1, ge=1, description="Arms trained at the same time, where the cluster has room")
+
+    @model_validator(mode="after")
+    def _workers_divide_the_batch(self) -> LargeFinetuneConfig:
+        if self.training.batch_size % self.workers:
+            raise ValueError(
+                f"training.batch_size is {self.training.batch_size}, which workers ({self.workers}) does not divide; change one of them"
+            )
+        return self
+
+
+def _size(value: Any) -> str:
+    """Which of the two classes a section is: a large editor names its family."""
+    editor = value.get("editor") if isinstance(value, dict) else getattr(value, "editor", None)
+    family = editor.get("family") if isinstance(editor, dict) else getattr(editor, "family", None)
+    return "small" if family is None else "large"
+
+
+FinetuneSection = Annotated[Annotated[FinetuneConfig, Tag("small")] | Annotated[LargeFinetuneConfig, Tag("large")], Discriminator(_size)]
+"""The section finetune: `editor.family` chooses a large editor."""

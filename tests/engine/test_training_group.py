@@ -41,7 +41,7 @@ def train_editor(folder: Path, on_metrics: Callable[[dict[str, Any]], None]) -> 
     """A tiny editor, trained in this process."""
     from finetune import codec
     from finetune.editor import Editor
-    from finetune.training import train
+    from finetune.training.small import train
 
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (12, 16, 16, 3), np.uint8)

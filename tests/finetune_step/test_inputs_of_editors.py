@@ -13,6 +13,7 @@ from stages.config import FlowConfig
 from stages.context import Context
 from stages.datasets import readers
 from stages.engine.rundir import Index, RunDir
+from stages.finetune import small
 from stages.finetune import step as finetune
 from stages.shards import read as shards
 
@@ -61,9 +62,9 @@ def test_each_editor_gets_its_samples_seed_and_settings(context: Context, monkey
     def from_config(config: Any, patches: Any, instructions: list[str]) -> Any:
         return ("new", config.seed, patches, instructions)
 
-    monkeypatch.setattr(finetune, "fit", lambda loop, payloads, **_: [loop(payload) for payload in payloads])
-    monkeypatch.setattr(finetune, "_train", train)
-    monkeypatch.setattr(finetune, "samples_of", lambda folder, size: (folder, size))
+    monkeypatch.setattr(small, "fit", lambda loop, payloads, **_: [loop(payload) for payload in payloads])
+    monkeypatch.setattr(small, "_train", train)
+    monkeypatch.setattr(small, "samples_of", lambda folder, size: (folder, size))
     monkeypatch.setattr(readers, "samples", samples)
     monkeypatch.setattr("finetune.codec.fit", lambda source, config: f"patches {source}")
     monkeypatch.setattr(editors.Editor, "from_config", from_config)
@@ -104,7 +105,7 @@ def test_an_arm_is_trained_anew_when_its_shards_the_base_or_its_training_change(
         finetune.run(Context(context.run, FlowConfig.model_validate(settings), context.cluster, force=True))
         return {name for name, key in keys[-1].items() if key != keys[0][name]}
 
-    monkeypatch.setattr(finetune, "fit", fit)
+    monkeypatch.setattr(small, "fit", fit)
     finetune.run(context)
     everyone = {"base", "selected", "random"}
     assert changed("seed", to=8) == everyone

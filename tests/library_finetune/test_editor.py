@@ -23,9 +23,9 @@ from finetune.data import EditSamples, squared
 from finetune.denoiser import Denoiser
 from finetune.editor import Editor, starting_noise
 from finetune.editor import seeded as starting_generator
-from finetune.objective import flow_loss, interpolate, sampling_times, shift_time
+from finetune.rectified_flow import flow_loss, interpolate, sampling_times, shift_time
 from finetune.text import TextEncoder, Vocabulary, content_words
-from finetune.training import train
+from finetune.training.small import train
 
 SIZE = 16
 REAL = SHARED / "sharegpt4o-mini"
@@ -426,7 +426,7 @@ def test_resume_starts_at_the_checkpoint_and_steps_over_a_damaged_one(tmp_path, 
     calm = train(editor=editor, samples=samples, config=config, checkpoint_dir=tmp_path, on_metrics=lambda _: None)
     drawn = []
     monkeypatch.setattr(
-        "finetune.training.seeded", lambda *key: drawn.extend(key[2:] if key[0] == "flow" else []) or starting_generator(*key)
+        "finetune.training.small.seeded", lambda *key: drawn.extend(key[2:] if key[0] == "flow" else []) or starting_generator(*key)
     )
 
     def resume():
@@ -521,7 +521,7 @@ import sys, torch
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_editor import Killed, small_editor, small_training, squares
-from finetune.training import train
+from finetune.training.small import train
 rank, folder = int(sys.argv[1]), Path({folder!r})
 torch.set_num_threads(1)
 torch.distributed.init_process_group("gloo", init_method=f"file://{{folder}}/rendezvous", rank=rank, world_size=2)

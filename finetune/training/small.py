@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from finetune.config import EditorTrainingConfig
 from finetune.data import EditSamples
 from finetune.editor import Editor, seeded
-from finetune.objective import flow_loss, interpolate, shift_time
+from finetune.rectified_flow import flow_loss, interpolate, shift_time
 from reward.trainer.loop import LossTerms, Metrics, Objective, accumulate, optimise, torch_threads
 from reward.trainer.order import batch_order
 from reward.trainer.sharding import sharded_copy
@@ -74,7 +74,7 @@ def train(
 
 
 def flow_matching(editor: Editor, samples: EditSamples, config: EditorTrainingConfig) -> Objective:
-    """Mean squared error of the velocity (`finetune.objective`), at random times, over the batch of a step.
+    """Mean squared error of the velocity (`finetune.rectified_flow`), at random times, over the batch of a step.
 
     Samples, times and noise of a step are functions of (seed, step). Every worker draws those of the whole batch and uses its rows.
     """

@@ -1,0 +1,78 @@
+"""A pretrained editor through the step: what is encoded, what an arm trains on, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from edit_shards import sharded_run
+from filter_here import in_process
+from tiny_editing import drawn_images
+from tiny_step1x import write_step1x
+
+from finetune.trained import open_trained
+from stages.config import FlowConfig
+from stages.context import Context
+from stages.engine.rundir import RunDir
+from stages.finetune import encoding, large, step
+
+ARMS = {"full": list(range(14)), "selected": [9, 2, 5, 4, 11, 7, 8, 13], "random": [0, 3, 5, 6, 10, 12, 1, 9]}
+
+
+@pytest.fixture(scope="module")
+def editor(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return write_step1x(tmp_path_factory.mktemp("step1x")).model_dump(mode="json")
+
+
+@pytest.fixture
+def units(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Keys of the units that were done; everything runs in this process."""
+    done: list[str] = []
+    monkeypatch.setattr("stages.engine.run_units.node_id", lambda: "here")
+    monkeypatch.setattr(encoding, "run_units", lambda *given, **how: in_process(*given, log=done, backwards=False))
+    monkeypatch.setattr(large, "fit", lambda loop, payloads, **_: [loop(payload) for payload in payloads])
+    monkeypatch.setattr(large, "is_rank_zero", lambda: True)
+    monkeypatch.setattr("ray.train.torch.get_device", lambda: torch.device("cpu"))
+    return done
+
+
+def context(run: RunDir, editor: dict[str, Any], *, force: bool = False, **changes: Any) -> Context:
+    training = {
+        "steps": 4,
+        "batch_size": 4,
+        "adapters": {"rank": 2, "alpha": 2},
+        "loader_workers": 0,
+        "report_every": 2,
+        "progress": {"every": 2, "pairs": 2, "samples": 1},
+    }
+    section = {
+        "editor": editor,
+        "encode": {"side": 64, "unit_pairs": 4},
+        "training": training | changes.pop("training", {}),
+        "arms": list(ARMS),
+    }
+    selections = [{"name": name, "rule": "all"} for name in ARMS]
+    flow = {"name": "test", "filter": {"input": {"dataset": "world-edits", "count": 10}, "selections": selections}, "world": {"size": 32}}
+    cluster: Any = SimpleNamespace(gpus=0, room=lambda **_: 1, share_of_a_gpu=lambda _: 0.0)
+    return Context(run, FlowConfig.model_validate(flow | {"finetune": section | changes}), cluster, force)
+
+
+def test_arms_share_entries_and_train_from_the_same_weights(tmp_path: Path, editor: dict[str, Any], units: list[str]) -> None:
+    run = sharded_run(tmp_path / "run", drawn_images(14), ARMS)
+    index = step.run(context(run, editor))
+    assert index.counts == {"in": 14, "out": 14, "quarantined": 0}
+    assert index.results["pairs"]["held-out"] == 2 and index.results["pairs"]["full"] == 12
+    assert index.results["steps"] == {"full": 4, "selected": 4, "random": 4}
+    assert len(units) == 5  # of the five shards of full; the other arms' pairs are among them
+    _, base = open_trained(tmp_path / "run" / "finetune" / "editors" / "base", torch.device("cpu"), torch.float32)
+    _, arm = open_trained(tmp_path / "run" / "finetune" / "editors" / "selected", torch.device("cpu"), torch.float32)
+    plain = dict(base.named_parameters())
+    kept = {name.replace(".base_layer", ""): weight for name, weight in arm.named_parameters() if "lora" not in name}
+    assert kept.keys() == plain.keys() and all(torch.equal(weight, plain[name]) for name, weight in kept.items())
+    assert any(weight.abs().max() > 0 for name, weight in arm.named_parameters() if "lora_B" in name)
+    assert step.run(context(run, editor)) == index
+    step.run(context(run, editor, force=True, training={"steps": 2}))
+    assert len(units) == 5  # nothing is encoded again
