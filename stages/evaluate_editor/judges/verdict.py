@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from pydantic import BaseModel
@@ -24,13 +25,17 @@ HEADLINE = ("semantic_consistency", "perceptual_quality")
 class Verdict:
     """A judge's answer on one edit. ``scores``: sub-scores by name, 0 to 10, none unless the status is ok. ``raw``: the answer itself.
 
-    ``overall`` is the judge's aggregate, 0 to 10. Raises ``ValueError`` for scores that do not go with the status.
+    ``overall`` is the judge's aggregate, 0 to 10. ``snapshot``: the model that the replies name; ``attempts``: calls that were made;
+    ``tokens``: of prompts and of completions. Raises ``ValueError`` for scores that do not go with the status.
     """
 
     status: Status
     scores: Mapping[str, float] = field(default_factory=dict)
     overall: float | None = None
     raw: str = ""
+    snapshot: str = ""
+    attempts: int = 1
+    tokens: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         given = (*self.scores.values(), self.overall)
@@ -44,11 +49,18 @@ class Verdict:
 
 @dataclass(frozen=True)
 class JudgedEdit:
-    """One arm's edit of a benchmark item, with its verdict."""
+    """One system's edit of a benchmark item, with its verdict."""
 
     item_id: str
     task: str
     verdict: Verdict
+    language: str = "en"
+    subsets: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells items apart."""
+        return self.item_id, self.language
 
 
 def viescore(semantic_consistency: float, perceptual_quality: float) -> float:
@@ -56,22 +68,41 @@ def viescore(semantic_consistency: float, perceptual_quality: float) -> float:
     return math.sqrt(semantic_consistency * perceptual_quality)
 
 
+JudgeEdits = Callable[[Sequence["Item"], Sequence["np.ndarray"]], list[Verdict]]
+"""From items and their edits, uint8 of their items' sizes, to one verdict per edit. A call that fails is a status, never a guess.
+
+Raises ``ValueError`` where no further call can succeed: no key, another model than asked, a server that has stopped to answer.
+"""
+
+
 class Judge(BaseModel):
-    """Base of a judge's configuration class. Each process judges through one instance, so a model can be loaded on the first call."""
+    """Base of a judge's configuration class."""
 
     if TYPE_CHECKING:
         name: str  # a field of each judge that has settings
     subscores: ClassVar[tuple[str, ...]] = HEADLINE
     """Names of the sub-scores of every ok verdict."""
     needs_reference: ClassVar[bool] = False
+    needs_gpu: ClassVar[bool] = False
+    """Whether it computes on a GPU where there is one."""
+    most_workers: ClassVar[int | None] = None
+    """Processes that may judge at the same time; None: any number."""
     caveats: ClassVar[tuple[str, ...]] = ()
     """Remarks that are shown with the results."""
+
+    @property
+    def label(self) -> str:
+        """The judge's name in tables."""
+        return self.name
 
     @property
     @abstractmethod
     def revision(self) -> str:
         """Changes whenever the same edit may get another score; no other judge has the same one."""
 
+    def check(self) -> None:
+        """Raise ``ValueError`` for what is missing; called before anything is generated."""
+
     @abstractmethod
-    def judge(self, items: Sequence[Item], edited: Sequence[np.ndarray]) -> list[Verdict]:
-        """One verdict per edit, uint8 of its item's size. A failed call is a status, never an exception or a guess."""
+    def open(self, replies: Path) -> JudgeEdits:
+        """Get ready to judge, in a worker process; a model is loaded here. ``replies``: folder where replies may be kept for later runs."""
