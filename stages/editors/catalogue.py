@@ -19,6 +19,7 @@ from stages.editors.editor import EditorSpec
 from stages.engine.config import Config
 
 MODULES = (
+    "stages.editors.trained",  # directories that the step finetune published
     "stages.editors.world",  # the toy world's six simulated editors
 )
 GROUP = "edit_reward_pipeline.editors"

@@ -1,9 +1,9 @@
 """Results of an editor's benchmark: means per system by the published conventions, and paired differences between systems.
 
 A benchmark names its headline: a mean over items, or the unweighted mean of its tasks' means (GEdit-Bench, arXiv 2504.17761). Intervals are
-of the headline: items are resampled within their tasks where it is a mean over tasks. A judge's call that failed has no score. It is counted
-and left out, and a second set of means takes it as 0; GEdit-Bench's own script puts a random number in its place. Where less than 90 % of a
-task was judged, there is no overall figure.
+of the headline: items are resampled within their tasks where it is a mean over tasks. A judge's call that failed has no score. It is
+counted and left out, and a second set of means takes it as 0; GEdit-Bench's own script puts a random number in its place. Where less than
+90 % of a task was judged, there is no overall figure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy.stats import bootstrap
 
 from reward.evaluation.bootstrap import percentile_interval
 from reward.evaluation.estimate import Estimate
-from stages.evaluate_editor.judges.verdict import JudgedEdit
+from stages.evaluate_editor.verdict import JudgedEdit
 
 TASK_COVERAGE = 0.9
 """Share of judged items below which a task's mean is not to be trusted."""
@@ -51,8 +51,10 @@ def summarise(edits: Sequence[JudgedEdit], convention: Convention) -> dict[str, 
     thin = _thin(scores)
     per_task = {task: number(_mean(values)) for task, values in scores.items()}
     names = ok[0].verdict.scores if ok else ()
-    found: dict[str, Estimate] = {name: Estimate(_headline(edits, convention, lambda edit, name=name: edit.verdict.scores.get(name))) for name in names}
-    found |= {"overall": interval(_groups(edits, convention, _overall), convention)}
+    found: dict[str, Estimate] = {
+        name: Estimate(_headline(edits, convention, lambda edit, name=name: edit.verdict.scores.get(name))) for name in names
+    }
+    found |= {"overall": replace(interval(_groups(edits, convention, _overall), convention), value=_headline(edits, convention, _score))}
     found |= {
         "over_items": Estimate(_mean([_overall(edit) for edit in edits])),
         "over_tasks": Estimate(_mean([_mean(values) for values in scores.values()], complete=True)),
@@ -132,6 +134,10 @@ def _overall(edit: JudgedEdit) -> float:
     return math.nan if edit.verdict.overall is None else edit.verdict.overall
 
 
+def _score(edit: JudgedEdit) -> float | None:
+    return edit.verdict.overall
+
+
 def _headline(edits: Sequence[JudgedEdit], convention: Convention, score: Callable[[JudgedEdit], float | None]) -> float:
     groups = _groups(edits, convention, lambda edit: math.nan if score(edit) is None else float(score(edit) or 0.0))
     return _mean([_mean(values.tolist()) for values in groups], complete=True)
@@ -168,7 +174,9 @@ def _pairs(a: Sequence[JudgedEdit], b: Sequence[JudgedEdit], convention: Convent
 def _thin(values: Mapping[str, Sequence[float]]) -> list[str]:
     """Tasks without items, and those of which too few have a value."""
     return sorted(
-        task for task, of_task in values.items() if not of_task or sum(not math.isnan(one) for one in of_task) < TASK_COVERAGE * len(of_task)
+        task
+        for task, of_task in values.items()
+        if not of_task or sum(not math.isnan(one) for one in of_task) < TASK_COVERAGE * len(of_task)
     )
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.evaluate_editor.judges.verdict import HEADLINE, JudgedEdit, Status, Verdict, viescore
 from stages.evaluate_editor.summary import difference, mean_interval, summarise
+from stages.evaluate_editor.verdict import HEADLINE, JudgedEdit, Status, Verdict, viescore
 
 FAILURES = get_args(Status)[1:]
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from stages.evaluate_editor.judges.verdict import viescore
+from stages.evaluate_editor.verdict import viescore
 from stages.world.editors import EDITORS, edit, noisy_edit
 from stages.world.edits import KINDS, TEMPLATES, sample_edit
 from stages.world.flaws import (

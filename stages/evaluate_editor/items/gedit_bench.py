@@ -34,14 +34,16 @@ class GEditBench(RowItems):
 
     name: Literal["gedit-bench"]
     path: str = Field(description="Your copy: the folder of its Parquet files, a file, or a pattern")
-    languages: tuple[Language, ...] = Field(("en",), min_length=1, description="Languages of the instructions: en, cn (also zh); the first is the headline")
+    languages: tuple[Language, ...] = Field(
+        ("en",), min_length=1, description="Languages of the instructions: en, cn (also zh); the first one is the headline"
+    )
     subset: Literal["full", "intersection"] = Field(FULL, description="Items to evaluate; of the full set the intersection is reported too")
     tasks: ClassVar[tuple[str, ...]] = tuple(TASKS)
     caveats: ClassVar[tuple[str, ...]] = (
-        "GEdit-Bench's 606 items are among the sources from which EditReward-Data was made: a reward model trained on that data, such as the "
-        "published EditReward, and what it selects, have seen the benchmark's images and instructions.",
-        "Standard error of an overall score is about 0.12 by the items alone, and judging again moves it by about 0.1: differences below 0.2 "
-        "between separate runs are no evidence.",
+        "GEdit-Bench's 606 items are among the sources from which EditReward-Data was made: a reward model trained on it, such as "
+        "the published EditReward, has seen the benchmark's images and instructions, and so has what it selects, indirectly.",
+        "The standard error of an overall score is about 0.12 by the items alone, and judging again moves it by about 0.1: differences "
+        "below 0.2 between separate runs are no evidence.",
     )
 
     def columns(self) -> list[tuple[str, str, str]]:
@@ -54,7 +56,10 @@ class GEditBench(RowItems):
         found = Counter(row.language for row in self.rows())
         expected = sum(TASKS.values())
         short = [f"{found[name]} of {expected} in {name}" for name in self.languages if self.subset == FULL and found[name] != expected]
-        return [*self.caveats, *([f"This copy of the benchmark has other items than the published one: {', '.join(short)}."] if short else [])]
+        return [
+            *self.caveats,
+            *([f"This copy of the benchmark has other items than the published one: {', '.join(short)}."] if short else []),
+        ]
 
     def rows(self) -> Sequence[BenchmarkRow]:
         """Of the chosen languages and subset."""
@@ -88,7 +93,7 @@ class GEditBench(RowItems):
 
                 return parquet_files.rows(pq.ParquetFile(tables.get(name)), group, first, [_IMAGE])
 
-            for row in read_addressed((row.place for row in rows), block):  # ty: ignore[invalid-argument-type]
+            for row in read_addressed((row.place for row in rows), block):
                 found = cells.image(row.to_pylist()[0][_IMAGE], folder, "source")
                 yield found if isinstance(found, Fault) else found[0]
 

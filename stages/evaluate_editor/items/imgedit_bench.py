@@ -22,9 +22,9 @@ class ImgEditBench(RowItems):
     path: str = Field(description="The JSON file of the items")
     images_in: str = Field(description="Folder of the images")
     caveats: ClassVar[tuple[str, ...]] = (
-        "ImgEdit-Bench's own judge gives three scores from 1 to 5 with questions that differ by task. Here every benchmark is judged with the "
-        "same two questions, 0 to 10, so these figures are on another scale than published ones.",
-        "Most of ImgEdit-Bench's items are among the sources from which EditReward-Data was made.",
+        "ImgEdit-Bench's own judge gives three scores from 1 to 5, with questions that differ by task. Here every benchmark is judged with "
+        "the same two questions, 0 to 10, so these figures are on another scale than published ones.",
+        "ImgEdit-Bench's items are among the sources from which EditReward-Data was made, with which the published EditReward was trained.",
     )
 
     def rows(self) -> Sequence[BenchmarkRow]:

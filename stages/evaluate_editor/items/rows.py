@@ -43,7 +43,7 @@ class RowItems(ItemSource, Config):
 
     def identity(self, flow: FlowConfig) -> dict[str, Any]:
         """The rows; where they lie does not count."""
-        return {"benchmark": self.name, "rows": settings_hash([asdict(row) | {"place": None} for row in self.rows()])}  # ty: ignore[unresolved-attribute]
+        return {"benchmark": self.name, "rows": settings_hash([asdict(row) | {"place": None} for row in self.rows()])}  # ty: ignore[missing-attribute]
 
     def count(self, flow: FlowConfig) -> int:
         """As chosen."""

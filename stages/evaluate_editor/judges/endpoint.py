@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from stages.engine.ids import settings_hash
-from stages.evaluate_editor.judges.verdict import JudgeEdits
+from stages.evaluate_editor.judges.judge import JudgeEdits
 from stages.evaluate_editor.judges.vlm import VlmJudge
 
 OFFICIAL_BACKBONE = "Qwen/Qwen2.5-VL-72B-Instruct-AWQ"
@@ -21,7 +21,7 @@ class EndpointJudge(VlmJudge):
     gpt-4.1, the judge of most published figures, leaves OpenAI's API on 2027-01-14.
     """
 
-    name: Literal["endpoint"]
+    name: Literal["endpoint"]  # ty: ignore[incompatible-mutable-override]
     base_url: str = Field("http://localhost:8000/v1", description="Address of the API, without /chat/completions")
     model: str = Field(OFFICIAL_BACKBONE, description="Model that is asked")
     reply_model: str | None = Field(None, description="Model that replies name, where it is not the one that is asked; default: model")

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from stages.engine.ids import settings_hash
-from stages.evaluate_editor.judges.verdict import JudgeEdits
+from stages.evaluate_editor.judges.judge import JudgeEdits
 from stages.evaluate_editor.judges.vlm import VlmJudge
 
 
 class LocalJudge(VlmJudge):
     """Two calls per edit, decoded greedily. A reply without scores is not asked for again, because it would be the same."""
 
-    name: Literal["local"]
+    name: Literal["local"]  # ty: ignore[incompatible-mutable-override]
     path: str = Field(description="Directory of a vision-language model, or its Hub id")
     max_new_tokens: int = Field(512, gt=0, description="Tokens of a reply")
     needs_gpu: ClassVar[bool] = True
@@ -36,7 +36,9 @@ class LocalJudge(VlmJudge):
         if folder.is_dir() and not (folder / "config.json").is_file():
             raise ValueError(f"evaluate_editor.judge.path: {self.path} has no config.json, so it is no directory of a model")
         if not folder.is_dir() and self.path.count("/") != 1:
-            raise ValueError(f"evaluate_editor.judge.path: there is no directory {self.path}, and it is no Hub id such as Qwen/Qwen2.5-VL-7B-Instruct")
+            raise ValueError(
+                f"evaluate_editor.judge.path: there is no directory {self.path}, and it is no Hub id such as Qwen/Qwen2.5-VL-7B-Instruct"
+            )
 
     def open(self, replies: Path) -> JudgeEdits:
         """Load the model."""

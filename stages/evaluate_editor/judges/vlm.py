@@ -8,7 +8,7 @@ from pydantic import Field
 
 from stages.engine.config import Config
 from stages.engine.ids import settings_hash
-from stages.evaluate_editor.judges.verdict import Judge
+from stages.evaluate_editor.judges.judge import Judge
 from stages.evaluate_editor.vlm.questions import QUESTIONS, SUBSCORES
 
 
@@ -16,7 +16,9 @@ class VlmJudge(Judge, Config):
     """Base of these judges: two calls per edit with the questions of :mod:`stages.evaluate_editor.vlm.questions`."""
 
     weights: str = Field("", description="Revision of the weights: of the Hub, or as you name what you serve")
-    image_format: Literal["png", "jpeg"] = Field("png", description="How the judge gets pictures; jpeg has quality 95 and full colour resolution")
+    image_format: Literal["png", "jpeg"] = Field(
+        "png", description="How the judge gets pictures; jpeg has quality 95 and full colour resolution"
+    )
     subscores: ClassVar[tuple[str, ...]] = SUBSCORES
     caveats: ClassVar[tuple[str, ...]] = (
         "The judge is asked questions of our own. Its scores compare with each other, not with published ones of the same model.",

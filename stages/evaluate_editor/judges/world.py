@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import ConfigDict, RootModel
 
-from stages.evaluate_editor.judges.verdict import HEADLINE, Judge, JudgeEdits, Verdict, viescore
+from stages.evaluate_editor.judges.judge import Judge, JudgeEdits
+from stages.evaluate_editor.verdict import HEADLINE, Verdict, viescore
 
 if TYPE_CHECKING:
     import numpy as np

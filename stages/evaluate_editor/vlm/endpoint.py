@@ -142,8 +142,8 @@ class ChatClient:
             failures = self._failures
         if failures >= FAILURES_IN_SUCCESSION:
             raise ValueError(
-                f"{failures} calls of the judge at {self.endpoint.base_url} failed in succession, the last with: {answer.text[:SHOWN]}; run "
-                "the same command again when it answers: finished verdicts and replies are kept"
+                f"{failures} calls of the judge at {self.endpoint.base_url} failed in succession, the last with: {answer.text[:SHOWN]}; "
+                "run the same command again when it answers: finished verdicts and replies are kept"
             )
         return answer
 
@@ -168,7 +168,6 @@ class ChatClient:
             self._local.session.auth = self._authorise
         return self._local.session
 
-
     def _authorise(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """With the key alone: requests would take what a .netrc file has for the host."""
         if self.endpoint.key:
@@ -181,7 +180,7 @@ class OtherModel(ValueError):
 
 
 def is_snapshot_of(replied: str, asked: str) -> bool:
-    """Whether a reply's model is the one that was asked for: the same name, or the name with a date such as ``-2025-04-14`` or ``-0414``."""
+    """Whether a reply's model is the one that was asked for: the same name, or that name with a date such as ``-2025-04-14``."""
     rest = replied.removeprefix(asked)
     return replied == asked or (rest != replied and rest.startswith("-") and rest.replace("-", "").isdigit())
 

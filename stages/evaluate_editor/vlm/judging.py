@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from stages.evaluate_editor.judges.verdict import Status, Verdict
+from stages.evaluate_editor.verdict import Status, Verdict
 from stages.evaluate_editor.vlm.pictures import Format, encoded
 from stages.evaluate_editor.vlm.questions import QUESTIONS, Question, aggregate
 from stages.evaluate_editor.vlm.replies import Unparsable, scores_of
@@ -96,7 +96,7 @@ def _verdict(asked: Sequence[_Asked]) -> Verdict:
         for question, one in zip(QUESTIONS, asked, strict=True)
     }
     answers = [answer for one in asked for answer in one.answers]
-    facts = {
+    facts: dict[str, Any] = {
         "raw": json.dumps(raw, ensure_ascii=False, sort_keys=True).encode(errors="replace").decode(),
         "snapshot": ", ".join(sorted({answer.model for answer in answers if answer.model})),
         "attempts": len(answers),

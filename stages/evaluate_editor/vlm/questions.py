@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from stages.evaluate_editor.judges.verdict import HEADLINE, viescore
+from stages.evaluate_editor.verdict import HEADLINE, viescore
 
 ImageRole = Literal["source", "edited"]
 LEAST, MOST = 0.0, 10.0
@@ -59,8 +59,8 @@ QUALITY = Question(
     """You look at one picture that a program has made. You do not know what it was asked for; judge only how well the picture is made.
 
 Give two scores.
-A, naturalness: how believable the scene is as a whole: light, shadows, distances, proportions. 0: it cannot be real. 10: it looks entirely \
-natural for its style.
+A, naturalness: how believable the scene is as a whole: light, shadows, distances, proportions. 0: it cannot be real. \
+10: it looks entirely natural for its style.
 B, freedom from flaws: distortions, seams, blur, watermarks, malformed faces, hands or letters, parts that do not fit. 0: flaws are \
 everywhere. 10: there is none."""
     + _ANSWER,

@@ -1,20 +1,11 @@
-"""A judge's verdict on an edit, and the base class of a judge's configuration."""
+"""A judge's verdict on an edit, and how its scores are combined."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
-
-from pydantic import BaseModel
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from stages.evaluate_editor.items.item import Item
+from typing import Literal, get_args
 
 Status = Literal["ok", "refused", "unparsable", "api_error", "missing"]
 HEADLINE = ("semantic_consistency", "perceptual_quality")
@@ -66,43 +57,3 @@ class JudgedEdit:
 def viescore(semantic_consistency: float, perceptual_quality: float) -> float:
     """Overall of an edit: sqrt(SC * PQ), averaged over edits afterwards (VIEScore): a mean of roots, not the root of means."""
     return math.sqrt(semantic_consistency * perceptual_quality)
-
-
-JudgeEdits = Callable[[Sequence["Item"], Sequence["np.ndarray"]], list[Verdict]]
-"""From items and their edits, uint8 of their items' sizes, to one verdict per edit. A call that fails is a status, never a guess.
-
-Raises ``ValueError`` where no further call can succeed: no key, another model than asked, a server that has stopped to answer.
-"""
-
-
-class Judge(BaseModel):
-    """Base of a judge's configuration class."""
-
-    if TYPE_CHECKING:
-        name: str  # a field of each judge that has settings
-    subscores: ClassVar[tuple[str, ...]] = HEADLINE
-    """Names of the sub-scores of every ok verdict."""
-    needs_reference: ClassVar[bool] = False
-    needs_gpu: ClassVar[bool] = False
-    """Whether it computes on a GPU where there is one."""
-    most_workers: ClassVar[int | None] = None
-    """Processes that may judge at the same time; None: any number."""
-    caveats: ClassVar[tuple[str, ...]] = ()
-    """Remarks that are shown with the results."""
-
-    @property
-    def label(self) -> str:
-        """The judge's name in tables."""
-        return self.name
-
-    @property
-    @abstractmethod
-    def revision(self) -> str:
-        """Changes whenever the same edit may get another score; no other judge has the same one."""
-
-    def check(self) -> None:
-        """Raise ``ValueError`` for what is missing; called before anything is generated."""
-
-    @abstractmethod
-    def open(self, replies: Path) -> JudgeEdits:
-        """Get ready to judge, in a worker process; a model is loaded here. ``replies``: folder where replies may be kept for later runs."""
