@@ -13,6 +13,7 @@ import click
 
 from pipeline.commands.annotate import annotate
 from pipeline.commands.common import EXAMPLE, Options, common
+from pipeline.commands.editor_bench import editor_bench
 from pipeline.commands.export import export
 from pipeline.commands.rehearse import rehearse
 from pipeline.commands.reward import reward
@@ -69,7 +70,7 @@ def main() -> None:
     """
 
 
-for _group in (run, annotate, select, reward, rehearse, shards, export):
+for _group in (run, annotate, select, reward, rehearse, shards, export, editor_bench):
     main.add_command(_group)
 
 

@@ -18,6 +18,7 @@ from stages.engine.rundir import Index, StepFolder
 from stages.engine.units import Done, Unit
 from stages.evaluate_editor import generation, judging
 from stages.evaluate_editor.config import EvaluateEditorConfig
+from stages.evaluate_editor.contamination import seen_items
 from stages.evaluate_editor.evaluation import caveats, evaluate, preservation
 from stages.evaluate_editor.generation import Piece
 from stages.evaluate_editor.judges.judge import Judge
@@ -60,18 +61,21 @@ def run(context: Context) -> Index:
     judged = [_judge(context, folder, config, judge, made) for judge in judges]
     results = []
     for judge, verdicts in zip(judges, judged, strict=True):
-        parts = verdicts.artifacts()
-        tables = (folder.read_table(name, parts.get(name, ())) for name in ("verdicts", "subscores"))
+        of_judge = verdicts.artifacts()
+        tables = (folder.read_table(name, of_judge.get(name, ())) for name in ("verdicts", "subscores"))
         results.append(evaluate(judged_edits(*tables), config, judge, context.flow.seed))
     evaluation = results[0] | ({"further_judges": results[1:]} if results[1:] else {})
-    edits = folder.read_table("benchmark_edits", made.artifacts()["benchmark_edits"], ["arm", "changed_share", "psnr", "ssim"])
+    parts = made.artifacts()["benchmark_edits"]
+    edits = folder.read_table("benchmark_edits", parts, ["arm", "changed_share", "psnr", "ssim"])
+    seen = seen_items(context, folder, config, parts)
+    evaluation |= {"contamination": seen} if seen else {}
     evaluation |= {"preservation": preservation(edits), "seed": context.flow.seed, "resamples": config.bootstrap}
     evaluation |= {"caveats": caveats(config, context.flow, trained=trained is not None)}
     sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
     artifacts: dict[str, list] = {}
     for one in (made, *judged):
-        for name, parts in one.artifacts().items():
-            artifacts.setdefault(name, []).extend(parts)
+        for name, of_name in one.artifacts().items():
+            artifacts.setdefault(name, []).extend(of_name)
     return folder.publish(
         draft, artifacts=artifacts, counts=judged[0].counts(), files={"evaluation.json": sha256}, results=_results(evaluation)
     )

@@ -65,7 +65,9 @@ def test_nothing_else_is_a_score(reply: str, why: str) -> None:
     assert not error.value.refused
 
 
-@pytest.mark.parametrize("reply", ["I'm sorry, but I can't assist with that.", "I’m unable to evaluate real people.", "抱歉，我无法评估这张图片。"])
+@pytest.mark.parametrize(
+    "reply", ["I'm sorry, but I can't assist with that.", "I’m unable to evaluate real people.", "抱歉，我无法评估这张图片。"]
+)
 def test_refusals_in_words_are_refusals(reply: str) -> None:
     with pytest.raises(Unparsable) as error:
         scores_of(reply)

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -18,7 +18,9 @@ Answering = Callable[[dict[str, Any], int], "Answered"]
 class Answered:
     """What the server sends: a status, a body, and how it goes wrong."""
 
-    def __init__(self, body: Any, status: int = 200, *, headers: dict[str, str] | None = None, half: bool = False, late: float = 0.0) -> None:
+    def __init__(
+        self, body: Any, status: int = 200, *, headers: dict[str, str] | None = None, half: bool = False, late: float = 0.0
+    ) -> None:
         self.data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.status, self.headers, self.half, self.late = status, headers or {}, half, late
 
@@ -67,10 +69,8 @@ class JudgeServer:
                 if answer.half:
                     self.close_connection = True
                 self.end_headers()
-                try:
+                with suppress(OSError):  # the client may have gone
                     self.wfile.write(answer.data[: len(answer.data) // 2] if answer.half else answer.data)
-                except OSError:
-                    pass  # the client has gone
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass

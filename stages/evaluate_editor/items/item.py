@@ -57,6 +57,8 @@ class ItemSource(BaseModel):
     """Tasks that the benchmark has; without items of one of them there is no mean over tasks. Empty: those that occur."""
     dataset: ClassVar[str] = ""
     """Name of the data set that an editor is told."""
+    may_be_known: ClassVar[bool] = True
+    """Whether a reward model may have been trained on the items' images."""
     unit_items: ClassVar[int] = 16
     """Items of a unit of work, which is what a crash loses at most."""
 

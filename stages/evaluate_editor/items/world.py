@@ -21,6 +21,7 @@ class WorldItems(ItemSource, RootModel[Annotated[int, Field(ge=2)]]):
     has_references = True
     averaging = "items"
     dataset = "world"
+    may_be_known = False
     unit_items = 80
 
     def identity(self, flow: FlowConfig) -> dict[str, Any]:

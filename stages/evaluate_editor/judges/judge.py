@@ -30,6 +30,8 @@ class Judge(BaseModel):
         name: str  # a field of each judge that has settings
     subscores: ClassVar[tuple[str, ...]] = HEADLINE
     """Names of the sub-scores of every ok verdict."""
+    is_model: ClassVar[bool] = False
+    """Whether each verdict costs calls of a model."""
     needs_reference: ClassVar[bool] = False
     needs_gpu: ClassVar[bool] = False
     """Whether it computes on a GPU where there is one."""

@@ -20,6 +20,7 @@ class VlmJudge(Judge, Config):
         "png", description="How the judge gets pictures; jpeg has quality 95 and full colour resolution"
     )
     subscores: ClassVar[tuple[str, ...]] = SUBSCORES
+    is_model: ClassVar[bool] = True
     caveats: ClassVar[tuple[str, ...]] = (
         "The judge is asked questions of our own. Its scores compare with each other, not with published ones of the same model.",
     )
