@@ -97,22 +97,23 @@ class Editor(nn.Module):
         *,
         seed: int | None = None,
         sample_ids: Sequence[str] | None = None,
+        seeds: Sequence[int] | None = None,
     ) -> np.ndarray:
         """Edited uint8 images [n, S, S, 3] of uint8 source images [n, S, S, 3].
 
-        A sample's starting noise depends on the seed (default: the sampler's) and its id (default: its index) alone, so an
-        edit does not depend on its neighbours beyond the rounding of a differently shaped matrix product.
+        A sample's starting noise depends on the seed (default: the sampler's) and its id (default: its index) alone, or on
+        its own of `seeds`, so an edit does not depend on its neighbours beyond the rounding of a differently shaped matrix product.
         """
         ids = [str(index) for index in range(len(source))] if sample_ids is None else list(sample_ids)
-        if not len(source) == len(instructions) == len(ids):
+        if not len(source) == len(instructions) == len(ids) or len(seeds or ids) != len(ids):
             raise ValueError(f"{len(source)} images, {len(instructions)} instructions and {len(ids)} ids must be as many")
         sampler = self.config.sampler
-        noise_seed = sampler.seed if seed is None else seed
+        noise_seeds = [noise_seed(sampler.seed if seed is None else seed, name) for name in ids] if seeds is None else list(seeds)
         word_ids = self.vocabulary.encode(instructions)
         edited = np.empty_like(source)
         for start in range(0, len(source), sampler.batch_size):
             batch = slice(start, start + sampler.batch_size)
-            noise = starting_noise(noise_seed, ids[batch], self.codec.tokens, self.codec.channels)
+            noise = starting_noise(noise_seeds[batch], self.codec.tokens, self.codec.channels)
             latents = self._denoise(noise.to(self.device), self.codec.encode(source[batch]), word_ids[batch].to(self.device))
             edited[batch] = self.codec.decode(latents)
         return edited
@@ -127,9 +128,14 @@ class Editor(nn.Module):
         return latents
 
 
-def starting_noise(seed: int, sample_ids: Sequence[str], tokens: int, channels: int) -> Tensor:
-    """Standard normal noise [n, tokens, channels] on the CPU, each row a function of (seed, sample id)."""
-    return torch.stack([torch.randn(tokens, channels, generator=seeded("edit", seed, sample_id)) for sample_id in sample_ids])
+def starting_noise(seeds: Sequence[int], tokens: int, channels: int) -> Tensor:
+    """Standard normal noise [n, tokens, channels] on the CPU, each row a function of its seed."""
+    return torch.stack([torch.randn(tokens, channels, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
+
+
+def noise_seed(seed: int, sample_id: str) -> int:
+    """Seed of a sample's starting noise, in [0, 2^63)."""
+    return seeded("edit", seed, sample_id).initial_seed()
 
 
 def seeded(*key: int | str) -> torch.Generator:

@@ -14,6 +14,7 @@ import click
 from pipeline.commands.annotate import annotate
 from pipeline.commands.common import EXAMPLE, Options, common
 from pipeline.commands.editors import editors
+from pipeline.commands.editor_bench import editor_bench
 from pipeline.commands.export import export
 from pipeline.commands.rehearse import rehearse
 from pipeline.commands.reward import reward
@@ -70,7 +71,7 @@ def main() -> None:
     """
 
 
-for _group in (run, annotate, select, reward, rehearse, shards, export, editors):
+for _group in (run, annotate, select, reward, rehearse, shards, export, editors, editor_bench):
     main.add_command(_group)
 
 

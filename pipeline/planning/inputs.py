@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from pipeline.planning import editor_benchmark
 from stages.config import FlowConfig
 from stages.datasets import readers
 from stages.datasets.config import VALIDATION_SHARE, CandidatesInput, SourcesInput, TableSources, WorldSources
@@ -13,7 +14,7 @@ from stages.editors import catalogue
 
 def missing(flow: FlowConfig) -> dict[str, list[str]]:
     """By step, what it reads or uses and what is not here; only steps that lack something."""
-    found = {"generate": _missing_of_generate(flow), "filter": _missing_of_filter(flow)}
+    found = {"generate": _missing_of_generate(flow), "filter": _missing_of_filter(flow), "evaluate-editor": editor_benchmark.missing(flow)}
     return {step: notes for step, notes in found.items() if notes}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.flow import STEPS
-from pipeline.planning import filter_cost, inputs, selection_sizes
+from pipeline.planning import editor_benchmark, filter_cost, inputs, selection_sizes
 from pipeline.planning.assumptions import PEAK_TFLOPS, UTILISATION
 from pipeline.planning.compute import Compute, compute_of, tokens
 from pipeline.words import text_table
@@ -143,12 +143,8 @@ def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
             f"base {fine.base.training.steps:,} steps, then {len(fine.arms)} arms x {fine.training.steps:,} steps "
             f"of {fine.training.batch_size}"
         )
-        if flow.evaluate_editor is not None:
-            benchmark = flow.evaluate_editor
-            systems = len(fine.arms) + 2 + benchmark.items.has_references
-            work["evaluate-editor"] = f"{systems} systems x {benchmark.items.count(flow)} items, judge {benchmark.judge.name}"
-    elif flow.evaluate_editor is not None:
-        work["evaluate-editor"] = "needs the section finetune"
+    if flow.evaluate_editor is not None:
+        work["evaluate-editor"] = editor_benchmark.described(flow)
     return work
 
 

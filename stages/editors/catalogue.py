@@ -22,6 +22,7 @@ MODULES = (
     "stages.editors.native.models",  # FLUX.1-Kontext, Qwen-Image-Edit, FLUX.2-klein, LongCat, FireRed: pipelines of diffusers
     "stages.editors.process.specs",  # in interpreters of their own
     "stages.editors.http.specs",  # behind a server
+    "stages.editors.trained",  # directories that the step finetune published
     "stages.editors.world",  # the toy world's six simulated editors
 )
 GROUP = "edit_reward_pipeline.editors"

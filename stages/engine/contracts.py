@@ -17,7 +17,8 @@
 | ``pairs`` | one preference |
 | ``scores`` | one edit scored by one reward model |
 | ``selection`` | one selected sample, with rank and rule |
-| ``verdicts`` | one judged benchmark item |
+| ``benchmark_edits`` | one system's edit of a benchmark item |
+| ``verdicts`` | one such edit, judged by one judge |
 | ``subscores`` | one further score of such an item |
 | ``samples`` | one image of a benchmark item, for the report |
 | ``quarantine`` | one row that could not be processed, with the reason |
@@ -230,14 +231,34 @@ SELECTION = _schema(
     ("score", pa.float64()),
     ("rule", pa.string()),
 )  # fmt: skip
-VERDICTS = _schema(
-    "verdicts", 1,
+BENCHMARK_EDITS = _schema(
+    "benchmark_edits", 1,
     ("item_id", pa.string()),
-    ("arm", pa.string()),
     ("language", pa.string()),
+    ("arm", pa.string()),
     ("task", pa.string()),
+    ("subsets", pa.list_(pa.string())),  # of the benchmark that the item belongs to, beside the full set
+    ("edit_id", pa.string()),  # of the edited image's pixels; empty where there is no edit
+    ("image", IMAGE),
+    ("error", pa.string()),  # why there is no edit
+    ("changed_share", pa.float64()),  # of the image's pixels; the next two are measured outside of them, null where nothing is outside
+    ("psnr", pa.float64()),
+    ("ssim", pa.float64()),
+)  # fmt: skip
+VERDICTS = _schema(
+    "verdicts", 2,
+    ("item_id", pa.string()),
+    ("language", pa.string()),
+    ("arm", pa.string()),
+    ("task", pa.string()),
+    ("subsets", pa.list_(pa.string())),
+    ("edit_id", pa.string()),
     ("judge", pa.string()),
     ("judge_revision", pa.string()),
+    ("judge_snapshot", pa.string()),  # the model that its replies name; empty where they name none
+    ("attempts", pa.int32()),  # calls of the judge for this edit
+    ("prompt_tokens", pa.int64()),
+    ("completion_tokens", pa.int64()),
     ("semantic_consistency", pa.float64()),
     ("perceptual_quality", pa.float64()),
     ("overall", pa.float64()),
@@ -245,8 +266,9 @@ VERDICTS = _schema(
     ("raw", pa.string()),
 )  # fmt: skip
 SUBSCORES = _schema(
-    "subscores", 1,
+    "subscores", 2,
     ("item_id", pa.string()),
+    ("language", pa.string()),
     ("arm", pa.string()),
     ("judge", pa.string()),
     ("judge_revision", pa.string()),

@@ -2,29 +2,70 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field, model_validator
 
 from stages.engine.config import Config
+from stages.evaluate_editor.items.gedit_bench import GEditBench
+from stages.evaluate_editor.items.imgedit_bench import ImgEditBench
 from stages.evaluate_editor.items.world import WorldItems
+from stages.evaluate_editor.judges.endpoint import EndpointJudge
+from stages.evaluate_editor.judges.local import LocalJudge
 from stages.evaluate_editor.judges.world import WorldJudge
 
-Items = WorldItems
+Items = WorldItems | GEditBench | ImgEditBench
 """Benchmarks of the editor: the union of their configuration classes."""
-Judges = WorldJudge
+Judges = WorldJudge | EndpointJudge | LocalJudge
 """Judges: the union of their configuration classes."""
 
 
+class FurtherEditor(Config):
+    """An editor that is compared with the trained ones."""
+
+    editor: str = Field(description="Its name in the list of editors")
+    name: str | None = Field(None, pattern=r"^\w[\w.-]*$", description="Name in the table; default: the editor's")
+    settings: dict[str, Any] = Field({}, description="Settings of the editor that differ from its defaults")
+
+
+class EditsFolder(Config):
+    """Edits that were made elsewhere, in the layout in which the benchmark publishes results."""
+
+    name: str = Field(pattern=r"^\w[\w.-]*$", description="Name in the table")
+    path: str = Field(description="The system's folder: GEdit-Bench: it has fullset/<task>/<language>/<key>.png; ImgEdit-Bench: <key>.png")
+
+
 class EvaluateEditorConfig(Config):
-    """Held-out benchmark of the base editor and of every arm."""
+    """Held-out benchmark of the base editor, of every arm, and of other editors."""
 
     items: Items = Field(WorldItems(160), description="Benchmark items; a number draws that many scenes of the toy data set")
-    judge: Judges = Field(WorldJudge("world"), description="Who judges; world: the program that knows the toy data set's exact edits")
-    reference_arm: str = Field("full", description="Arm that the differences are taken against")
+    judge: Judges = Field(
+        WorldJudge("world"),
+        description="Who judges; world, the default for the toy data set: the program that knows its exact edits; endpoint, the default "
+        "for other benchmarks: a vision-language model behind an API",
+    )
+    further_judges: tuple[Judges, ...] = Field((), description="Others who judge the same edits, each in a table of its own")
+    editors: tuple[FurtherEditor, ...] = Field((), description="Editors beside the trained ones")
+    edits: tuple[EditsFolder, ...] = Field((), description="Edits of other systems, to be judged here")
+    reference_arm: str = Field("full", description="System that the differences are taken against")
     bootstrap: int = Field(10_000, ge=100, description="Paired bootstrap resamples")
+    seed: int = Field(0, ge=0, description="Seed of the edits' starting noise, together with the item")
     workers: int = Field(2, ge=1, description="Ray actors")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _default_judge(cls, given: Any) -> Any:
+        """A benchmark with settings has photographs."""
+        if isinstance(given, dict) and isinstance(given.get("items"), dict) and "judge" not in given:
+            return given | {"judge": {"name": "endpoint"}}
+        return given
+
     @model_validator(mode="after")
-    def _judge_fits(self) -> EvaluateEditorConfig:
-        if self.judge.needs_reference and not self.items.has_references:
-            raise ValueError(f"the judge {self.judge.name} compares with the exact edit, which these items do not have; name another judge")
+    def _judges_fit(self) -> EvaluateEditorConfig:
+        revisions = [judge.revision for judge in (self.judge, *self.further_judges)]
+        if len(set(revisions)) < len(revisions):
+            raise ValueError("further_judges: two judges are the same; each is named once")
+        for judge in (self.judge, *self.further_judges):
+            if judge.needs_reference and not self.items.has_references:
+                raise ValueError(f"the judge {judge.name} compares with the exact edit, which these items do not have; name another judge")
         return self

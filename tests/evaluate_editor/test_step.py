@@ -1,33 +1,40 @@
-"""The step with items and a judge that are not the toy data set's: sizes, failed calls, and what cannot go together."""
+"""Configuration of the step, and its work with systems and items that are not the toy data set's."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from stages.config import FlowConfig
-from stages.evaluate_editor import step
-from stages.evaluate_editor.items.item import Item
+from stages.editors.editor import EditRequest
+from stages.editors.trained import TrainedEditor
+from stages.engine.rundir import Index
+from stages.evaluate_editor.judges.endpoint import OFFICIAL_BACKBONE, EndpointJudge
+from stages.evaluate_editor.preservation import preservation
+from stages.evaluate_editor.systems import COPY, EXACT, systems
 
 SIDE = 8
 
 
-def test_images_are_edited_at_the_editors_size_and_judged_at_their_own() -> None:
+def test_a_trained_editor_edits_at_its_size_and_gives_back_the_sources() -> None:
     seen = []
 
-    def edit(sources: np.ndarray, instructions: list[str], *, sample_ids: list[str]) -> np.ndarray:
-        seen.append((sources.shape, instructions, sample_ids))
-        return 255 - sources
+    class Small:
+        class config:
+            image_size = SIDE
 
-    editor = SimpleNamespace(config=SimpleNamespace(image_size=SIDE), edit=edit)
-    sizes = [(12, 20), (SIDE, SIDE)]
-    items = [Item(f"i{n}", np.full((*size, 3), 40 * n, np.uint8), "do", "add", "cn") for n, size in enumerate(sizes)]
-    edited = step._edit("base", items, Path("editors"), {"base": editor})
-    assert seen == [((2, SIDE, SIDE, 3), ["do", "do"], ["i0", "i1"])]
-    assert [image.shape for image in edited] == [(12, 20, 3), (SIDE, SIDE, 3)] and (edited[1] == 215).all()
+        def edit(self, sources: np.ndarray, instructions: list[str], *, seeds: list[int]) -> np.ndarray:
+            seen.append((sources.shape, instructions, seeds))
+            return 255 - sources
+
+    sizes = [(20, 12), (SIDE, SIDE)]
+    batch = [EditRequest(Image.new("RGB", size, (40 * n, 0, 0)), "do", 7 + n) for n, size in enumerate(sizes)]
+    edited = TrainedEditor(Small()).edit(batch)  # ty: ignore[invalid-argument-type]
+    assert seen == [((2, SIDE, SIDE, 3), ["do", "do"], [7, 8])]
+    assert [one.image.size for one in edited] == sizes and (np.asarray(edited[1].image)[..., 0] == 215).all()
 
 
 def test_items_of_the_toy_data_set_need_its_section() -> None:
@@ -41,3 +48,64 @@ def test_items_of_the_toy_data_set_need_its_section() -> None:
 def test_unknown_items_and_judges_are_refused(wrong: dict) -> None:
     with pytest.raises(ValueError, match="evaluate_editor"):
         FlowConfig.model_validate({"name": "x", "evaluate_editor": wrong})
+
+
+def test_photographs_are_judged_by_an_open_model_unless_another_is_named() -> None:
+    flow = FlowConfig.model_validate({"name": "x", "evaluate_editor": {"items": {"name": "gedit-bench", "path": "none"}}})
+    assert flow.evaluate_editor is not None and isinstance(flow.evaluate_editor.judge, EndpointJudge)
+    assert flow.evaluate_editor.judge.label == OFFICIAL_BACKBONE
+    assert FlowConfig.model_validate(flow.model_dump(mode="json")) == flow
+    with pytest.raises(ValueError, match="two judges are the same"):
+        FlowConfig.model_validate({"name": "x", "evaluate_editor": {"items": 8, "further_judges": ["world"]}})
+    with pytest.raises(ValueError, match="the judge world compares with the exact edit, which these items do not have"):
+        FlowConfig.model_validate({"name": "x", "evaluate_editor": {"items": {"name": "gedit-bench", "path": "none"}, "judge": "world"}})
+
+
+def test_systems_are_checked_before_anything_is_edited(tmp_path: Path) -> None:
+    def names(**settings: object) -> list[str]:
+        chosen = {"items": 8, "reference_arm": COPY, **settings}
+        flow = FlowConfig.model_validate({"name": "x", "world": {}, "evaluate_editor": chosen})
+        assert flow.evaluate_editor is not None
+        return [system.name for system in systems(flow, flow.evaluate_editor, None, tmp_path)]
+
+    assert names(editors=[{"editor": "world/quill", "name": "quill"}]) == [COPY, EXACT, "quill"]
+    assert names(edits=[{"name": "theirs", "path": str(tmp_path)}]) == [COPY, EXACT, "theirs"]
+    for settings, message in [
+        ({}, "there is nothing to compare"),
+        ({"editors": [{"editor": "world/none"}]}, r"evaluate_editor\.editors\.0: there is no editor 'world/none'"),
+        (
+            {"editors": [{"editor": "world/quill", "settings": {"x": 1}}]},
+            r"editors\.0\.settings\.x: .*the settings of world/quill are: none",
+        ),
+        ({"editors": [{"editor": "trained", "settings": {"path": "none"}}]}, "there is no directory 'none'"),
+        ({"editors": [{"editor": "world/quill"}], "edits": [{"name": "exact-edit", "path": str(tmp_path)}]}, "2 systems are called"),
+        ({"edits": [{"name": "theirs", "path": "none"}]}, r"edits\.0\.path: there is no folder none"),
+        ({"editors": [{"editor": "world/quill"}], "reference_arm": "full"}, "there is no system 'full'; there are world/quill"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            names(**settings)
+    flow = FlowConfig.model_validate({"name": "x", "world": {}, "evaluate_editor": {"items": 8}})
+    assert flow.evaluate_editor is not None
+    with pytest.raises(ValueError, match="there is no directory"):
+        systems(flow, flow.evaluate_editor, Index("finetune", "", {}, {}, results={"arms": ["full"]}), tmp_path)
+
+
+def test_preservation_is_measured_outside_of_what_changed() -> None:
+    rng = np.random.default_rng(0)
+    source = rng.integers(0, 256, (64, 64, 3)).astype(np.uint8)
+    edited, reference = source.copy(), source.copy()
+    edited[:16, :16] = reference[:16, :16] = 255 - source[:16, :16]
+    found = preservation(source, edited)
+    assert found.psnr == 60 and found.ssim == pytest.approx(1, abs=1e-4) and 0.03 < found.changed_share < 0.09
+    assert preservation(source, edited, reference).changed_share == pytest.approx(1 / 16, abs=1e-3)
+    noisy = np.clip(edited + rng.normal(0, 5, source.shape), 0, 255).round().astype(np.uint8)  # too little to count as change
+    worse = preservation(source, noisy)
+    assert worse.psnr == pytest.approx(10 * np.log10(255**2 / 24.5), abs=0.5) and worse.ssim is not None and worse.ssim < 0.9999
+    everything = preservation(source, 255 - source)
+    assert everything.changed_share > 0.9 and everything.psnr is None and everything.ssim is None
+    damaged = noisy.copy()
+    damaged[40:, 40:] = 0
+    assert preservation(source, damaged).psnr == pytest.approx(worse.psnr, abs=0.5)  # counts as change where no exact edit is known,
+    assert preservation(source, damaged).changed_share > worse.changed_share  # which the share shows
+    with_reference = preservation(source, damaged, reference)
+    assert with_reference.psnr is not None and with_reference.psnr < 15

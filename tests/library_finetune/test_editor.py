@@ -21,7 +21,7 @@ from finetune import codec as codecs
 from finetune.config import CodecConfig, DenoiserConfig, EditorConfig, EditorTrainingConfig, ObjectiveConfig, SamplerConfig
 from finetune.data import EditSamples, squared
 from finetune.denoiser import Denoiser
-from finetune.editor import Editor, starting_noise
+from finetune.editor import Editor, noise_seed, starting_noise
 from finetune.editor import seeded as starting_generator
 from finetune.rectified_flow import flow_loss, interpolate, sampling_times, shift_time
 from finetune.text import TextEncoder, Vocabulary, content_words
@@ -313,16 +313,19 @@ def test_an_edit_does_not_depend_on_its_batch():
         )
         assert np.abs(alone[0].astype(int) - five[row]).max() <= 1
     other = editor.edit(samples.source[:5], samples.instructions[:5], seed=4, sample_ids=samples.sample_ids[:5])
+    seeds = [noise_seed(3, sample_id) for sample_id in samples.sample_ids[:5]]
+    assert np.array_equal(five, editor.edit(samples.source[:5], samples.instructions[:5], seeds=seeds))
     assert np.abs(other.astype(int) - five).mean() > 1
     with pytest.raises(ValueError, match="must be as many"):
         editor.edit(samples.source[:5], samples.instructions[:4])
 
 
 def test_starting_noise_is_a_function_of_seed_and_id():
-    noise = starting_noise(0, ["a", "b", "a"], 4, 8)
+    a, b = noise_seed(0, "a"), noise_seed(0, "b")
+    noise = starting_noise([a, b, a], 4, 8)
     assert torch.equal(noise[0], noise[2]) and not torch.equal(noise[0], noise[1])
-    assert not torch.equal(noise[0], starting_noise(1, ["a"], 4, 8)[0])
-    assert starting_noise(0, [str(index) for index in range(200)], 4, 64).std().item() == pytest.approx(1, abs=0.01)
+    assert not torch.equal(noise[0], starting_noise([noise_seed(1, "a")], 4, 8)[0])
+    assert starting_noise([noise_seed(0, str(index)) for index in range(200)], 4, 64).std().item() == pytest.approx(1, abs=0.01)
 
 
 def test_euler_integrates_a_straight_flow_exactly(monkeypatch):

@@ -16,7 +16,7 @@ from scipy.stats import spearmanr
 from stages.datasets import world
 from stages.datasets.config import ALL_FLAWS, WorldConfig, WorldEdits
 from stages.datasets.slices import Request
-from stages.evaluate_editor.judges.verdict import viescore
+from stages.evaluate_editor.verdict import viescore
 from stages.world.editors import EDITORS, edit, noisy_edit
 from stages.world.edits import KINDS, TEMPLATES, sample_edit
 from stages.world.flaws import (

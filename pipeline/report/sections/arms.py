@@ -1,13 +1,12 @@
-"""The fine-tuned editors: benchmark scores, paired differences, the paper's table for orientation, sample edits, training curves."""
+"""The fine-tuned editors: benchmark scores by judge, published figures for orientation, sample edits, training curves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from finetune.published import TABLE_3
 from pipeline import words
-from pipeline.report.bar_charts import intervals
-from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Section, Strip, Table, opened
+from pipeline.report import editor_scores
+from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Section, Strip, opened
 from pipeline.report.charts import curve, lines
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
@@ -34,82 +33,14 @@ def section(published: Published) -> Section:
 
 
 def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:
-    names = words.ordered(evaluation["arms"], first=(COPY, *trained), last=(EXACT,))
-    arms = {name: evaluation["arms"][name] for name in names}
-    differences = {name: evaluation["differences"][name] for name in names if name in evaluation.get("differences", {})}
-    reference = evaluation.get("reference_arm", "")
-    rows = [(words.name(name), *_cells(arm), _difference(name, differences, reference)) for name, arm in arms.items()]
-    paper = [(name, *(words.score(value) for value in scores["EN full"]), "", "–", "–", "") for name, scores in TABLE_3.items()]
-    columns = ("System", "SC", "PQ", "Overall", "95 % interval", "Items", "Failed", f"Paired difference to “{reference}”")
-    table = Table(
-        columns,
-        rows + paper,
-        caption="Mean scores, 0 to 10: semantic consistency (SC), perceptual quality (PQ), overall = mean over items of √(SC·PQ).",
-        muted=len(paper),
-        muted_title="EditReward paper, Table 3 (GEdit-Bench-EN full), for orientation only: its scale, judge and data are different",
-        emphasised="selected",
-    )
-    figures: list[Block] = []
-    paired = [(name, estimate) for name in differences if (estimate := Estimate.read(differences[name]))]
-    if paired:
-        title = f"Difference to “{reference}”, paired by item"
-        drawn = intervals(
-            paired,
-            title=title,
-            x_label="difference in overall",
-            form=words.difference,
-            tick_form=words.plain,
-            reference=("no difference", 0.0),
-            emphasised=("selected",),
-        )
-        caption = "Whiskers are 95 % intervals. Where one crosses the dashed line, no difference is demonstrated."
-        figures.append(Figure(title, drawn, caption))
-    blocks: list[Block] = [table, *_failures(arms), *([Columns(figures)] if figures else [])]
-    tasks = {name: arm.get("per_task") for name, arm in arms.items() if arm.get("per_task")}
-    if tasks:
-        names = sorted({task for values in tasks.values() for task in values})
-        per_task = [(words.name(task), *(_score(values.get(task)) for values in tasks.values())) for task in names]
-        blocks.append(Fold("Overall score by task", [Table(("Task", *tasks), per_task)]))
+    """A table per judge, what edits keep, published figures apart."""
+    blocks = editor_scores.of_judge(evaluation, trained)
+    for further in evaluation.get("further_judges", ()):
+        blocks += [Heading(f"The same edits, judged by {further['judge']['name']}"), *editor_scores.of_judge(further, trained)]
+    blocks += [*editor_scores.preservation(evaluation), *editor_scores.published()]
     if evaluation.get("caveats"):
         blocks.append(Fold("How to read this", [Paragraph(caveat) for caveat in evaluation["caveats"]]))
     return blocks
-
-
-def _failures(arms: dict) -> list[Block]:
-    """Arms with calls of the judge that failed: how often and why, the means with failures as 0, and the tasks that lack verdicts."""
-    rows = [
-        (
-            words.name(name),
-            ", ".join(f"{words.name(status)} {count}" for status, count in arm["failures"].items()),
-            _score(arm["overall_failures_zero"]),
-            _score(arm["over_tasks_failures_zero"]),
-            ", ".join(words.name(task) for task in arm["thin_tasks"]) or "–",
-        )
-        for name, arm in arms.items()
-        if arm.get("failures")
-    ]
-    caption = "Failed calls have no score. With a task judged below 90 %, a mean over tasks does not compare with other systems."
-    columns = ("System", "Failed calls", "Overall, failures as 0", "Over tasks, failures as 0", "Tasks judged below 90 %")
-    return [Table(columns, rows, caption)] if rows else []
-
-
-def _cells(arm: dict) -> list[str]:
-    low, high = arm.get("low"), arm.get("high")
-    interval = "–" if low is None or high is None else f"[{words.score(low)}, {words.score(high)}]"
-    scores = [_score(arm.get(name)) for name in ("semantic_consistency", "perceptual_quality", "overall")]
-    return [*scores, interval, *(str(arm[name]) if name in arm else "–" for name in ("n", "failed"))]
-
-
-def _score(value: float | dict | None) -> str:
-    estimate = Estimate.read(value)
-    return words.score(estimate.value) if estimate else "–"
-
-
-def _difference(name: str, differences: dict, reference: str) -> str:
-    if name == reference:
-        return "reference"
-    estimate = Estimate.read(differences.get(name))
-    return estimate.words(words.difference) if estimate else ""
 
 
 def overall_scores(published: Published) -> list[tuple[str, Estimate]]:

@@ -19,6 +19,10 @@ class WorldItems(ItemSource, RootModel[Annotated[int, Field(ge=2)]]):
     model_config = ConfigDict(frozen=True)
     caveats = ("Synthetic scenes and a programmatic judge: no difference was measured on photographs.",)
     has_references = True
+    averaging = "items"
+    dataset = "world"
+    may_be_known = False
+    unit_items = 80
 
     def identity(self, flow: FlowConfig) -> dict[str, Any]:
         """The toy data set's settings and the seed."""
@@ -45,4 +49,5 @@ def _item(seed: int, index: int, world: WorldConfig) -> Item:
 
     drawn = items.item(seed, "benchmark", index, kinds=world.kinds, jitter=world.jitter)
     source, target = render(drawn.scene, world.size), render(drawn.target, world.size)
-    return Item(content_id("item", source.tobytes(), drawn.instruction), source, drawn.instruction, drawn.kind, "en", target)
+    item_id = content_id("item", source.tobytes(), drawn.instruction)
+    return Item(item_id, source, drawn.instruction, drawn.kind, "en", target, metadata=items.to_metadata(drawn))

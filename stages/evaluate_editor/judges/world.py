@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import ConfigDict, RootModel
 
-from stages.evaluate_editor.judges.verdict import HEADLINE, Judge, Verdict, viescore
+from stages.evaluate_editor.judges.judge import Judge, JudgeEdits
+from stages.evaluate_editor.verdict import HEADLINE, Verdict, viescore
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,13 +30,18 @@ class WorldJudge(Judge, RootModel[Literal["world"]]):
         """Version of the formulas."""
         return "1"
 
-    def judge(self, items: Sequence[Item], edited: Sequence[np.ndarray]) -> list[Verdict]:
-        """Compare each edit with its source and its exact edit."""
-        from stages.world.judge import judge
+    def open(self, replies: Path) -> JudgeEdits:
+        """Nothing is loaded or kept."""
+        return _judge
 
-        verdicts = []
-        for item, output in zip(items, edited, strict=True):
-            assert item.reference is not None
-            scores = [round(score, 4) for score in judge(item.image, item.reference, output)]
-            verdicts.append(Verdict("ok", dict(zip(HEADLINE, scores, strict=True)), viescore(*scores)))
-        return verdicts
+
+def _judge(items: Sequence[Item], edited: Sequence[np.ndarray]) -> list[Verdict]:
+    """Compare each edit with its source and its exact edit."""
+    from stages.world.judge import judge
+
+    verdicts = []
+    for item, output in zip(items, edited, strict=True):
+        assert item.reference is not None
+        scores = [round(score, 4) for score in judge(item.image, item.reference, output)]
+        verdicts.append(Verdict("ok", dict(zip(HEADLINE, scores, strict=True)), viescore(*scores)))
+    return verdicts

@@ -7,13 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from stages.evaluate_editor.items.folder import FolderItems
 
 from stages.config import FlowConfig
-from stages.engine import contracts
+from stages.engine import contracts, storage
+from stages.evaluate_editor import generation, judging
+from stages.evaluate_editor.evaluation import evaluate
 from stages.evaluate_editor.items.item import Item
-from stages.evaluate_editor.judges.verdict import HEADLINE, Judge, Verdict
-from stages.evaluate_editor.step import COPY, _Slice, evaluate, judged_edits, make_work
+from stages.evaluate_editor.judges.judge import Judge, JudgeEdits
+from stages.evaluate_editor.systems import COPY, System
+from stages.evaluate_editor.verdict import HEADLINE, Verdict
 
 Path("photos").mkdir()
 rows = []
@@ -24,11 +26,12 @@ Path("photos/items.json").write_text(json.dumps(rows))
 
 
 def flow_of(**settings: object) -> FlowConfig:
-    return FlowConfig.model_validate({"name": "x", "evaluate_editor": {"items": {"name": "folder", "path": "photos", **settings}}})
+    items = {"name": "folder", "path": "photos", "languages": ["en", "cn"]}
+    return FlowConfig.model_validate({"name": "x", "evaluate_editor": {"items": items, **settings}})
 
 
 with pytest.raises(ValueError, match="the judge world compares with the exact edit, which these items do not have"):
-    flow_of()
+    flow_of(judge="world")
 
 
 class Size(Judge):
@@ -40,21 +43,24 @@ class Size(Judge):
     def revision(self) -> str:
         return "size 1"
 
-    def judge(self, items: Sequence[Item], edited: Sequence[np.ndarray]) -> list[Verdict]:
+    def open(self, replies: Path) -> JudgeEdits:
+        return self._judge
+
+    def _judge(self, items: Sequence[Item], edited: Sequence[np.ndarray]) -> list[Verdict]:
         return [Verdict("ok", dict.fromkeys(HEADLINE, len(image) / 10), len(image) / 10) for image in edited]
 
 
-world = FlowConfig.model_validate({"name": "x", "evaluate_editor": {}}).evaluate_editor
-assert world is not None and world.items.model_dump() == 160
-folder = FolderItems(name="folder", path="photos", languages=("en", "cn"))
-config = world.model_copy(update={"items": folder, "judge": Size(), "reference_arm": COPY, "bootstrap": 100})
-flow = FlowConfig(name="x").model_copy(update={"evaluate_editor": config})
+flow = flow_of(reference_arm=COPY, bootstrap=100)
+config = flow.evaluate_editor
+assert config is not None and config.judge.name == "endpoint"  # what a benchmark with settings gets
 assert config.items.count(flow) == 3 and list(config.items.identity(flow)) == ["folder"]
 
-output = make_work(Path("editors"), flow)(_Slice(COPY, 0, 3))
+made = generation.make_work(flow)(generation.Piece(System(COPY, "copy", COPY), 0, 3))
+storage.publish_bytes("edits.parquet", storage.table_bytes(made.tables["benchmark_edits"]))
+output = judging.make_work(flow, Size(), Path("replies"))(judging.JudgingPiece("edits.parquet", 0, 3))
 verdicts = output.tables["verdicts"].to_pylist()
 assert [row["language"] for row in verdicts] == ["en", "en", "cn"] and {row["judge"] for row in verdicts} == {"size"}
 assert [row["overall"] for row in verdicts] == [3.0, 4.0, 3.0]
-found = evaluate(judged_edits(output.tables["verdicts"], contracts.table("subscores", [])), config, seed=0)
-assert found["arms"][COPY]["per_task"] == {"add": 3.0, "remove": 4.0} and found["arms"][COPY]["over_tasks"] == 3.5
-assert np.isclose(found["arms"][COPY]["overall"], 10 / 3)
+found = evaluate(judging.judged_edits(output.tables["verdicts"], contracts.table("subscores", [])), config, Size(), seed=0)
+assert found["arms"][COPY]["per_task"] == {"add": 3.0, "remove": 4.0} and found["arms"][COPY]["overall"] == 3.5
+assert np.isclose(found["arms"][COPY]["over_items"], 10 / 3)

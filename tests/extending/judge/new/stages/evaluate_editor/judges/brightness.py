@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -10,7 +11,8 @@ from pydantic import Field
 
 from stages.engine.config import Config
 from stages.evaluate_editor.items.item import Item
-from stages.evaluate_editor.judges.verdict import HEADLINE, Judge, Verdict, viescore
+from stages.evaluate_editor.judges.judge import Judge, JudgeEdits
+from stages.evaluate_editor.verdict import HEADLINE, Verdict, viescore
 
 
 class BrightnessJudge(Judge, Config):
@@ -25,7 +27,11 @@ class BrightnessJudge(Judge, Config):
         """With the setting."""
         return f"brightness 1, {self.most}"
 
-    def judge(self, items: Sequence[Item], edited: Sequence[np.ndarray]) -> list[Verdict]:
+    def open(self, replies: Path) -> JudgeEdits:
+        """Nothing is loaded or kept."""
+        return self._judge
+
+    def _judge(self, items: Sequence[Item], edited: Sequence[np.ndarray]) -> list[Verdict]:
         """From the mean of the pixels."""
         return [self._verdict(float(image.mean())) for image in edited]
 

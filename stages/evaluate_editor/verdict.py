@@ -1,19 +1,11 @@
-"""A judge's verdict on an edit, and the base class of a judge's configuration."""
+"""A judge's verdict on an edit, and how its scores are combined."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
-
-from pydantic import BaseModel
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from stages.evaluate_editor.items.item import Item
+from typing import Literal, get_args
 
 Status = Literal["ok", "refused", "unparsable", "api_error", "missing"]
 HEADLINE = ("semantic_consistency", "perceptual_quality")
@@ -24,13 +16,17 @@ HEADLINE = ("semantic_consistency", "perceptual_quality")
 class Verdict:
     """A judge's answer on one edit. ``scores``: sub-scores by name, 0 to 10, none unless the status is ok. ``raw``: the answer itself.
 
-    ``overall`` is the judge's aggregate, 0 to 10. Raises ``ValueError`` for scores that do not go with the status.
+    ``overall`` is the judge's aggregate, 0 to 10. ``snapshot``: the model that the replies name; ``attempts``: calls that were made;
+    ``tokens``: of prompts and of completions. Raises ``ValueError`` for scores that do not go with the status.
     """
 
     status: Status
     scores: Mapping[str, float] = field(default_factory=dict)
     overall: float | None = None
     raw: str = ""
+    snapshot: str = ""
+    attempts: int = 1
+    tokens: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         given = (*self.scores.values(), self.overall)
@@ -44,34 +40,20 @@ class Verdict:
 
 @dataclass(frozen=True)
 class JudgedEdit:
-    """One arm's edit of a benchmark item, with its verdict."""
+    """One system's edit of a benchmark item, with its verdict."""
 
     item_id: str
     task: str
     verdict: Verdict
+    language: str = "en"
+    subsets: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells items apart."""
+        return self.item_id, self.language
 
 
 def viescore(semantic_consistency: float, perceptual_quality: float) -> float:
     """Overall of an edit: sqrt(SC * PQ), averaged over edits afterwards (VIEScore): a mean of roots, not the root of means."""
     return math.sqrt(semantic_consistency * perceptual_quality)
-
-
-class Judge(BaseModel):
-    """Base of a judge's configuration class. Each process judges through one instance, so a model can be loaded on the first call."""
-
-    if TYPE_CHECKING:
-        name: str  # a field of each judge that has settings
-    subscores: ClassVar[tuple[str, ...]] = HEADLINE
-    """Names of the sub-scores of every ok verdict."""
-    needs_reference: ClassVar[bool] = False
-    caveats: ClassVar[tuple[str, ...]] = ()
-    """Remarks that are shown with the results."""
-
-    @property
-    @abstractmethod
-    def revision(self) -> str:
-        """Changes whenever the same edit may get another score; no other judge has the same one."""
-
-    @abstractmethod
-    def judge(self, items: Sequence[Item], edited: Sequence[np.ndarray]) -> list[Verdict]:
-        """One verdict per edit, uint8 of its item's size. A failed call is a status, never an exception or a guess."""

@@ -1,0 +1,48 @@
+"""How many benchmark items have an image that the run's reward model was trained on: then its selections know the benchmark.
+
+Compared are perceptual hashes with those of all sources of the run's ratings. What a model that was trained elsewhere has seen is not
+known here; the benchmark's own remarks say what is known of published ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from reward.inputs.decoding import decode
+from reward.likeness import NearHashes, perceptual_hash
+from stages.contamination import source_hashes
+from stages.context import Context
+from stages.engine import steps
+from stages.engine.run_units import run_units
+from stages.engine.rundir import Part, StepFolder
+from stages.evaluate_editor.config import EvaluateEditorConfig
+from stages.evaluate_editor.systems import COPY
+
+DISTANCE = 4
+"""Bits of 64 in which the hashes of near duplicates may differ."""
+
+
+def seen_items(context: Context, folder: StepFolder, config: EvaluateEditorConfig, edits: Sequence[Part]) -> dict[str, Any]:
+    """``{"items", "seen", "sources"}``; empty where the run has no sources, or the items cannot be among them.
+
+    edits: parts of the table ``benchmark_edits``.
+    """
+    generate = context.run.step(steps.GENERATE)
+    if not config.items.may_be_known or generate.index() is None:
+        return {}
+    units = source_hashes.units(generate)
+    done = run_units(
+        folder, units, source_hashes.make_work, cluster=context.cluster, workers=config.workers, phase="hash sources", rows_are="sources"
+    )
+    known = folder.read_table(source_hashes.ARTIFACT, [record.parts[source_hashes.ARTIFACT] for record in done.records])
+    hashes: dict[str, int] = {}
+    for part in edits:
+        table = folder.read_table("benchmark_edits", [part], ["item_id", "arm", "image"])
+        for row in table.filter(np.array([name == COPY for name in table["arm"].to_pylist()])).to_pylist():
+            if row["image"] is not None and row["item_id"] not in hashes:
+                hashes[row["item_id"]] = perceptual_hash(decode(row["image"]["bytes"], what=f"the source of item {row['item_id']}"))
+    near = NearHashes(known["source_phash"].to_numpy(), DISTANCE).near(np.array(list(hashes.values()), np.uint64))
+    return {"items": len(hashes), "seen": len(np.unique(near.left)), "sources": known.num_rows}
