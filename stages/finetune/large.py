@@ -70,9 +70,7 @@ def run(context: Context, filtered: Index) -> Index:
     _train_missing(context, config, folder.path, _payloads(folder, config, context.flow, base, pairs, lists))
     publish_trained(folder.path / "editors" / BASE, base, lambda to: save_base(to, config.editor, base))
     _clear(folder.path, {BASE, *config.arms})
-    files = {
-        f"{name}/{path}": sha256 for name in _FOLDERS for path, sha256 in _hashes(folder.path / name)
-    }
+    files = {f"{name}/{path}": sha256 for name in _FOLDERS for path, sha256 in _hashes(folder.path / name)}
     counts = {arm: len(rows) for arm, rows in pairs.items()}
     return folder.publish(
         draft,
