@@ -10,7 +10,7 @@ a family packs into tokens, its model packs itself. Noise is drawn in that shape
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,6 +33,18 @@ class Moments:
     def sample(self, noise: Tensor) -> Tensor:
         """A latent [channels, rows, columns] for standard normal noise of that shape."""
         return self.mean + self.deviation * noise
+
+
+@dataclass(frozen=True)
+class ExampleInput:
+    """What one pair is to a model: the shape of its latents [channels, rows, columns], and its condition."""
+
+    latent: tuple[int, int, int]
+    condition: Condition
+
+
+Decoder = Callable[[Tensor], list[Image.Image]]
+"""From latents [n, channels, rows, columns] to RGB images."""
 
 
 class Encoders(Protocol):
@@ -65,6 +77,11 @@ class EditingModel(Protocol):
     """Name of the part between encoder and blocks that may be trained in full beside adapters."""
     fused_projections: tuple[tuple[str, ...], ...]
     """Linear layers of a block, by the ends of their names, that the family's released files fuse to one layer with one adapter."""
+
+    last_time: float | None
+    """Time of the last Euler step before 0, to which sampling stretches its times; None: as the shift leaves it."""
+    rescales_guidance: bool
+    """Whether sampling gives a guided velocity, token by token, the norm of the conditioned one."""
 
     def collate(self, conditions: Sequence[Condition]) -> Condition:
         """One batch of several samples' conditions, padded as the family pads."""

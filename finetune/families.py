@@ -1,92 +1,95 @@
-"""The families of large editors: how their halves are opened."""
+"""The families of pretrained editors: how their halves are opened, and how the trained half is written.
+
+The frozen half is opened where pairs are encoded and edits are sampled, the trained half where it trains. Nothing is loaded to tell the
+identity of either. To add a family, write a module with the functions that are called here, and name it in `_family`.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
-from PIL import Image
-from torch import Tensor, nn
+from torch import nn
 
-from finetune.editing_model import Condition, Encoders
-from finetune.step1x import encoders as step1x
-from finetune.step1x import loading
-from finetune.step1x.config import VLM_PATCH_AREA, Step1XConfig
+from finetune.editing_model import Decoder, Encoders, ExampleInput
+from finetune.library_editors import kontext, qwen_image_edit
+from finetune.library_editors.config import KontextConfig, PretrainedEditorConfig, QwenImageEditConfig
+from finetune.step1x import family as step1x
+from finetune.step1x.config import Step1XConfig
 from reward.trainer.sharding import ReadRows
 
-Decoder = Callable[[Tensor], list[Image.Image]]
+
+def open_encoders(config: PretrainedEditorConfig, device: torch.device) -> Encoders:
+    """The frozen half. ValueError naming the file that is missing or unreadable."""
+    return _family(config).open_encoders(config, device)
 
 
-def open_encoders(config: Step1XConfig, device: torch.device) -> Encoders:
-    """The frozen half."""
-    return step1x.Step1XEncoders.load(config, device)
+def open_decoder(config: PretrainedEditorConfig, device: torch.device) -> Decoder:
+    """From latents [n, channels, rows, columns] to RGB images, without the rest of the encoders. ValueError as of `open_encoders`."""
+    return _family(config).open_decoder(config, device)
 
 
-def encoders_identity(config: Step1XConfig) -> str:
-    """Hash of everything that the encoders' results depend on."""
-    return step1x.identity(config)
+def encoders_identity(config: PretrainedEditorConfig) -> str:
+    """Hash of everything that the encoders' results depend on. ValueError naming a file that is missing."""
+    settings = config.model_dump_json(exclude={"directory", "denoiser", "vae", "vlm", "sampling"})
+    return hashlib.sha256((settings + _hash(_family(config).encoder_files(config))).encode()).hexdigest()
 
 
-def open_decoder(config: Step1XConfig, device: torch.device) -> Decoder:
-    """From latents [n, channels, rows, columns] to RGB images, without the rest of the encoders."""
-    vae = step1x.load_vae(config).to(device)
-
-    @torch.no_grad()
-    def decode(latents: Tensor) -> list[Image.Image]:
-        return step1x.decode(vae, latents)
-
-    return decode
+def model_identity(config: PretrainedEditorConfig) -> str:
+    """Hash of the trained half's files. ValueError naming a file that is missing."""
+    return _hash({str(number): path for number, path in enumerate(_family(config).weight_files(config))})
 
 
-@dataclass(frozen=True)
-class ExampleInput:
-    """What one pair is to the model: the shape of its latents, and its condition at a usual length."""
-
-    latent: tuple[int, int, int]
-    condition: Condition
+def without_weights(config: PretrainedEditorConfig) -> nn.Module:
+    """The trained half, an `EditingModel`, on torch's meta device."""
+    with torch.device("meta"):
+        return _family(config).new_model(config)
 
 
-def example_input(config: Step1XConfig, side: int, device: torch.device) -> ExampleInput:
-    """Of a square pair of side x side pixels, with as many image tokens as the vision-language model sees, and an instruction of 40."""
-    rows = side // 16 * 2
-    length = min(config.conditioning.max_tokens, config.conditioning.max_pixels // VLM_PATCH_AREA + 40)
-    states = torch.zeros(length, config.sizes.vlm_width, device=device)
-    return ExampleInput((config.sizes.latent_channels, rows, rows), {"states": states})
+def stored_rows(config: PretrainedEditorConfig, model: nn.Module) -> dict[str, ReadRows]:
+    """By parameter name, what reads its rows from the files. ValueError when they are missing or another model's."""
+    return _family(config).stored_rows(config, model)
 
 
-def model_identity(config: Step1XConfig) -> str:
-    """Hash of the trained half's file."""
-    path = loading.denoiser_path(config)
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ValueError(f"finetune.editor: {path} is not readable ({error}); expected the released denoiser") from None
+def open_model(config: PretrainedEditorConfig, device: torch.device, dtype: torch.dtype | None = None) -> nn.Module:
+    """The trained half with its weights, read one by one; dtype None: each weight's own."""
+    model = without_weights(config)
+    for name, read in stored_rows(config, model).items():
+        owner, _, leaf = name.rpartition(".")
+        weight = read(0, len(model.get_parameter(name))).to(device, dtype)
+        setattr(model.get_submodule(owner), leaf, nn.Parameter(weight))
+    assert not any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
+    return model
 
 
-def open_model(config: Step1XConfig, device: torch.device, dtype: torch.dtype | None = None) -> nn.Module:
-    """The trained half with its weights."""
-    return loading.load_weights(config, device, dtype)
+def export_weights(config: PretrainedEditorConfig, model: nn.Module, path: Path) -> None:
+    """Write the trained half as the family's released file, or as a file with the library's names."""
+    _family(config).export_weights(model, path)
 
 
-def without_weights(config: Step1XConfig) -> nn.Module:
-    """The trained half on the meta device."""
-    return loading.without_weights(config)
-
-
-def stored_rows(config: Step1XConfig, model: nn.Module) -> dict[str, ReadRows]:
-    """What reads the rows of every weight."""
-    return loading.stored_rows(config, model)
-
-
-def export_weights(config: Step1XConfig, model: nn.Module, path: Path) -> None:
-    """Write the trained half as the family's released file has it."""
-    loading.export_weights(model, path)
-
-
-def with_weights(config: Step1XConfig, path: Path) -> Step1XConfig:
+def with_weights(config: PretrainedEditorConfig, path: Path) -> PretrainedEditorConfig:
     """The editor with the trained half of another file."""
     return config.model_copy(update={"denoiser": str(path.absolute())})
+
+
+def example_input(config: PretrainedEditorConfig, side: int, device: torch.device) -> ExampleInput:
+    """What a square pair of side x side pixels with an instruction of usual length is to the model."""
+    return _family(config).example_input(config, side, device)
+
+
+def _family(config: PretrainedEditorConfig) -> Any:
+    return {Step1XConfig: step1x, KontextConfig: kontext, QwenImageEditConfig: qwen_image_edit}[type(config)]
+
+
+def _hash(files: Mapping[str, Path]) -> str:
+    digest = hashlib.sha256()
+    for name, path in sorted(files.items()):
+        try:
+            with path.open("rb") as file:
+                digest.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        except OSError as error:
+            raise ValueError(f"{path} is not readable ({error}); expected a file of the editor") from error
+    return digest.hexdigest()

@@ -28,6 +28,8 @@ class Step1XEdit(nn.Module):
     block_lists = ("transformer.transformer_blocks", "transformer.single_transformer_blocks")
     connector_name = "connector"
     fused_projections = FLUX_FUSED
+    last_time = None
+    rescales_guidance = False
 
     def __init__(self, sizes: Step1XSizes, text_tokens: int) -> None:
         super().__init__()

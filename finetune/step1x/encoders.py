@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -114,22 +113,3 @@ def vae_path(config: Step1XConfig) -> Path:
 def vlm_folder(config: Step1XConfig) -> Path:
     """The folder of the vision-language model."""
     return Path(config.directory) / config.vlm
-
-
-def identity(config: Step1XConfig) -> str:
-    """Hash of everything that the encoders' results depend on: all their files, and the settings. Nothing is loaded.
-
-    ValueError naming a file that is missing.
-    """
-    digest = hashlib.sha256(config.conditioning.model_dump_json().encode())
-    folder = vlm_folder(config)
-    files = [vae_path(config), *sorted(path for path in folder.rglob("*") if path.suffix in (".json", ".safetensors", ".txt"))]
-    if len(files) == 1:
-        raise ValueError(f"{folder} contains no model; expected the folder of Qwen2.5-VL-7B-Instruct")
-    for path in files:
-        try:
-            with path.open("rb") as file:
-                digest.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-        except OSError as error:
-            raise ValueError(f"{path} is not readable ({error}); expected a file of the released Step1X-Edit v1.0") from error
-    return digest.hexdigest()

@@ -23,23 +23,6 @@ from reward.trainer.sharding import ReadRows
 _SHOWN = 3  # names in an error message
 
 
-def without_weights(config: Step1XConfig) -> Step1XEdit:
-    """The model on torch's meta device."""
-    with torch.device("meta"):
-        return Step1XEdit(config.sizes, config.conditioning.max_tokens)
-
-
-def load_weights(config: Step1XConfig, device: torch.device, dtype: torch.dtype | None = None) -> Step1XEdit:
-    """The model with its released weights; dtype None: each tensor's own. ValueError as of `stored_rows`."""
-    model = without_weights(config)
-    for name, read in stored_rows(config, model).items():
-        owner, _, leaf = name.rpartition(".")
-        weight = read(0, len(model.get_parameter(name))).to(device, dtype)
-        setattr(model.get_submodule(owner), leaf, nn.Parameter(weight))
-    assert not any(parameter.is_meta for parameter in model.parameters())
-    return model
-
-
 def stored_rows(config: Step1XConfig, model: nn.Module) -> dict[str, ReadRows]:
     """By parameter name, what reads its rows from the released file.
 

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from finetune.adapter_files import load_adapters, save_diffusers, save_kohya
 from finetune.adapters import adapters, add_adapters
 from finetune.config import AdapterLayout
+from finetune.families import open_model
 from finetune.step1x.config import Step1XConfig, Step1XSizes
 from finetune.step1x.denoiser import Step1XEdit
-from finetune.step1x.loading import denoiser_path, load_weights, without_weights
+from finetune.step1x.loading import denoiser_path, without_weights
 from reward.trainer.config import AdapterConfig
 
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -25,7 +26,7 @@ LAYOUTS: list[AdapterLayout] = ["fused", "split"]
 def tiny(folder: Path) -> Step1XEdit:
     config = Step1XConfig(directory=str(folder), sizes=SIZES)
     save_file(released_tensors(SIZES), denoiser_path(config))
-    return load_weights(config, CPU)
+    return open_model(config, CPU)
 
 
 def predict(model: nn.Module) -> Tensor:

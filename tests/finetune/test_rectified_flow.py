@@ -14,12 +14,13 @@ from torch import Tensor
 from finetune.adapters import add_adapters
 from finetune.config import RELEASED_STEP1X_FLOW, FlowSetting, RectifiedFlowConfig, SamplingConfig
 from finetune.editing_model import Moments
+from finetune.families import open_model
 from finetune.rectified_flow import Draws, batch_loss, draw, interpolate, sampling_times, shift_time, with_dropout
 from finetune.sampling import sample_edits, sample_latents
 from finetune.step1x.config import Step1XConfig
 from finetune.step1x.denoiser import Step1XEdit
 from finetune.step1x.encoders import Step1XEncoders
-from finetune.step1x.loading import denoiser_path, export_weights, load_weights
+from finetune.step1x.loading import denoiser_path, export_weights
 from reward.trainer.config import AdapterConfig
 
 CPU = torch.device("cpu")
@@ -66,7 +67,7 @@ def test_released_setting_has_a_name() -> None:
 
 
 def test_resolution_shift_is_the_released_one(config: Step1XConfig) -> None:
-    model = load_weights(config, CPU)
+    model = open_model(config, CPU)
     shifts = [model.resolution_shift(side // 8, side // 8) for side in (512, 768, 1024)]
     assert shifts == pytest.approx([1.8776, 2.3319, 3.1582], abs=1e-4)
     mu = 0.5 + 0.65 * (84 * 48 // 4 - 256) / 3840
@@ -90,7 +91,7 @@ def test_ends_of_the_path(config: Step1XConfig) -> None:
 
 def test_training_and_sampling_embed_equal_times(config: Step1XConfig) -> None:
     """At one time, connector and denoiser get the same numbers and the model answers the same, whichever path calls it."""
-    model = load_weights(config, CPU)
+    model = open_model(config, CPU)
     seen: list[Tensor] = []
     for part in (model.connector.refiner, model.transformer):
         part.time_text_embed.time_proj.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
@@ -144,7 +145,7 @@ def learn(model: Step1XEdit, encoders: Step1XEncoders, steps: int, rate: float) 
 
 
 def test_adapters_and_connector_learn_a_triplet(config: Step1XConfig, encoders: Step1XEncoders) -> None:
-    model = load_weights(config, CPU)
+    model = open_model(config, CPU)
     add_adapters(model, AdapterConfig(rank=8, alpha=8), "fused", seed=0, device=CPU)
     model.connector.requires_grad_(True)
     losses = learn(model, encoders, 40, 1e-2)
@@ -155,7 +156,7 @@ def test_one_triplet_is_learnt_until_its_edit_is_sampled(config: Step1XConfig, e
     """The sampled edit matches the target, as the VAE shows it, with a PSNR of 27 dB; before, and of the source, 16 dB."""
     source, instruction, edited = triplet()
     shown = encoders.decode(encoders.encode_images([edited])[0].mean[None])[0]
-    model = load_weights(config, CPU)
+    model = open_model(config, CPU)
 
     def sampled(editor: Step1XEdit, seed: int) -> Image.Image:
         return sample_edits(editor, encoders, [source], [instruction], [seed], SamplingConfig(steps=28, guidance=2, side=64))[0]
@@ -167,4 +168,4 @@ def test_one_triplet_is_learnt_until_its_edit_is_sampled(config: Step1XConfig, e
     assert sampled(model, 8) != edit
     exported = config.model_copy(update={"denoiser": str(tmp_path / "exported.safetensors")})
     export_weights(model, denoiser_path(exported))
-    assert sampled(load_weights(exported, CPU), 7) == edit
+    assert sampled(open_model(exported, CPU), 7) == edit

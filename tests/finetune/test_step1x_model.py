@@ -8,9 +8,10 @@ from safetensors.torch import load_file, save_file
 from step1x_computation import connector, released_tensors, velocity
 from torch.utils.flop_counter import FlopCounterMode
 
+from finetune.families import open_model
 from finetune.step1x.config import Step1XConfig, Step1XSizes
 from finetune.step1x.denoiser import Step1XEdit
-from finetune.step1x.loading import denoiser_path, export_weights, load_weights, stored_rows, without_weights
+from finetune.step1x.loading import denoiser_path, export_weights, stored_rows, without_weights
 
 SIZES = Step1XSizes(
     double_blocks=2,
@@ -42,7 +43,7 @@ def inputs(seed: int = 1) -> tuple[torch.Tensor, ...]:
 
 
 def test_equals_the_documented_computation(config: Step1XConfig) -> None:
-    model, tensors = load_weights(config, CPU), load_file(denoiser_path(config))
+    model, tensors = open_model(config, CPU), load_file(denoiser_path(config))
     noisy, reference, time, *states = inputs()
     condition = model.collate([{"states": one} for one in states])
     assert condition["states"].shape == (2, 640, 12) and condition["mask"].sum(1).tolist() == [5, 3]
@@ -58,7 +59,7 @@ def test_equals_the_documented_computation(config: Step1XConfig) -> None:
 
 def test_reference_has_the_positions_of_the_target(config: Step1XConfig) -> None:
     """Exchanging target and reference tokens exchanges the outputs only if both images have the same positions."""
-    model = load_weights(config, CPU)
+    model = open_model(config, CPU)
     noisy, reference, time, *states = inputs()
     seen = []
     model.transformer.register_forward_pre_hook(lambda _, arguments, keywords: seen.append(keywords["img_ids"]), with_kwargs=True)
@@ -69,7 +70,7 @@ def test_reference_has_the_positions_of_the_target(config: Step1XConfig) -> None
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_time_is_exact_up_to_its_sinusoid(config: Step1XConfig, dtype: torch.dtype) -> None:
-    model = load_weights(config, CPU, dtype)
+    model = open_model(config, CPU, dtype)
     noisy, reference, time, *states = inputs()
     seen = []
     for embedder in (model.transformer.time_text_embed, model.connector.refiner.time_text_embed):
@@ -103,12 +104,12 @@ def test_export_gives_the_bytes_of_the_released_file(config: Step1XConfig, tmp_p
     tensors = {name: tensor.bfloat16() for name, tensor in released_tensors(SIZES).items()}
     tensors["connector.scale_factor"] = tensors["connector.scale_factor"].float()  # a file may mix types
     save_file(tensors, denoiser_path(config), metadata={"format": "pt"})
-    export_weights(load_weights(config, CPU), tmp_path / "exported.safetensors", metadata={"format": "pt"})
+    export_weights(open_model(config, CPU), tmp_path / "exported.safetensors", metadata={"format": "pt"})
     assert (tmp_path / "exported.safetensors").read_bytes() == denoiser_path(config).read_bytes()
 
 
 def test_rows_of_every_weight_can_be_read_apart(config: Step1XConfig) -> None:
-    model = load_weights(config, CPU)
+    model = open_model(config, CPU)
     for name, read in stored_rows(config, model).items():
         weight = model.get_parameter(name).detach()
         cut = len(weight) // 3
@@ -122,7 +123,7 @@ def test_other_files_are_refused_with_the_difference(config: Step1XConfig, tmp_p
     def refused(changed: dict[str, torch.Tensor]) -> str:
         save_file(changed, path)
         with pytest.raises(ValueError, match=str(path)) as caught:
-            load_weights(config, CPU)
+            open_model(config, CPU)
         return str(caught.value)
 
     without_scale = {name: tensor for name, tensor in tensors.items() if name != "connector.scale_factor"}
@@ -134,7 +135,7 @@ def test_other_files_are_refused_with_the_difference(config: Step1XConfig, tmp_p
     assert "img_in.weight is [32, 64], the configured sizes need [32, 16]" in message
     path.write_bytes(b"{}")
     with pytest.raises(ValueError, match="is not a readable safetensors file"):
-        load_weights(config, CPU)
+        open_model(config, CPU)
     path.unlink()
     with pytest.raises(ValueError, match="is not a readable safetensors file"):
-        load_weights(config, CPU)
+        open_model(config, CPU)

@@ -1,0 +1,41 @@
+"""Configuration of the editors in diffusers' layout, and of any pretrained editor."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from finetune.config import SamplingConfig
+from finetune.step1x.config import Step1XConfig
+from reward.trainer.config import Configuration
+
+
+class LibraryEditorConfig(Configuration):
+    """An editor in a folder that diffusers' `from_pretrained` reads; its sizes and its schedule are in the folder."""
+
+    directory: str = Field(description="Folder with model_index.json, transformer, vae, text encoders and scheduler.")
+    denoiser: str | None = Field(None, description="File with the transformer's weights in place of the folder's.")
+
+
+class KontextConfig(LibraryEditorConfig):
+    """FLUX.1-Kontext-dev (arXiv 2506.15742)."""
+
+    family: Literal["flux1-kontext"] = "flux1-kontext"
+    text_tokens: int = Field(512, gt=0, description="Length of the T5 condition; padding is part of it.")
+    embedded_guidance: float = Field(2.5, ge=0, description="Guidance that the denoiser gets as a condition, in training and sampling.")
+    sampling: SamplingConfig = Field(
+        SamplingConfig(guidance=1, side=1024), description="How edits are sampled; its authors use no null condition."
+    )
+
+
+class QwenImageEditConfig(LibraryEditorConfig):
+    """Qwen-Image-Edit-2511 (arXiv 2508.02324), with one source image."""
+
+    family: Literal["qwen-image-edit-2511"] = "qwen-image-edit-2511"
+    vlm_side: int = Field(384, gt=0, description="The vision-language model sees the source at an area of about vlm_side ** 2 pixels.")
+    sampling: SamplingConfig = Field(SamplingConfig(steps=40, guidance=4, side=1024), description="How edits are sampled.")
+
+
+PretrainedEditorConfig = Annotated[Step1XConfig | KontextConfig | QwenImageEditConfig, Field(discriminator="family")]
+"""Any pretrained editor, by its family."""

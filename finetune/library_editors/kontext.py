@@ -1,0 +1,113 @@
+"""FLUX.1-Kontext: both halves from diffusers' parts.
+
+The reference's tokens follow the target's, with 1 instead of 0 as the first rotary position (arXiv 2506.15742, section 3). Guidance is a
+condition of the denoiser. The condition is T5's and CLIP's; it does not depend on the source image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from diffusers.models.transformers import FluxTransformer2DModel
+from diffusers.pipelines.flux.pipeline_flux_kontext import FluxKontextPipeline
+from PIL import Image
+from torch import Tensor, nn
+
+from finetune.editing_model import Condition, Moments
+from finetune.exact_time import ExactTime
+from finetune.flux_names import FLUX_FUSED
+from finetune.library_editors.config import KontextConfig
+from finetune.library_editors.sizes import at_area
+from finetune.library_editors.weights import settings, shifted_by_tokens
+from finetune.packing import grid_positions, pack, unpack
+from finetune.pixels import from_unit_range, to_unit_range
+
+
+class KontextEncoders:
+    """`Encoders` of FLUX.1-Kontext. Latents are the posterior's mean, as its pipeline takes them: deviations are 0."""
+
+    def __init__(self, pipeline: FluxKontextPipeline, text_tokens: int) -> None:
+        self.pipeline, self.text_tokens = pipeline, text_tokens
+
+    @classmethod
+    def load(cls, config: KontextConfig, device: torch.device) -> KontextEncoders:
+        """Read text encoders and VAE. ValueError when the folder is not readable."""
+        try:
+            pipeline = FluxKontextPipeline.from_pretrained(config.directory, transformer=None, scheduler=None, torch_dtype=torch.bfloat16)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{config.directory} is no readable FLUX.1-Kontext ({str(error).splitlines()[0]})") from error
+        return cls(pipeline.to(device), config.text_tokens)
+
+    def working_size(self, width: int, height: int, side: int) -> tuple[int, int]:
+        """The ratio at an area of about side ** 2, in multiples of 16."""
+        return at_area(width, height, side, 16)
+
+    @torch.no_grad()
+    def encode_images(self, images: Sequence[Image.Image]) -> list[Moments]:
+        """See `Encoders.encode_images`."""
+        vae: Any = self.pipeline.vae
+        mean = vae.encode(to_unit_range(images).to(vae.device, vae.dtype)).latent_dist.mean
+        latents = ((mean - vae.config.shift_factor) * vae.config.scaling_factor).float()
+        return [Moments(latent, torch.zeros_like(latent)) for latent in latents]
+
+    @torch.no_grad()
+    def encode_condition(self, source: Image.Image, instruction: str) -> Condition:
+        """{"states": [text_tokens, T5 width], "pooled": [CLIP width]}."""
+        states, pooled, _ = self.pipeline.encode_prompt(instruction, None, max_sequence_length=self.text_tokens)
+        return {"states": states[0], "pooled": pooled[0]}
+
+    @torch.no_grad()
+    def decode(self, latents: Tensor) -> list[Image.Image]:
+        """See `Encoders.decode`."""
+        vae: Any = self.pipeline.vae
+        scaled = latents.to(vae.device, vae.dtype) / vae.config.scaling_factor + vae.config.shift_factor
+        return from_unit_range(vae.decode(scaled).sample)
+
+
+class Kontext(nn.Module):
+    """`EditingModel` of FLUX.1-Kontext."""
+
+    block_lists = ("transformer.transformer_blocks", "transformer.single_transformer_blocks")
+    connector_name = None
+    fused_projections = FLUX_FUSED
+    last_time = None
+    rescales_guidance = False
+
+    def __init__(self, config: KontextConfig) -> None:
+        super().__init__()
+        self.embedded_guidance, self._schedule = config.embedded_guidance, settings(config, "scheduler")
+        transformer: Any = FluxTransformer2DModel.from_config(settings(config, "transformer"))
+        self.transformer = transformer
+        self._exact_time = ExactTime(self.transformer.time_text_embed)
+
+    def collate(self, conditions: Sequence[Condition]) -> Condition:
+        """{"states": [n, text_tokens, width], "pooled": [n, width]}."""
+        return {name: torch.stack([condition[name] for condition in conditions]) for name in ("states", "pooled")}
+
+    def resolution_shift(self, rows: int, columns: int) -> float:
+        """That of the folder's scheduler."""
+        return shifted_by_tokens(self._schedule, rows * columns // 4)
+
+    def forward(self, noisy: Tensor, reference: Tensor, time: Tensor, condition: Condition) -> Tensor:
+        """Velocity [n, channels, rows, columns]; see `EditingModel.forward`."""
+        assert time.dtype == torch.float32
+        dtype = self.transformer.x_embedder.weight.dtype
+        target_tokens, reference_tokens = pack(noisy.to(dtype)), pack(reference.to(dtype))
+        positions = [
+            grid_positions(latents.shape[2] // 2, latents.shape[3] // 2, noisy.device, image=image)
+            for image, latents in enumerate((noisy, reference))
+        ]
+        self._exact_time.set(time)
+        velocity = self.transformer(
+            hidden_states=torch.cat([target_tokens, reference_tokens], dim=1),
+            encoder_hidden_states=condition["states"].to(dtype),
+            pooled_projections=condition["pooled"].to(dtype),
+            timestep=time,
+            guidance=torch.full_like(time, self.embedded_guidance) if self.transformer.config.guidance_embeds else None,
+            img_ids=torch.cat(positions),
+            txt_ids=positions[0].new_zeros(condition["states"].shape[1], 3),
+            return_dict=False,
+        )[0]
+        return unpack(velocity[:, : target_tokens.shape[1]], noisy.shape[2], noisy.shape[3])

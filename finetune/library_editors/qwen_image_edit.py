@@ -1,0 +1,131 @@
+"""Qwen-Image-Edit-2511: both halves from diffusers' parts.
+
+The source is seen twice: by Qwen2.5-VL, whose hidden states are the condition, and as latents whose tokens follow the target's. In this
+version reference tokens are modulated with time 0. diffusers 0.42.1 does not tell the vision-language model which tokens are the image's, and
+transformers then falls back to one-dimensional positions, so a hook adds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from diffusers.models.transformers.transformer_qwenimage import QwenEmbedRope, QwenImageTransformer2DModel
+from diffusers.pipelines.qwenimage.pipeline_qwenimage_edit_plus import QwenImageEditPlusPipeline
+from PIL import Image
+from torch import Tensor, nn
+
+from finetune.editing_model import Condition, Moments, padded
+from finetune.exact_time import ExactTime
+from finetune.library_editors.config import QwenImageEditConfig
+from finetune.library_editors.sizes import at_area
+from finetune.library_editors.weights import settings, shifted_by_tokens
+from finetune.packing import pack, unpack
+from finetune.pixels import from_unit_range, to_unit_range
+
+_NULL_INSTRUCTION = " "  # that of its authors
+
+
+class QwenImageEditEncoders:
+    """`Encoders` of Qwen-Image-Edit. Latents are the posterior's mean, as its pipeline takes them: deviations are 0."""
+
+    def __init__(self, pipeline: QwenImageEditPlusPipeline, vlm_side: int) -> None:
+        self.pipeline, self.vlm_side = pipeline, vlm_side
+        pipeline.text_encoder.register_forward_pre_hook(_tell_image_tokens, with_kwargs=True)
+
+    @classmethod
+    def load(cls, config: QwenImageEditConfig, device: torch.device) -> QwenImageEditEncoders:
+        """Read vision-language model and VAE. ValueError when the folder is not readable."""
+        try:
+            pipeline = QwenImageEditPlusPipeline.from_pretrained(
+                config.directory, transformer=None, scheduler=None, torch_dtype=torch.bfloat16
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{config.directory} is no readable Qwen-Image-Edit ({str(error).splitlines()[0]})") from error
+        return cls(pipeline.to(device), config.vlm_side)
+
+    def working_size(self, width: int, height: int, side: int) -> tuple[int, int]:
+        """The ratio at an area of about side ** 2, in multiples of 32."""
+        return at_area(width, height, side, 32)
+
+    @torch.no_grad()
+    def encode_images(self, images: Sequence[Image.Image]) -> list[Moments]:
+        """See `Encoders.encode_images`."""
+        vae: Any = self.pipeline.vae
+        frames = to_unit_range(images).to(vae.device, vae.dtype)[:, :, None]  # a video of one frame
+        mean, deviation = self._scale()
+        latents = ((vae.encode(frames).latent_dist.mean[:, :, 0] - mean) / deviation).float()
+        return [Moments(latent, torch.zeros_like(latent)) for latent in latents]
+
+    @torch.no_grad()
+    def encode_condition(self, source: Image.Image, instruction: str) -> Condition:
+        """{"states": [length, width of the vision-language model]}."""
+        width, height = at_area(*source.size, self.vlm_side, 32)
+        seen = self.pipeline.image_processor.resize(source, height, width)
+        states, _ = self.pipeline.encode_prompt(instruction or _NULL_INSTRUCTION, [seen])
+        return {"states": states[0]}
+
+    @torch.no_grad()
+    def decode(self, latents: Tensor) -> list[Image.Image]:
+        """See `Encoders.decode`."""
+        vae: Any = self.pipeline.vae
+        mean, deviation = self._scale()
+        return from_unit_range(vae.decode((latents.to(vae.device, vae.dtype) * deviation + mean)[:, :, None]).sample[:, :, 0])
+
+    def _scale(self) -> tuple[Tensor, Tensor]:
+        vae: Any = self.pipeline.vae
+        pair = (torch.tensor(values, device=vae.device, dtype=vae.dtype) for values in (vae.config.latents_mean, vae.config.latents_std))
+        mean, deviation = (values[:, None, None] for values in pair)
+        return mean, deviation
+
+
+class QwenImageEdit(nn.Module):
+    """`EditingModel` of Qwen-Image-Edit. Its condition: "states" [length, width]; collated, "mask" [n, length] too."""
+
+    block_lists = ("transformer.transformer_blocks",)
+    connector_name = None
+    fused_projections = ()
+    rescales_guidance = True
+
+    def __init__(self, config: QwenImageEditConfig) -> None:
+        super().__init__()
+        self._schedule = settings(config, "scheduler")
+        self.last_time: float | None = self._schedule.get("shift_terminal")
+        transformer: Any = QwenImageTransformer2DModel.from_config(settings(config, "transformer"))
+        with torch.device("cpu"):  # its tables are no buffers: they must not stay on the meta device
+            transformer.pos_embed = QwenEmbedRope(theta=10000, axes_dim=list(transformer.config.axes_dims_rope), scale_rope=True)
+        self.transformer = transformer
+        self._exact_time = ExactTime(transformer.time_text_embed, scale=1.0)
+
+    def collate(self, conditions: Sequence[Condition]) -> Condition:
+        """States padded to the longest, and their mask."""
+        states, mask = padded([condition["states"] for condition in conditions], max(len(condition["states"]) for condition in conditions))
+        return {"states": states, "mask": mask}
+
+    def resolution_shift(self, rows: int, columns: int) -> float:
+        """That of the folder's scheduler."""
+        return shifted_by_tokens(self._schedule, rows * columns // 4)
+
+    def forward(self, noisy: Tensor, reference: Tensor, time: Tensor, condition: Condition) -> Tensor:
+        """Velocity [n, channels, rows, columns]; see `EditingModel.forward`."""
+        assert time.dtype == torch.float32
+        dtype = self.transformer.img_in.weight.dtype
+        target_tokens, reference_tokens = pack(noisy.to(dtype)), pack(reference.to(dtype))
+        shapes = [(1, latents.shape[2] // 2, latents.shape[3] // 2) for latents in (noisy, reference)]
+        self._exact_time.set(torch.cat([time, 0 * time]) if self.transformer.zero_cond_t else time)
+        velocity = self.transformer(
+            hidden_states=torch.cat([target_tokens, reference_tokens], dim=1),
+            encoder_hidden_states=condition["states"].to(dtype),
+            encoder_hidden_states_mask=condition["mask"],
+            timestep=time,
+            img_shapes=[shapes] * len(noisy),
+            return_dict=False,
+        )[0]
+        return unpack(velocity[:, : target_tokens.shape[1]], noisy.shape[2], noisy.shape[3])
+
+
+def _tell_image_tokens(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Add which tokens of a call of Qwen2.5-VL are the image's."""
+    config: Any = module.config
+    return arguments, keywords | {"mm_token_type_ids": (keywords["input_ids"] == config.image_token_id).int()}
