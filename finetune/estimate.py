@@ -11,7 +11,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from finetune import families
-from finetune.step1x.config import Step1XConfig
+from finetune.library_editors.config import PretrainedEditorConfig
 from finetune.training.blocks import prepared_blocks
 from finetune.training.config import LargeTrainingConfig
 from finetune.training.train import ready_to_learn
@@ -20,7 +20,7 @@ _BF16 = 2
 _META = torch.device("meta")
 
 
-def bytes_per_pair(editor: Step1XConfig, side: int) -> int:
+def bytes_per_pair(editor: PretrainedEditorConfig, side: int) -> int:
     """Bytes of a pair's entry and of a null condition: two moments of two images, two conditions."""
     example = families.example_input(editor, side, _META)
     channels, rows, columns = example.latent
@@ -28,7 +28,7 @@ def bytes_per_pair(editor: Step1XConfig, side: int) -> int:
     return _BF16 * (4 * channels * rows * columns + 2 * condition)
 
 
-def flop_per_pair(editor: Step1XConfig, side: int, training: LargeTrainingConfig) -> float:
+def flop_per_pair(editor: PretrainedEditorConfig, side: int, training: LargeTrainingConfig) -> float:
     """Floating-point operations of training on one square pair of side x side pixels."""
     model: Any = families.without_weights(editor)
     ready_to_learn(model, training, _META)

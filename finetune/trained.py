@@ -11,26 +11,28 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from finetune import families
 from finetune.adapter_files import save_diffusers, save_kohya
-from finetune.step1x.config import Step1XConfig
+from finetune.library_editors.config import PretrainedEditorConfig
 from finetune.training.config import LargeTrainingConfig
 from finetune.training.train import ready_to_learn
 
+_EDITOR: TypeAdapter[PretrainedEditorConfig] = TypeAdapter(PretrainedEditorConfig)
 _RECORD, _LEARNT, _WHOLE = "editor.json", "learnt.safetensors", "weights.safetensors"
 LORA_DIFFUSERS, LORA_KOHYA = "lora-diffusers.safetensors", "lora-kohya.safetensors"
 
 
-def save_base(folder: Path, editor: Step1XConfig, identity: str) -> None:
+def save_base(folder: Path, editor: PretrainedEditorConfig, identity: str) -> None:
     """Write the editor before any training: where its files are."""
     _write_record(folder, editor, identity, None)
 
 
-def save_trained(folder: Path, editor: Step1XConfig, identity: str, training: LargeTrainingConfig, model: nn.Module) -> None:
+def save_trained(folder: Path, editor: PretrainedEditorConfig, identity: str, training: LargeTrainingConfig, model: nn.Module) -> None:
     """Write a trained model: its adapters and what else learnt beside them, or all weights."""
     _write_record(folder, editor, identity, training)
     if training.adapters is None:
@@ -42,14 +44,14 @@ def save_trained(folder: Path, editor: Step1XConfig, identity: str, training: La
             save_kohya(model, folder / LORA_KOHYA, torch.bfloat16)
 
 
-def open_trained(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[Step1XConfig, nn.Module]:
+def open_trained(folder: Path, device: torch.device, dtype: torch.dtype) -> tuple[PretrainedEditorConfig, nn.Module]:
     """The configuration and the trained half of what `save_base` or `save_trained` wrote.
 
     ValueError when a file is missing or damaged, or when the base's file is another than the one that was trained.
     """
     try:
         record: dict[str, Any] = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-        editor = Step1XConfig.model_validate(record["editor"])
+        editor = _EDITOR.validate_python(record["editor"])
         training = None if record["training"] is None else LargeTrainingConfig.model_validate(record["training"])
     except (OSError, KeyError, ValueError) as error:
         raise ValueError(f"{folder} contains no readable editor ({str(error).splitlines()[0]}); train it again") from error
@@ -75,7 +77,7 @@ def _learnt(model: nn.Module) -> dict[str, Tensor]:
     return {name: weight.detach().cpu().contiguous() for name, weight in model.named_parameters() if weight.requires_grad}
 
 
-def _write_record(folder: Path, editor: Step1XConfig, identity: str, training: LargeTrainingConfig | None) -> None:
+def _write_record(folder: Path, editor: PretrainedEditorConfig, identity: str, training: LargeTrainingConfig | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     record = {
         "editor": editor.model_dump(mode="json"),

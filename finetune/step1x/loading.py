@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from finetune.step1x.checkpoint_names import Piece, pieces
 from finetune.step1x.config import Step1XConfig
-from finetune.step1x.denoiser import Step1XEdit
 from reward.trainer.sharding import ReadRows
 
 _SHOWN = 3  # names in an error message

@@ -1,7 +1,7 @@
 """Work and estimated cost of the fine-tuning, arm by arm: steps, pairs, operations, and the disk that encoded pairs take.
 
-Operations are counted on the meta device for a square pair of the configured side (`finetune.estimate`). Encoding, held-out loss and samples
-are not counted.
+Operations are counted on the meta device for a square pair of the configured side (`finetune.estimate`). Encoding, held-out loss and
+samples are not counted.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ def work(config: FinetuneConfig | LargeFinetuneConfig) -> str:
         training = config.training
         length = f"{training.steps:,} steps" if training.steps is not None else f"{training.epochs:g} epochs"
         kind = "all weights" if training.adapters is None else f"LoRA of rank {training.adapters.rank}"
-        return (
-            f"{config.editor.family}: {len(config.arms)} arms x {length} of {training.batch_size} pairs, {kind}, {config.workers} workers"
-        )
+        amount = f"{len(config.arms)} arms x {length} of {training.batch_size} pairs"
+        return f"{config.editor.family}: {amount}, {kind}, {config.workers} workers"
     return (
         f"base {config.base.training.steps:,} steps, then {len(config.arms)} arms x {config.training.steps:,} steps "
         f"of {config.training.batch_size}"

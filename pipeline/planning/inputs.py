@@ -92,11 +92,8 @@ def _missing_of_finetune(flow: FlowConfig) -> list[str]:
     if flow.finetune is None or flow.filter is None:
         return []
     known = [choice.name for choice in flow.filter.selections]
-    notes = [
-        f"cannot run yet: finetune.arms: there is no selection {arm!r} in filter.selections"
-        for arm in flow.finetune.arms
-        if arm not in known
-    ]
+    missing = [arm for arm in flow.finetune.arms if arm not in known]
+    notes = [f"cannot run yet: finetune.arms: there is no selection {arm!r} in filter.selections" for arm in missing]
     if isinstance(flow.finetune, LargeFinetuneConfig):
         folder = flow.finetune.editor.directory
         notes += [] if Path(folder).is_dir() else [f"missing input: {folder} (finetune.editor.directory)"]

@@ -7,13 +7,10 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from finetune.config import BASE_TRAINING, EditorConfig, EditorTrainingConfig, FlowSetting, RectifiedFlowConfig
-from finetune.step1x.config import Step1XConfig
+from finetune.library_editors.config import PretrainedEditorConfig
 from finetune.training.config import LargeTrainingConfig
 from stages.datasets.config import WorldEdits
 from stages.engine.config import Config
-
-LargeEditors = Step1XConfig
-"""Large editors: the union of their configuration classes."""
 
 
 class BaseTraining(Config):
@@ -63,7 +60,7 @@ class EncodeConfig(Config):
 class LargeFinetuneConfig(Arms):
     """A pretrained editor: pairs are encoded once, then every arm trains from the same weights."""
 
-    editor: LargeEditors = Field(description="The base editor: its family and its files")
+    editor: PretrainedEditorConfig = Field(description="The base editor: its family and its files")
     encode: EncodeConfig = Field(EncodeConfig(), description="Encoding of pairs before training")
     flow: FlowSetting = Field(RectifiedFlowConfig(), description="Times and dropped conditions in training, or the name of such a setting")
     training: LargeTrainingConfig = Field(LargeTrainingConfig(), description="Optimisation of every arm")

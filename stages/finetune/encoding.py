@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from finetune.library_editors.config import PretrainedEditorConfig
 from finetune.precompute.key import encoding_id
 from reward.inputs.decoding import DECODER, decode
 from stages.context import Context
@@ -24,7 +25,7 @@ from stages.engine.rundir import StepFolder
 from stages.engine.units import Unit, UnitOutput, Work
 from stages.finetune import cache
 from stages.finetune.arm_rows import PairRow
-from stages.finetune.config import EncodeConfig, LargeEditors
+from stages.finetune.config import EncodeConfig
 from stages.shards import format as shards
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class _Task:
     nulls: frozenset[str]
 
 
-def encoding_of(editor: LargeEditors, config: EncodeConfig) -> str:
+def encoding_of(editor: PretrainedEditorConfig, config: EncodeConfig) -> str:
     """Name of the encoding: of the encoders' files and settings, the working size and the decoder. Reads the files, loads nothing."""
     from finetune import families
 
@@ -47,7 +48,7 @@ def encoding_of(editor: LargeEditors, config: EncodeConfig) -> str:
 
 
 def encode(
-    context: Context, step: StepFolder, editor: LargeEditors, config: EncodeConfig, encoding: str, rows: Sequence[PairRow]
+    context: Context, step: StepFolder, editor: PretrainedEditorConfig, config: EncodeConfig, encoding: str, rows: Sequence[PairRow]
 ) -> cache.Cache:
     """Encode what is missing of these pairs; returns all that is encoded. Raises ``ValueError`` for shards that are damaged."""
     found = cache.find(step, encoding)
@@ -83,7 +84,7 @@ def _units(rows: Sequence[PairRow], found: cache.Cache, config: EncodeConfig, en
     return units
 
 
-def make_work(editor: LargeEditors, config: EncodeConfig) -> Work:
+def make_work(editor: PretrainedEditorConfig, config: EncodeConfig) -> Work:
     """Load the encoders and return the work of one unit: the table ``encoded``."""
     import torch
 
