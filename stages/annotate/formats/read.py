@@ -7,9 +7,12 @@ nothing heavy, because the command line takes its choices from the table.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from reward.config import DIMENSIONS
 
 if TYPE_CHECKING:
     from stages.annotate.ratings.delivery import Delivery
@@ -37,13 +40,13 @@ FORMATS = {
 AUTO = "auto"
 
 
-def read(path: str | Path, format: str = AUTO) -> Delivery:
-    """Parse a file. Raises ``ValueError`` naming the file, the place and what to do."""
+def read(path: str | Path, format: str = AUTO, dimensions: Sequence[str] = DIMENSIONS) -> Delivery:
+    """Parse a file. dimensions: columns of a wide table. Raises ``ValueError`` naming the file, the place and what to do."""
     from stages.annotate.formats.files import RatingFile
 
     if format not in (AUTO, *FORMATS):
         raise ValueError(f"there is no rating format {format!r}; use one of {', '.join((AUTO, *FORMATS))}")
-    file = RatingFile(path)
+    file = RatingFile(path, dimensions)
     names = FORMATS if format == AUTO else [format]
     modules = (import_module(f"stages.annotate.formats.{FORMATS[name].module}") for name in names)
     return next(module for module in modules if format != AUTO or module.recognises(file)).parse(file)

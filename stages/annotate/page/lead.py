@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stages.annotate.config import AnnotateConfig
-from stages.annotate.page import assignment, people
+from stages.annotate.page import assignment, people, phases
 from stages.annotate.page.judged import Judged
 from stages.annotate.page.packet import Packet
 from stages.annotate.page.rated import Rated
@@ -27,12 +27,18 @@ from stages.annotate.quality.queues import mean_difference
 
 MOST_QUEUED = 200
 
+HOURS = "SELECT annotator, day, seconds, groups, revisions, skips FROM hours ORDER BY day DESC, annotator"
+"""Active time by person and day."""
+
+MOST_COLUMNS = 9
+"""Levels that a table of scores shows; of a finer scale it shows the whole numbers, with every score at the nearest."""
+
 
 def summary(
     connection: sqlite3.Connection, packet: Packet, roster: Sequence[Person], config: AnnotateConfig, judged: Judged
 ) -> dict[str, Any]:
     """All data of the page."""
-    groups = judged.groups
+    groups, quality_of_all = judged.groups, _quality(judged)
     by_group: defaultdict[str, list[Rated]] = defaultdict(list)
     for entry in groups:
         by_group[entry.group].append(entry)
@@ -43,7 +49,13 @@ def summary(
         # Severities can be compared only if shared groups connect all people.
         | {"shared_groups": len(shared), "connected": len(connected) <= 1},
         "people": people.statistics(connection, packet, roster, config, judged),
-        "quality": _quality(judged),
+        "quality": quality_of_all,
+        "phases": phases.phases(connection, packet, quality_of_all["targets"]),
+        "hours": [dict(row) for row in connection.execute(HOURS)],
+        "skipped": [
+            dict(row) for row in connection.execute("SELECT annotator, group_id, skipped_at, reason FROM skips WHERE open ORDER BY rowid")
+        ],
+        "annotators": [person.pseudonym for person in roster if person.role == "annotator" and not person.revoked],
         "confusion": _confusion(packet, shared),
         "disagreements": _disagreements(shared, config.quality.reannotate.difference),
         "flagged": [dict(row) for row in connection.execute("SELECT group_id, annotator, flag, comment, submitted_at FROM unrateable")],
@@ -113,13 +125,26 @@ def _progress(connection: sqlite3.Connection, packet: Packet, groups: Sequence[R
     }
 
 
+def shown_levels(packet: Packet) -> list[float]:
+    """Levels in the tables of scores."""
+    if len(packet.levels) <= MOST_COLUMNS:
+        return list(packet.levels)
+    return [float(level) for level in range(round(packet.levels[0]), round(packet.levels[-1]) + 1)]
+
+
+def _nearest(scores: np.ndarray, levels: Sequence[float]) -> np.ndarray:
+    """Index of the level nearest to each score."""
+    return np.abs(scores[..., None] - np.array(levels)).argmin(-1)
+
+
 def _confusion(packet: Packet, shared: Mapping[str, list[Rated]]) -> dict[str, list[list[int]]]:
     """Per dimension, counts of one person's score (row) against another's (column); each pair counts both ways: [levels, levels]."""
-    count = len(packet.levels)
+    levels = shown_levels(packet)
+    count = len(levels)
     tables = np.zeros((len(packet.dimensions), count, count), dtype=np.int64)
     for entries in shared.values():
         for a, b in permutations(entries, 2):
-            own, other = a.scores - packet.levels[0], b.scores - packet.levels[0]  # [candidates, dimensions]
+            own, other = _nearest(a.scores, levels), _nearest(b.scores, levels)  # [candidates, dimensions]
             np.add.at(tables, (np.arange(len(packet.dimensions)), own, other), 1)
     return dict(zip(packet.dimensions, tables.tolist(), strict=True))
 
@@ -136,8 +161,9 @@ def _disagreements(shared: Mapping[str, list[Rated]], difference: float) -> list
 
 
 def _shares(packet: Packet, groups: Sequence[Rated]) -> dict[str, dict[str, float]]:
-    scores = np.concatenate([entry.scores for entry in groups]) if groups else np.zeros((0, len(packet.dimensions)), np.int8)
+    levels = shown_levels(packet)
+    scores = _nearest(np.concatenate([entry.scores for entry in groups]) if groups else np.zeros((0, len(packet.dimensions))), levels)
     return {
-        dimension: {str(level): round(float((scores[:, d] == level).mean()), 4) if len(scores) else 0.0 for level in packet.levels}
+        dimension: {f"{level:g}": round(float((scores[:, d] == i).mean()), 4) if len(scores) else 0.0 for i, level in enumerate(levels)}
         for d, dimension in enumerate(packet.dimensions)
     }
