@@ -14,7 +14,6 @@ from rated_run import rating_task_of, ratings_of, write_csv
 
 from stages.annotate import step as annotate
 from stages.annotate.config import AnnotateConfig, QualityConfig
-from stages.annotate.consensus import step as consensus
 from stages.annotate.page import server
 from stages.annotate.quality import step as annotation_qc
 from stages.annotate.ratings import ledger
@@ -88,11 +87,9 @@ def test_own_rubric_three_dimensions_and_a_slider(tmp_path: Path) -> None:
         (3.4, "ours"),
         (4.0, "ours"),
     ]
-    wide = [
-        {"group_id": g, "candidate_id": c, "annotator_id": "eve", **dict.fromkeys(EDITHF, "2.5")}
-        for g, of in rating_task_of(later).sampled.items()
-        for c in of
-    ]
+    sampled = rating_task_of(later).sampled
+    own = {"annotator_id": "eve"} | dict.fromkeys(EDITHF, "2.5")
+    wide = [{"group_id": group, "candidate_id": candidate} | own for group, of in sampled.items() for candidate in of]
     assert annotate.ingest(later, [write_csv(tmp_path / "wide.csv", wide)]).index.counts["out"] == 36
 
 
@@ -120,8 +117,9 @@ def test_a_rubric_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_pilot_production_adjudication_ranking(tmp_path: Path) -> None:
     """One project through its phases, on one running page."""
-    quality = QualityConfig(experts=("annotator-04",), reannotate={"raters": 2})
-    context = page_run(tmp_path / "run", groups=5, edits=3, plan=plan(overlap=0, pilot_raters=2, ranking_raters=1), quality=quality)
+    quality = QualityConfig.model_validate({"reannotate": {"raters": 2}})
+    protocol = plan(overlap=0, pilot_raters=2, ranking_raters=1, experts=("annotator-04",))
+    context = page_run(tmp_path / "run", groups=5, edits=3, plan=protocol, quality=quality)
     work = rating_task_of(context)
     groups = list(work.sampled)
     annotate.export(context, limit=1, round="pilot")
@@ -174,9 +172,9 @@ def test_pilot_production_adjudication_ranking(tmp_path: Path) -> None:
     assert list(csv.DictReader(listed.read_text().splitlines()))
     annotation_qc.run(context)
     assert list(csv.DictReader(listed.read_text().splitlines())) == [], "the expert's scores settle the cells"
-    with_rank = with_settings(context, quality=quality.model_dump() | {"reannotate": {"rankings": 2}})
-    with pytest.raises(ValueError, match="1 rankings"):  # the ranking has arrived; one person is not enough
-        consensus.run(with_rank, "ranking")
+    ranked = ledger.current(context.run.step("annotate")).to_pylist()
+    ranks = {row["candidate_id"]: row["score"] for row in ranked if row["round"] == "ranking" and row["scale_max"] == 3}
+    assert ranks == {candidate: float(rank) for candidate, rank in place.items()}
 
 
 def test_skip_hand_over_and_hours(tmp_path: Path) -> None:
@@ -231,12 +229,12 @@ def test_a_preview_stores_nothing_beside_a_running_page(tmp_path: Path) -> None:
     context = exported(page_run(tmp_path / "run", groups=2, edits=2, plan=plan(overlap=0)))
     with serving(context):
         before = {path: path.read_bytes() for path in sorted(context.run.path.rglob("*")) if path.is_file()}
-        with server.preview(context.run, context.flow.annotate) as (app, token), server.listening("127.0.0.1", 0) as listener:
-            with running(app, listener) as address:
-                me = Client(address, token)
-                assert me.get("/api/session")["preview"] is True
-                me.submit(me.get("/api/work")["groups"][0])
-                assert me.get("/api/work")["done"] == 1
+        shown = server.preview(context.run, context.flow.annotate)
+        with shown as (app, token), server.listening("127.0.0.1", 0) as listener, running(app, listener) as address:
+            me = Client(address, token)
+            assert me.get("/api/session")["preview"] is True
+            me.submit(me.get("/api/work")["groups"][0])
+            assert me.get("/api/work")["done"] == 1
         assert {path: path.read_bytes() for path in sorted(context.run.path.rglob("*")) if path.is_file()} == before
 
 
