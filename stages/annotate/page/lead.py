@@ -24,11 +24,15 @@ from stages.annotate.page.roster import Person
 from stages.annotate.quality import figures as quality
 from stages.annotate.quality.judgement import SHOWN
 from stages.annotate.quality.queues import mean_difference
+from stages.annotate.ratings.rating_task import level_width
 
 MOST_QUEUED = 200
 
 HOURS = "SELECT annotator, day, seconds, groups, revisions, skips FROM hours ORDER BY day DESC, annotator"
 """Active time by person and day."""
+
+EXPIRED = "SELECT count(*) FROM assignments WHERE done = 0 AND lease_ends BETWEEN 1 AND unixepoch()"
+"""Groups that were opened and neither submitted nor skipped."""
 
 MOST_COLUMNS = 9
 """Levels that a table of scores shows; of a finer scale it shows the whole numbers, with every score at the nearest."""
@@ -57,7 +61,7 @@ def summary(
         ],
         "annotators": [person.pseudonym for person in roster if person.role == "annotator" and not person.revoked],
         "confusion": _confusion(packet, shared),
-        "disagreements": _disagreements(shared, config.quality.reannotate.difference),
+        "disagreements": _disagreements(shared, config.quality.reannotate.difference, level_width(packet.levels)),
         "flagged": [dict(row) for row in connection.execute("SELECT group_id, annotator, flag, comment, submitted_at FROM unrateable")],
         "comments": [
             dict(row)
@@ -121,7 +125,7 @@ def _progress(connection: sqlite3.Connection, packet: Packet, groups: Sequence[R
         "ratings": sum(entry.scores.size for entry in groups),
         "groups_per_day": round(rate, 1),
         "days_left": round(left / rate, 1) if rate else None,
-        "expired": connection.execute("SELECT count(*) FROM assignments WHERE done = 0 AND lease_ends < unixepoch()").fetchone()[0],
+        "expired": connection.execute(EXPIRED).fetchone()[0],
     }
 
 
@@ -149,11 +153,13 @@ def _confusion(packet: Packet, shared: Mapping[str, list[Rated]]) -> dict[str, l
     return dict(zip(packet.dimensions, tables.tolist(), strict=True))
 
 
-def _disagreements(shared: Mapping[str, list[Rated]], difference: float) -> list[dict[str, Any]]:
+def _disagreements(shared: Mapping[str, list[Rated]], difference: float, level: float) -> list[dict[str, Any]]:
+    """Groups whose people differ by more than ``difference`` levels on average; level: width of one."""
     found = []
     for group, entries in shared.items():
         scores = np.stack([entry.scores.astype(float) for entry in entries])  # [people, candidates, dimensions]
-        mean, far = mean_difference(scores), int((np.ptp(scores, axis=0) >= 2).sum())
+        mean = mean_difference(scores) / level
+        far = int((np.round(np.ptp(scores, axis=0), 9) >= 2 * level).sum())
         if mean > difference:
             found.append({"group_id": group, "people": len(entries), "mean_difference": round(mean, 3), "cells_two_apart": far})
     found.sort(key=lambda row: (-float(row["mean_difference"]), row["group_id"]))

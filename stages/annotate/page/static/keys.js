@@ -2,11 +2,13 @@
 import { $, fill, make } from "./dom.js";
 import * as keymap from "./keymap.js";
 import { close, toggle } from "./messages.js";
+import * as scales from "./scales.js";
 import * as zoom from "./zoom.js";
 
 const PAN = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] };
 const CLOSES = { overview: "grid", rubric: "rubric", keys: "keys" };
 let changing = null; // the action that gets another key
+let group = null; // the one on the page: the list has the keys of its scale
 
 // The source in place of the edit; the title says which of the two is seen.
 function flicker(on) {
@@ -18,9 +20,10 @@ const writes = (event) => event.target.closest?.("dialog[open] :is(textarea, inp
 
 // The keys on the buttons of the page, and the list of all keys.
 function draw(note = "") {
+  const shown = (name) => !group || scales.uses(group, name);
   for (const kbd of document.querySelectorAll("kbd[data-action]")) kbd.textContent = keymap.label(kbd.dataset.action);
   $("keys-note").textContent = note;
-  fill($("keys-list"), keymap.ACTIONS.map(([name, , words]) => [
+  fill($("keys-list"), keymap.ACTIONS.filter(([name]) => shown(name)).map(([name, , words]) => [
     make("dt", {}, make("kbd", {}, keymap.label(name))),
     make("dd", {}, `${words} `, make("button", { type: "button", "data-change": name, onclick: () => begin(name, words) }, "Change")),
   ]).flat());
@@ -56,7 +59,7 @@ export function listen(state, does) {
     flag: does.flag,
     skip: does.askSkip,
     forward: does.forward,
-    keys: () => (draw(), toggle("keys")),
+    keys: () => ((group = state.group), draw(), toggle("keys")),
     submit: () => does.submit(),
     previous: does.previous,
     ...Object.fromEntries(keymap.SCORES.map((name, i) => [name, () => does.scoreByKey(i)])),

@@ -17,6 +17,12 @@ export function moved(group, value, steps) {
 // The level that the key of a number gives; undefined where it is no level.
 export const ofKey = (group, number) => (group.levels.includes(number) ? number : undefined);
 
+// Whether a key of scores is of use in a group; all other keys are.
+export function uses(group, action) {
+  if (["lower", "higher"].includes(action)) return isSlider(group);
+  return !action.startsWith("score-") || ofKey(group, Number(action.slice("score-".length))) !== undefined;
+}
+
 export function words(session, group, level) {
   if (!isRanking(group)) return session.rubric.words[String(level)] ?? "";
   return level === 1 ? "best" : level === group.levels.length ? "worst" : "";

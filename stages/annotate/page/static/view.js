@@ -117,7 +117,7 @@ export function draw(state) {
     if (i === state.index) button.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
   const left = missing(state);
-  $("submit-words").textContent = left ? `${left} scores missing` : state.revision ? "Submit again" : "Submit";
+  $("submit-words").textContent = left ? `${left} ${left === 1 ? "score" : "scores"} missing` : state.revision ? "Submit again" : "Submit";
   $("has-comment").hidden = !state.comment;
   zoom.refresh();
 }
