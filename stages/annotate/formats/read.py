@@ -12,8 +12,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from reward.config import DIMENSIONS
-
 if TYPE_CHECKING:
     from stages.annotate.ratings.delivery import Delivery
 
@@ -40,13 +38,14 @@ FORMATS = {
 AUTO = "auto"
 
 
-def read(path: str | Path, format: str = AUTO, dimensions: Sequence[str] = DIMENSIONS) -> Delivery:
-    """Parse a file. dimensions: columns of a wide table. Raises ``ValueError`` naming the file, the place and what to do."""
+def read(path: str | Path, format: str = AUTO, dimensions: Sequence[str] | None = None) -> Delivery:
+    """Parse a file. dimensions: of the task, default ours. Raises ``ValueError`` naming the file, the place and what to do."""
     from stages.annotate.formats.files import RatingFile
+    from stages.engine.contracts import DIMENSIONS
 
     if format not in (AUTO, *FORMATS):
         raise ValueError(f"there is no rating format {format!r}; use one of {', '.join((AUTO, *FORMATS))}")
-    file = RatingFile(path, dimensions)
+    file = RatingFile(path, DIMENSIONS if dimensions is None else dimensions)
     names = FORMATS if format == AUTO else [format]
     modules = (import_module(f"stages.annotate.formats.{FORMATS[name].module}") for name in names)
     return next(module for module in modules if format != AUTO or module.recognises(file)).parse(file)
