@@ -13,6 +13,8 @@ from pipeline.commands.annotate_start import start
 from pipeline.commands.common import EXAMPLE, Options, common, opened
 from stages.annotate.formats.read import AUTO, FORMATS
 
+ROUNDS = ("pilot", "adjudication", "benchmark", "ranking")
+
 
 @click.group()
 def annotate() -> None:
@@ -33,12 +35,18 @@ def annotate() -> None:
 @common
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N groups.")
 @click.option("--groups", "groups", metavar="FILE", help="Only the groups in this list: a CSV with a column group_id, or one id per line.")
+@click.option(
+    "--round",
+    type=click.Choice(ROUNDS),
+    help="A round of its own for these groups: a pilot of the rubric, disputed cells to adjudicate (--groups adjudicate.csv of "
+    "annotate qc), a benchmark by experts, or rankings.",
+)
 @click.option("--replace", is_flag=True, help="Start a new packet and plan instead of adding to them; stop the rating page first.")
-def annotate_export(options: Options, limit: int | None, groups: str | None, replace: bool) -> None:
+def annotate_export(options: Options, limit: int | None, groups: str | None, round: str | None, replace: bool) -> None:
     with opened(options) as context:
         from stages.annotate import step
 
-        print(f"exported for the raters: {step.export(context, limit=limit, groups=groups, replace=replace)}")
+        print(f"exported for the raters: {step.export(context, limit=limit, groups=groups, round=round, replace=replace)}")
 
 
 @annotate.command(

@@ -37,8 +37,16 @@ EXPOSE = click.option("--expose", is_flag=True, help="Allow a --host that other 
 @takes(OVERRIDES, OF_RUN, CONFIG)
 @HOST
 @EXPOSE
-def serve(options: Options, host: str, expose: bool) -> None:
+@click.option("--preview", is_flag=True, help="Show the page as an annotator sees it, by one link, and store nothing.")
+def serve(options: Options, host: str, expose: bool, preview: bool) -> None:
     check_host(host, expose)
+    if preview:
+        from stages.annotate.page import server
+
+        shown = "preview (nothing is stored; Ctrl-C stops it): {}"
+        return server.serve_preview(
+            options.run, options.loaded.flow.annotate, host=host, started=lambda link: click.echo(shown.format(link))
+        )
     serve_page(options.run, options.loaded.flow.annotate, host)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import numpy as np
 from PIL import Image
 
 from reward.inputs.sample import ImageError
@@ -41,17 +40,18 @@ def fault(data: bytes, picture: Image.Image, decode: Callable[[bytes], Image.Ima
     for _, stop in found:
         longer += [data[end:stop], _FILLER]
         end = stop
-    if not _shows(picture, b"".join([*longer, data[end:]]), decode):
+    pixels = picture.tobytes()
+    if not _shows(pixels, b"".join([*longer, data[end:]]), decode):
         return "data of its compressed scan are missing"
     begin, end = found[0]
     if len(found) > 1 or end - begin <= _MOST_REPLACED:
         return None
     count, filler = _TAILS[0]
-    if not _shows(picture, data[: end - count] + filler + data[end:], decode):
+    if not _shows(pixels, data[: end - count] + filler + data[end:], decode):
         return None
     data = _with_whole_blocks(data)
-    picture = decode(data)
-    if all(_shows(picture, data[: end - count] + filler + data[end:], decode) for count, filler in _TAILS):
+    pixels = decode(data).tobytes()
+    if all(_shows(pixels, data[: end - count] + filler + data[end:], decode) for count, filler in _TAILS):
         return "its compressed scan has more data than its picture needs"
     return None
 
@@ -70,9 +70,9 @@ def _with_whole_blocks(data: bytes) -> bytes:
     return data[:size] + b"".join(side.to_bytes(2, "big") for side in larger) + data[size + 4 :]
 
 
-def _shows(picture: Image.Image, data: bytes, decode: Callable[[bytes], Image.Image]) -> bool:
+def _shows(pixels: bytes, data: bytes, decode: Callable[[bytes], Image.Image]) -> bool:
     try:
-        return np.array_equal(np.asarray(picture), np.asarray(decode(data)))
+        return decode(data).tobytes() == pixels
     except ImageError:
         return False
 

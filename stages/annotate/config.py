@@ -5,10 +5,11 @@ docs/annotation-quality.md gives the reasons for the defaults of quality control
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from reward.config import DIMENSIONS
 from stages.engine.config import Config
 
 Statistic = Literal[
@@ -140,6 +141,10 @@ class PlanConfig(Config):
     training_groups: int = Field(15, ge=0, description="Gold groups for training, with feedback")
     exam_groups: int = Field(10, ge=1, description="Gold groups in each of the two exam forms")
     hidden_gold: float = Field(0.03, ge=0, lt=1, description="Share of hidden gold groups in each person's production work")
+    experts: tuple[str, ...] = Field((), description="Annotators who alone get adjudication and benchmark groups; empty: everybody")
+    pilot_raters: int = Field(3, ge=1, description="People per group of a pilot (`export --round pilot`)")
+    benchmark_raters: int = Field(3, ge=1, description="Experts per group of a benchmark (`export --round benchmark`)")
+    ranking_raters: int = Field(3, ge=1, description="People who rank a group (`export --round ranking`)")
 
 
 class ServeConfig(Config):
@@ -156,7 +161,11 @@ class AnnotateConfig(Config):
     scale_min: int = Field(1, description="Lowest score (paper A.2: 1, very poor)")
     scale_max: int = Field(4, description="Highest score (paper A.2: 4, very good)")
     scale_step: float = Field(1.0, gt=0, description="Step of the scores; 0.1 for a slider from 1 to 5")
-    rubric_version: str = Field("v1", description="Rubric that the raters saw")
+    dimensions: tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], ...] = Field(
+        DIMENSIONS, min_length=1, description="Rated dimensions, in lower case with underscores"
+    )
+    rubric_version: str = Field("v1", pattern=r"^[A-Za-z0-9_-]+$", description="Version of the rubric: the name of its file")
+    rubrics: str | None = Field(None, description="Folder of your own rubrics: <version>.md, and <version>.<language>.md")
     simulate: SimulatedRaters | None = Field(None, description="Simulated raters; leave out when people rate")
     plan: PlanConfig = Field(PlanConfig(), description="Overlap, calibration and gold groups")
     serve: ServeConfig = Field(ServeConfig(), description="The rating page")

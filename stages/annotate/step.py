@@ -21,7 +21,7 @@ from stages.annotate.config import SimulatedRaters
 from stages.annotate.formats import page_database, pseudonyms
 from stages.annotate.formats import read as formats
 from stages.annotate.formats.files import PARQUET
-from stages.annotate.packet import group_list, plan
+from stages.annotate.packet import group_list, plan, rubric
 from stages.annotate.packet import write as packet
 from stages.annotate.page import server_lock
 from stages.annotate.page.roster import folder_of, roster_of
@@ -29,7 +29,7 @@ from stages.annotate.ratings import imported_items, ledger, published_edits, swa
 from stages.annotate.ratings.delivery import Delivery, ImportedItem
 from stages.annotate.ratings.groups import incomplete_warnings, raters_of
 from stages.annotate.ratings.ledger import Addition, Batch
-from stages.annotate.ratings.rating_task import RatingTask, generated_task
+from stages.annotate.ratings.rating_task import ADJUDICATION, BENCHMARK, PILOT, RANKING, RatingTask, generated_task
 from stages.annotate.ratings.validate import Checked, validate
 from stages.context import Context
 from stages.datasets.io.files import find
@@ -37,6 +37,8 @@ from stages.engine import contracts, steps, storage
 from stages.engine.rundir import Index
 
 STEP = steps.ANNOTATE
+ROUNDS = (PILOT, ADJUDICATION, BENCHMARK, RANKING)
+"""Rounds for which groups can be exported; the others follow from the plan and from what was rated."""
 FIRST_EXPORT = "first-export.json"
 """Time of the first export by project. It is no part of the packet, which is the same wherever it is made."""
 
@@ -51,24 +53,32 @@ class IngestResult:
     warnings: list[str]
 
 
-def export(context: Context, limit: int | None = None, groups: str | Path | None = None, *, replace: bool = False) -> Path:
+def export(
+    context: Context, limit: int | None = None, groups: str | Path | None = None, *, round: str | None = None, replace: bool = False
+) -> Path:
     """Add groups to the packet ``annotate/export/`` and to the plan ``annotate/plan.json``; returns the packet's folder.
 
     limit: the first groups of the seeded order, default all; a smaller export is the beginning of a larger one. groups: file that lists
     the groups instead; they are assigned first, and a listed group that has ratings in the ledger gets one further rater. Gold groups are
-    always in the packet. replace: start a new packet and plan. A running server takes added groups up by itself; it asks for the old
-    packet as long as it runs, so replacing one is refused. Raises ``ValueError`` also when generate is not done, for a list with unknown
-    groups, and for a gold file with too few groups.
+    always in the packet. round: a round of its own for these groups (:data:`ROUNDS`); adjudication takes its cells from the list. replace:
+    start a new packet and plan. A running server takes added groups up by itself; it asks for the old packet as long as it runs, so
+    replacing one is refused. Raises ``ValueError`` also when generate is not done, for a list with unknown groups, for a rubric that does
+    not fit, and for a gold file with too few groups.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"--limit {limit}: give the number of groups to export, at least 1")
     folder, rating_task, config = context.run.step(steps.ANNOTATE), generated_task(context), context.flow.annotate.plan
+    texts = rubric.read(context.flow.annotate.rubrics, rating_task)
     gold = plan.read_gold(context.flow.annotate, rating_task)
     order = list(rating_task.sampled) if groups is None else group_list.read(groups, rating_task)
     listed = order[:limit]
     wanted = set(listed)
     chosen = [*listed, *(group for group in rating_task.sampled if group in gold and group not in wanted)]
-    rated = raters_of(ledger.current(folder)) if groups is not None and folder.index() is not None else {}
+    if round == ADJUDICATION and groups is None:
+        raise ValueError("--round adjudication needs --groups with the adjudicate.csv that `pipeline annotate qc` wrote")
+    disputed = group_list.disputed(groups, rating_task) if groups is not None and round == ADJUDICATION else {}
+    ratings = ledger.current(folder) if (groups is not None or round) and folder.index() is not None else None
+    rated = raters_of(ratings) if ratings is not None else {}
     path = folder.path / "plan.json"
     target = folder.path / "export"
     adds = not replace and plan.belongs_to(path, rating_task) and packet.is_of(target, rating_task)
@@ -76,13 +86,14 @@ def export(context: Context, limit: int | None = None, groups: str | Path | None
     if before is None and path.exists() and server_lock.is_held(folder_of(context.run)):
         raise ValueError(
             f"`pipeline annotate serve` uses the packet in {folder.path}, which this export would replace; stop it first"
-            + ("" if replace else ", or use another --run: the packet is of other candidates, another scale or another rubric")
+            + ("" if replace else ", or use another --run: the packet is of other candidates, other dimensions or another scale")
         )
     added = {group: rated[group] for group in listed if group in rated}
-    first = listed if groups is not None else ()
+    first = listed if groups is not None or round is not None else ()
     _note_first_export(folder.path, rating_task)
-    every = packet.write(target, context.run.step(steps.GENERATE), rating_task, chosen, replace=before is None)
-    plan.write(path, plan.draw(rating_task, every, config, gold, seed=context.flow.seed, rated=added, first=first, before=before))
+    every = packet.write(target, context.run.step(steps.GENERATE), rating_task, chosen, texts, replace=before is None)
+    settings = {"seed": context.flow.seed, "rated": added, "first": first, "before": before, "round": round, "disputed": disputed}
+    plan.write(path, plan.draw(rating_task, every, config, gold, **settings))
     return target
 
 
@@ -131,19 +142,20 @@ def ingest(
         raise ValueError("no file of ratings was given; name at least one")
     folder = context.run.step(steps.ANNOTATE)
     people = pseudonyms.read(pseudonym_list) if pseudonym_list is not None else None
-    deliveries = [pseudonyms.apply(formats.read(file, format), people) for file in _listed(files)]
+    dimensions = context.flow.annotate.dimensions
+    deliveries = [pseudonyms.apply(formats.read(file, format, dimensions), people) for file in _listed(files)]
     if context.flow.generate is not None and context.flow.generate.candidates is not None:
         deliveries = published_edits.given_to_candidates(deliveries, context.run.step(steps.GENERATE))
     dataset = imported_items.dataset_of(deliveries)
     items = [item for delivery in deliveries for item in delivery.items]
-    rubric = context.flow.annotate.rubric_version
-    rating_task = imported_items.imported_task(dataset, items, rubric) if dataset else generated_task(context)
+    version = context.flow.annotate.rubric_version
+    rating_task = imported_items.imported_task(dataset, items, version) if dataset else generated_task(context)
     simulate = context.flow.annotate.simulate
     settings = rating_task.settings | {"simulate": _simulated_settings(simulate), "seed": context.flow.seed}
     index = ledger.open_ledger(folder, inputs=rating_task.inputs, settings=settings, force=context.force)
     old_items = ledger.items(folder, index)
     if dataset:
-        rating_task = imported_items.imported_task(dataset, [*old_items, *items], rubric)
+        rating_task = imported_items.imported_task(dataset, [*old_items, *items], version)
         kinds = {item.source_id: item.task for item in [*old_items, *items]}
     else:
         kinds = context.run.step(steps.GENERATE).column("sources", "source_id", "task")
@@ -161,7 +173,16 @@ def ingest(
         new = history.add(delivery.revisions)
         superseded = history.withdraw(existing)
         now = datetime.now(UTC)
-        checked = validate(delivery, rating_task, existing, batch=key, now=now, revisions=history, exported=_exported(context, rating_task))
+        checked = validate(
+            delivery,
+            rating_task,
+            existing,
+            batch=key,
+            now=now,
+            revisions=history,
+            exported=_exported(context, rating_task),
+            rubrics=packet.rubric_versions(folder.path / "export"),
+        )
         batches[key] = _batch(key, delivery, checked, superseded)
         tables = _item_tables(delivery, known_items) | _comparisons(delivery, rating_task)
         additions.append(Addition(batches[key], checked, tables, new))

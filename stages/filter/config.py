@@ -24,8 +24,8 @@ class FilterConfig(Config):
     shards: ShardsConfig = Field(ShardsConfig(), description="Shard layout")
     token_budget: int = Field(TOKEN_BUDGET, ge=1, description="Tokens in one forward pass, formed inside a unit")
     unit_rows: int = Field(500, ge=1, description="Edits per unit of resume")
-    inspect_workers: int = Field(2, ge=1, description="Ray actors that decode and measure before scoring")
-    workers: int = Field(2, ge=1, description="Ray actors that score")
+    inspect_workers: int | None = Field(None, ge=1, description="Ray actors that decode, measure and write shards; default: one per core")
+    workers: int | None = Field(None, ge=1, description="Ray actors that score; default: one per GPU, without GPUs one per core")
     num_gpus: float = Field(0.0, ge=0, description="GPUs per scoring actor; 0: one each, or an even share where there are fewer GPUs")
     prepare_workers: int | None = Field(
         None, ge=0, description="Tasks per slice in flight that read, decode and resize; 0: its actor does; default: 2 with GPUs, else 0"

@@ -21,6 +21,7 @@ from stages.contamination.compare import NAME, Planned
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine.rundir import StepFolder
+from stages.filter import worker_counts
 from stages.filter.config import FilterConfig
 from stages.filter.inspection import Inspection
 
@@ -32,7 +33,7 @@ def check(
 ) -> tuple[Inspection, dict[str, Any]]:
     """Compare what is left after inspection with the references. Returns what is left after that, and a summary of JSON values."""
     settings = config.contamination
-    known = compare.hashed(step, planned, KEY, cluster=context.cluster, workers=config.inspect_workers)
+    known = compare.hashed(step, planned, KEY, cluster=context.cluster, workers=worker_counts.inspecting(config, context.cluster))
     training = references.of_training(model) if settings.training else None
     left = _left(step, inspected)
     found = compare.compare(step, left, known, settings, training)

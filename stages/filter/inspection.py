@@ -29,6 +29,7 @@ from stages.engine.run_units import run_units
 from stages.engine.rundir import Part, StepFolder
 from stages.engine.units import Unit, UnitOutput, Work, publish_table
 from stages.filter import decide as gates
+from stages.filter import worker_counts
 from stages.filter.config import FilterConfig
 from stages.filter.decide import INSPECTED
 from stages.filter.pair import Pair
@@ -60,7 +61,8 @@ class Inspection:
 def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Sequence[edits.Slice]) -> Inspection:
     """Inspect what is not inspected yet, and decide."""
     units = [Unit(unit_key(piece), piece, len(piece.rows)) for piece in slices]
-    done = run_units(step, units, make_work, cluster=context.cluster, workers=config.inspect_workers, phase="inspect", rows_are="edits")
+    workers = worker_counts.inspecting(config, context.cluster)
+    done = run_units(step, units, make_work, cluster=context.cluster, workers=workers, phase="inspect", rows_are="edits")
     artifacts = done.artifacts()
     columns = [name for name in INSPECTED.names if name != "edited_sha256"]  # neither a gate nor the search for duplicates reads it
     inspected = step.read_table("inspected", [record.parts["inspected"] for record in done.records], columns, INSPECTED)

@@ -27,7 +27,7 @@ from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
 from stages.engine.units import Done, Unit, UnitOutput, UnitRecord, Work
-from stages.filter import scored
+from stages.filter import scored, worker_counts
 from stages.filter.config import FilterConfig
 from stages.filter.inspection import rows_of
 from stages.scoring.meter import Figures, Meter, summary
@@ -67,11 +67,12 @@ def score_edits(
 def _score(context: Context, config: FilterConfig, step: StepFolder, model: Path, revision: str, units: Sequence[Unit]) -> Done:
     if not units:
         return Done([])
-    gpus = config.num_gpus or context.cluster.share_of_a_gpu(config.workers)
+    workers = worker_counts.scoring(config, context.cluster)
+    gpus = config.num_gpus or context.cluster.share_of_a_gpu(workers)
     if config.num_gpus:
         context.cluster.need(1, num_cpus=0, num_gpus=gpus, setting="filter.num_gpus")
     preparing = config.prepare_workers if config.prepare_workers is not None else PREPARE_WORKERS if gpus else 0
-    if preparing and not gpus and context.cluster.cpus <= config.workers:
+    if preparing and not gpus and context.cluster.cpus <= workers:
         raise ValueError(
             f"filter.workers takes all {context.cluster.cpus} logical CPUs, so nothing is left for filter.prepare_workers; "
             "raise ray.num_cpus, lower filter.workers, or set filter.prepare_workers to 0"
@@ -82,7 +83,7 @@ def _score(context: Context, config: FilterConfig, step: StepFolder, model: Path
         units,
         work,
         cluster=context.cluster,
-        workers=config.workers,
+        workers=workers,
         num_cpus=0 if gpus else 1,  # the CPUs of a machine with GPUs are for preparation
         num_gpus=gpus,
         threads=2,

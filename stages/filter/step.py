@@ -28,7 +28,7 @@ from stages.engine.ids import settings_hash
 from stages.engine.rundir import Index, Part, StepFolder
 from stages.engine.units import publish_unit
 from stages.filter import decide as gates
-from stages.filter import decontamination, inspection, shard_sets
+from stages.filter import decontamination, inspection, shard_sets, worker_counts
 from stages.filter import known as known_of
 from stages.filter import scored as scores_of
 from stages.filter import scoring as edit_scoring
@@ -96,7 +96,7 @@ def run(context: Context) -> Index:
         step.read_table("inspected", inspected.artifacts["inspected"], ["sample_id", *known_of.MEASURES], gates.INSPECTED), gated, hits
     )
     sets = shard_sets.assign(step, config.shards, tables, scores, delivered, slices, about, known)
-    for name, content in shard_sets.write(context, step, sets, workers=config.workers).items():
+    for name, content in shard_sets.write(context, step, sets, workers=worker_counts.inspecting(config, context.cluster)).items():
         files |= _shard_files(step, config, name, content)
     return step.publish(
         draft,
@@ -152,7 +152,7 @@ def write_shards(context: Context, config: SelectionConfig) -> str:
     about |= {name: text for name, text in index.results.items() if name == OTHER_DOMAIN}
     known = known_of.Known(step.read("inspected", ["sample_id", *known_of.MEASURES], gates.INSPECTED), step.read("gated"), hits)
     sets = shard_sets.assign(step, flow.shards, {config.name: table}, scores, delivered, slices, {config.name: about}, known)
-    shard_sets.write(context, step, sets, workers=flow.workers)
+    shard_sets.write(context, step, sets, workers=worker_counts.inspecting(flow, context.cluster))
     return sets[0].folder
 
 

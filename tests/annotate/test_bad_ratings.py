@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -183,48 +182,6 @@ def test_bad_input(tmp_path: Path, case: str) -> None:
     for warning, pattern in zip(result.warnings, expected.warnings, strict=True):
         assert re.search(pattern, warning), warning
     assert annotate.ingest(context, [path]).new == [], "the same file again adds nothing"
-
-
-def json_of(work: RatingTask, **changes: Any) -> str:
-    return json.dumps([row | changes for row in ratings_of(work)])
-
-
-def deep(work: RatingTask) -> str:
-    return json_of(work).replace('"rated_at"', f'"more": {"[" * 200_000}{"]" * 200_000}, "rated_at"', 1)
-
-
-def wide(work: RatingTask, second: str) -> str:
-    """A row per candidate, columns as a spreadsheet names them."""
-    rows = [f"{group};{candidate};ann;3;2" for group, sampled in work.sampled.items() for candidate in sampled]
-    return "\n".join([f"group_id;candidate_id;annotator_id;instruction_following;{second}", *rows])
-
-
-OFFICE: dict[str, tuple[Callable[[RatingTask], str], str]] = {
-    "misspelt.csv": (lambda work: wide(work, "visual_qualty"), "column 'visual_qualty' is not known; is 'visual_quality' meant"),
-    "sep.csv": (lambda work: "sep=;\r\n" + wide(work, "vq"), ""),
-    "quoted-sep.csv": (lambda work: '"sep=;"\n' + wide(work, "visual_quality"), ""),
-    "wrong-sep.csv": (lambda work: "sep=|\n" + wide(work, "vq"), "lacks the column"),
-    "nested.json": (deep, r"nested\.json cannot be read: it is nested more than 50 levels deep"),
-    "nested.jsonl": (lambda work: '{"a": ' * 60 + "1" + "}" * 60, "nested more than 50 levels deep"),
-    "surrogate.json": (lambda work: json_of(work, comment="\ud83d"), "half of a surrogate pair"),
-    "pair.json": (lambda work: json_of(work, comment="\U0001f600"), ""),
-    "twice.json": (lambda work: json_of(work).replace('"score"', '"score": 1, "score"', 1), "the key 'score' twice in one object"),
-    "twice.jsonl": (lambda work: '{"score": 1, "score": 2}', "the key 'score' twice"),
-}
-
-
-@pytest.mark.parametrize("name", OFFICE)
-def test_office_files_are_read_right_or_refused_by_name(tmp_path: Path, name: str) -> None:
-    context, (content, refused) = make_run(tmp_path / "run"), OFFICE[name]
-    path = tmp_path / name
-    path.write_bytes(content(rating_task_of(context)).encode())
-    if refused:
-        with pytest.raises(ValueError, match=refused) as error:
-            annotate.ingest(context, [path])
-        assert name in str(error.value) and "\n" not in str(error.value)
-        return
-    index = annotate.ingest(context, [path]).index
-    assert index.counts == {"in": 48, "out": 48, "duplicates": 0, "quarantined": 0}
 
 
 def test_two_people_with_one_pseudonym_and_times_before_the_export(tmp_path: Path) -> None:

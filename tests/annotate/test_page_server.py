@@ -21,7 +21,8 @@ from rated_run import make_run, rating_task_of, ratings_of, write_csv
 from stages.annotate import step as annotate
 from stages.annotate.config import AnnotateConfig, ExamRules, PlanConfig, QualityConfig, RemovalRules
 from stages.annotate.packet import plan as plans
-from stages.annotate.page import exam, rubric
+from stages.annotate.packet import rubric
+from stages.annotate.page import exam
 from stages.annotate.page.roster import Roster
 from stages.annotate.page.session import RateLimit
 from stages.annotate.quality import step as annotation_qc
@@ -74,7 +75,7 @@ def test_a_group_is_stored_once_revised_on_purpose_and_never_by_mistake(work: Co
     group = first["group_id"]
     assert rows(work, "SELECT revision FROM submissions WHERE group_id = ? ORDER BY revision", group) == [(1,), (2,)]
     assert rows(
-        work, "SELECT count(*), min(score), max(score), sum(seconds) BETWEEN 61.4 AND 61.6 FROM ratings WHERE group_id = ?", group
+        work, "SELECT count(*), min(score), max(score), sum(seconds) BETWEEN 122.9 AND 123.1 FROM ratings WHERE group_id = ?", group
     ) == [(CELLS, 4, 4, 1)]
     places = rows(work, "SELECT DISTINCT candidate_id, position FROM ratings WHERE group_id = ? ORDER BY position", group)
     assert places == [(c["id"], 1 + i) for i, c in enumerate(first["candidates"])]
@@ -90,12 +91,12 @@ BAD: dict[str, tuple[Any, str]] = {
     "a score out of scale": (lambda s: changed(s, score=5), "not on the scale 1 to 4"),
     "a score of 0": (lambda s: changed(s, score=0), "not on the scale"),
     "a text": (lambda s: changed(s, score="3"), "valid integer"),
-    "half a score": (lambda s: changed(s, score=2.5), "valid integer"),
+    "half a score": (lambda s: changed(s, score=2.5), "not on the scale"),
     "true": (lambda s: changed(s, score=True), "valid integer"),
     "a missing score": (lambda s: s | {"scores": s["scores"][1:]}, "1 of 14 scores are missing"),
     "two scores of one cell": (lambda s: s | {"scores": [*s["scores"], s["scores"][0]]}, "two scores"),
-    "a candidate of another group": (lambda s: changed(s, candidate_id="0" * 24), "not of this group"),
-    "an unknown dimension": (lambda s: changed(s, dimension="beauty"), "not of this group"),
+    "a candidate of another group": (lambda s: changed(s, candidate_id="0" * 24), "not asked for in this group"),
+    "an unknown dimension": (lambda s: changed(s, dimension="beauty"), "not asked for in this group"),
     "an id that is none": (lambda s: s | {"submission_id": "1"}, "pattern"),
     "a field that does not exist": (lambda s: s | {"annotator": "annotator-02"}, "Extra inputs"),
     "scores of what cannot be rated": (lambda s: s | {"flag": "unsafe"}, "has no scores"),
@@ -417,7 +418,8 @@ def test_training_shows_gold_an_exam_admits_and_gold_hides_in_production(golden:
         bad.submit(bad.get("/api/work")["groups"][0], 3)
         answers = [bad.submit(bad.get("/api/work")["groups"][0], 3) for _ in range(4)]
         assert [answer.get("exam") for answer in answers] == [None, "next-form", None, "failed"]
-        assert bad.get("/api/work") | {"project": 0} == {"stage": "failed", "groups": [], "done": 0, "total": 0, "project": 0}
+        nothing = {"stage": "failed", "groups": [], "done": 0, "total": 0, "project": 0, "rubric_version": "v1"}
+        assert bad.get("/api/work") | {"project": 0} == nothing
         summary = {person["annotator"]: person for person in lead.get("/api/lead/summary")["people"]}
         assert (summary[good.who]["stage"], summary[bad.who]["stage"]) == ("production", "failed")
         assert summary[good.who]["hidden_gold"]["visual_quality"]["exact"] == 1.0
@@ -616,7 +618,8 @@ def test_the_rubric_is_data_not_markup(work: Context) -> None:
     good = next(block for block in found if block["kind"] == "li")
     assert good["cells"][0][0] == ["4 Very good", True]
     assert sum(block["kind"] == "row" for block in found) == 5 + 7  # two tables with their heads, without rules
-    criteria = rubric.criteria((work.run.path / "annotate" / "export" / "RUBRIC.md").read_text(), DIMENSIONS)
+    text = (work.run.path / "annotate" / "export" / "RUBRIC.md").read_text()
+    criteria = {name: section.criteria for name, section in rubric.sections(text, DIMENSIONS).items()}
     assert [sorted(of) for of in criteria.values()] == [["1", "2", "3", "4"]] * 2
     assert criteria["visual_quality"]["4"] == "nothing shows that the picture was edited."
     assert rubric.blocks("a <b>\nc **d**") == [{"kind": "p", "cells": [[["a <b>", False], [" c ", False], ["d", True]]]}]

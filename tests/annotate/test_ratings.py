@@ -109,7 +109,7 @@ def test_export_leaves_an_equal_packet_alone_and_restores_a_lost_image(context: 
 def test_export_needs_the_rubric_of_its_version_and_scale(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no rubric 'v9'.*there is v1"):
         annotate.export(make_run(tmp_path / "a", rubric_version="v9"))
-    with pytest.raises(ValueError, match="describes the levels 1, 2, 3, 4, not 1, 2, 3, 4, 5"):
+    with pytest.raises(ValueError, match="describes the scores 1, 2, 3, 4 of instruction_following, the scale has 1, 2, 3, 4, 5"):
         annotate.export(make_run(tmp_path / "b", scale_max=5))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fastapi import FastAPI
 from rated_run import make_run, rating_task_of, source, write_csv
 
 from stages.annotate import step as annotate
@@ -103,17 +105,23 @@ def plan(**settings: Any) -> PlanConfig:
 def serving(context: Context, port: int = 0, **settings: Any) -> Generator[str]:
     """The page of a run on a free port of this machine, in a thread of this process; gives ``host:port``."""
     config = context.flow.annotate.model_copy(update={"serve": ServeConfig(**{"requests_per_minute": 100_000} | settings)})
-    with server.application(context.run, config) as app, server.listening("127.0.0.1", port) as listener:
-        running = server.answering(app)
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]})
-        thread.start()
-        while not running.started:
-            time.sleep(0.01)
-        try:
-            yield "{}:{}".format(*listener.getsockname()[:2])
-        finally:
-            running.should_exit = True
-            thread.join()
+    with server.application(context.run, config) as app, server.listening("127.0.0.1", port) as listener, running(app, listener) as address:
+        yield address
+
+
+@contextmanager
+def running(app: FastAPI, listener: socket.socket) -> Generator[str]:
+    """An application that listens, in a thread; gives ``host:port``."""
+    started = server.answering(app)
+    thread = threading.Thread(target=started.run, kwargs={"sockets": [listener]})
+    thread.start()
+    while not started.started:
+        time.sleep(0.01)
+    try:
+        yield "{}:{}".format(*listener.getsockname()[:2])
+    finally:
+        started.should_exit = True
+        thread.join()
 
 
 def roster(context: Context) -> Roster:
@@ -133,7 +141,8 @@ class Client:
         status, _, headers = self.raw("GET", f"/a/{token}")
         assert status == 200, status
         self.cookie = headers["set-cookie"].split(";")[0]
-        self.who = self.get("/api/session")["annotator"]
+        session = self.get("/api/session")
+        self.who, self.dimensions = session["annotator"], session["dimensions"]
 
     def raw(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
@@ -162,7 +171,8 @@ class Client:
         scores = [
             {"candidate_id": candidate["id"], "dimension": dimension, "score": given(candidate["id"], dimension)}
             for candidate in group["candidates"]
-            for dimension in contracts.DIMENSIONS
+            for dimension in self.dimensions
+            if group["given"] is None or dimension in group["given"].get(candidate["id"], {})
         ]
         said = group["said"]["revision"] if group["said"] else 0
         return {
@@ -175,6 +185,7 @@ class Client:
             "seconds": 61.5,
             "wall_seconds": 80.0,
             "changes": 1,
+            "rubric_version": "v1",
         } | changes
 
     def submit(self, group: Mapping[str, Any], score: Any = None, **changes: Any) -> Any:

@@ -62,10 +62,13 @@ class Records:
 
 
 class RatingFile:
-    """A file, local or remote; each view of its content is made when it is first used. Raises ``ValueError`` for what cannot be read."""
+    """A file, local or remote; each view of its content is made when it is first used. Raises ``ValueError`` for what cannot be read.
 
-    def __init__(self, path: str | Path) -> None:
-        self.path, self.name = path, PurePath(str(path)).name
+    dimensions: of the rating task.
+    """
+
+    def __init__(self, path: str | Path, dimensions: Sequence[str] = ()) -> None:
+        self.path, self.name, self.dimensions = path, PurePath(str(path)).name, tuple(dimensions)
         self.suffix = PurePath(self.name).suffix.lower()
         try:
             self.data = storage.read_bytes(path)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from stages.annotate.formats.files import RatingFile, Table
 from stages.annotate.ratings.delivery import COLUMNS, OPTIONAL, REQUIRED, SCORES_GIVEN, Delivery, RawRating, spelled
-from stages.engine.contracts import DIMENSIONS
 
 MISSPELT = 0.85
 """Similarity (difflib) above which an unknown column is taken for a misspelt one."""
@@ -29,11 +28,11 @@ def parse(file: RatingFile) -> Delivery:
 
 def our_table(file: RatingFile, required: Sequence[str], scores: Sequence[str]) -> tuple[Table, list[str], list[str]]:
     """The table, its column names and warnings about columns that are not read. scores: columns read beside the usual ones."""
-    name, table = file.name, file.table(needed=COLUMNS + DIMENSIONS)
+    name, table = file.name, file.table(needed=COLUMNS + file.dimensions)
     if not table.rows and not table.invalid:
         raise ValueError(f"{name} has no ratings: it contains only column names; fill it in or leave it out")
     columns = [spelled(column.strip()) for column in table.header]
-    duplicate = sorted({column for column in columns if columns.count(column) > 1 and column in COLUMNS + DIMENSIONS})
+    duplicate = sorted({column for column in columns if columns.count(column) > 1 and column in COLUMNS + file.dimensions})
     if duplicate:
         raise ValueError(f"{name} has the column {duplicate[0]} twice; keep one")
     missing = [column for column in required if column not in columns]

@@ -7,6 +7,7 @@ nothing heavy, because the command line takes its choices from the table.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,13 +38,14 @@ FORMATS = {
 AUTO = "auto"
 
 
-def read(path: str | Path, format: str = AUTO) -> Delivery:
-    """Parse a file. Raises ``ValueError`` naming the file, the place and what to do."""
+def read(path: str | Path, format: str = AUTO, dimensions: Sequence[str] | None = None) -> Delivery:
+    """Parse a file. dimensions: of the task, default ours. Raises ``ValueError`` naming the file, the place and what to do."""
     from stages.annotate.formats.files import RatingFile
+    from stages.engine.contracts import DIMENSIONS
 
     if format not in (AUTO, *FORMATS):
         raise ValueError(f"there is no rating format {format!r}; use one of {', '.join((AUTO, *FORMATS))}")
-    file = RatingFile(path)
+    file = RatingFile(path, DIMENSIONS if dimensions is None else dimensions)
     names = FORMATS if format == AUTO else [format]
     modules = (import_module(f"stages.annotate.formats.{FORMATS[name].module}") for name in names)
     return next(module for module in modules if format != AUTO or module.recognises(file)).parse(file)

@@ -1,14 +1,17 @@
 """The list of groups that `annotate export --groups FILE` reads.
 
 In: a CSV file with a column ``group_id`` and any others, or a text file with one group id per line. Out: the ids in the order of the file,
-each once.
+each once; or the disputed cells of an adjudication queue (``adjudicate.csv`` of `pipeline annotate qc`).
 """
 
 from __future__ import annotations
 
 import csv
+from collections import defaultdict
 from pathlib import Path
 
+from stages.annotate.packet.plan import Disputed
+from stages.annotate.ratings.delivery import SCORES_GIVEN
 from stages.annotate.ratings.rating_task import RatingTask
 from stages.engine import storage
 
@@ -33,3 +36,24 @@ def read(path: str | Path, task: RatingTask) -> list[str]:
     if not groups:
         raise ValueError(f"--groups {path}: the list has no group; give one group id per line, or a CSV with a column {COLUMN}")
     return list(groups)
+
+
+def disputed(path: str | Path, task: RatingTask) -> dict[str, Disputed]:
+    """Disputed cells by group. Raises ``ValueError`` naming the line of an unknown cell, and for a file without these columns."""
+    wanted = (COLUMN, "candidate_id", "dimension", SCORES_GIVEN)
+    reader = csv.DictReader(storage.read_bytes(path).decode("utf-8-sig").splitlines())
+    missing = [name for name in wanted if name not in (reader.fieldnames or ())]
+    if missing:
+        raise ValueError(f"--groups {path} lacks the column {missing[0]}; --round adjudication needs the adjudicate.csv of `annotate qc`")
+    found: defaultdict[str, defaultdict[str, dict[str, list[float]]]] = defaultdict(lambda: defaultdict(dict))
+    for row in reader:
+        group, candidate, dimension, given = (row[name] or "" for name in wanted)
+        if candidate not in task.sampled.get(group, ()) or dimension not in task.dimensions:
+            raise ValueError(
+                f"--groups {path} line {reader.line_num}: there is no candidate {candidate!r} of group {group!r} in {dimension!r}"
+            )
+        try:
+            found[group][candidate][dimension] = [float(score) for score in given.split()]
+        except ValueError:
+            raise ValueError(f"--groups {path} line {reader.line_num}: {SCORES_GIVEN} {given!r} are not numbers") from None
+    return {group: dict(cells) for group, cells in found.items()}

@@ -17,9 +17,6 @@ from xml.sax.saxutils import quoteattr
 
 from stages.annotate.ratings.rating_task import RatingTask
 
-WORDS = {1: "Very poor", 2: "Relatively poor", 3: "Relatively good", 4: "Very good"}
-"""Names of the levels (paper A.2)."""
-
 
 def tasks(groups: Sequence[Mapping[str, Any]], task: RatingTask) -> str:
     """JSON list of tasks. groups: as in ``groups.jsonl``."""
@@ -41,10 +38,11 @@ def tasks(groups: Sequence[Mapping[str, Any]], task: RatingTask) -> str:
     return json.dumps(made, ensure_ascii=False, indent=1) + "\n"
 
 
-def labeling_config(groups: Sequence[Mapping[str, Any]], task: RatingTask) -> str:
-    """XML with one Choices control per index and dimension, required where every group has a candidate at that index."""
+def labeling_config(groups: Sequence[Mapping[str, Any]], task: RatingTask, names: Sequence[str]) -> str:
+    """XML with one Choices control per index and dimension, required where every group has a candidate at that index. names: of the
+    levels."""
     counts = [len(group["candidates"]) for group in groups]
-    levels = [round(level) for level in task.scale.levels]
+    levels = list(zip(task.scale.levels, names, strict=True))
     lines = ["<View>", '  <Text name="instruction" value="$instruction"/>', '  <View style="display:flex;flex-wrap:wrap;gap:12px">']
     lines += [
         '    <View style="width:31%">',
@@ -58,9 +56,9 @@ def labeling_config(groups: Sequence[Mapping[str, Any]], task: RatingTask) -> st
         lines += [f'      <HyperText name="edit_{place}" value="$c{place}"/>']
         for dimension in task.dimensions:
             lines += [f'      <Header size="5" value={quoteattr(dimension.replace("_", " ").capitalize())}/>']
-            name = f'name="{dimension}_{place}" toName="edit_{place}"'
-            lines += [f'      <Choices {name} choice="single" showInline="true" required="{required}">']
-            lines += [f'        <Choice value="{level}" hint={quoteattr(WORDS[level])}/>' for level in reversed(levels)]
+            control = f'name="{dimension}_{place}" toName="edit_{place}"'
+            lines += [f'      <Choices {control} choice="single" showInline="true" required="{required}">']
+            lines += [f'        <Choice value="{level:g}" hint={quoteattr(name)}/>' for level, name in reversed(levels)]
             lines += ["      </Choices>"]
         lines += ["    </View>"]
     return "\n".join([*lines, "  </View>", '  <TextArea name="comment" toName="instruction" placeholder="Comment"/>', "</View>"]) + "\n"

@@ -24,7 +24,7 @@ from pydantic.dataclasses import dataclass as validated
 from stages.annotate.config import AnnotateConfig, PlanConfig
 from stages.annotate.formats import read as formats
 from stages.annotate.ratings.gold import Gold, gold_cells, nearest_level
-from stages.annotate.ratings.rating_task import ADJUDICATION, RANKING, RatingTask
+from stages.annotate.ratings.rating_task import ADJUDICATION, BENCHMARK, PILOT, RANKING, RatingTask
 from stages.engine import contracts, storage
 from stages.engine.ids import uniform
 
@@ -49,10 +49,15 @@ GoldCells = Mapping[str, Mapping[str, GoldCell]]
 """Gold cells of a group by candidate and dimension."""
 
 
+Disputed = Mapping[str, Mapping[str, Sequence[float]]]
+"""Scores that were given to the disputed cells of a group, by candidate and dimension."""
+
+
 @validated(frozen=True, config=ConfigDict(extra="forbid"))
 class RatingPlan:
     """wanted: number of raters per production group, in the order of assignment. rated: previous raters of groups that are re-annotated;
-    their ``wanted`` counts further people. calibration, training, exams, hidden: groups in these roles."""
+    their ``wanted`` counts further people. calibration, training, exams, hidden: groups in these roles. rounds: of the groups that were
+    exported for a round of their own; disputed: the cells of those in adjudication."""
 
     project: str
     seed: int
@@ -63,6 +68,8 @@ class RatingPlan:
     exams: Sequence[Sequence[str]] = ()
     hidden: Sequence[str] = ()
     hidden_share: float = 0.0
+    rounds: Mapping[str, str] = field(default_factory=dict)
+    disputed: Mapping[str, Disputed] = field(default_factory=dict)
     gold: Mapping[str, GoldCells] = field(default_factory=dict)
 
     @property
@@ -85,12 +92,16 @@ def draw(
     rated: Mapping[str, Collection[str]] | None = None,
     first: Sequence[str] = (),
     before: RatingPlan | None = None,
+    round: str | None = None,
+    disputed: Mapping[str, Disputed] | None = None,
 ) -> RatingPlan:
     """Give every group its role.
 
     groups: those of the packet in their order, the gold groups among them. rated: raters of groups that have been rated; each of these
     groups gets one further rater. first: groups to assign before all others. before: the earlier plan of this packet; its re-annotations
-    and its order of assignment stay. Raises ``ValueError`` when there are too few gold groups for the training and the exams.
+    and its order of assignment stay. round: of the groups in ``first``, with ``disputed`` cells for adjudication; else they are production
+    or re-annotation. A group is in one round at a time. Raises ``ValueError`` when there are too few gold groups for the training and the
+    exams.
     """
     golden = sorted(gold, key=lambda group: (uniform("gold", seed, group), group))
     needed = config.training_groups + FORMS * config.exam_groups
@@ -104,25 +115,37 @@ def draw(
     for number, form in enumerate(exams, 1):
         _require_variation(number, form, gold, task, config)
     again = {**(before.rated if before else {}), **(rated or {})}
+    rounds = {group: name for group, name in (before.rounds if before else {}).items() if group not in set(first)}
+    rounds |= {group: round for group in first if round is not None and group not in gold}
+    all_disputed = {**(before.disputed if before else {}), **(disputed or {})}
+    cells = {group: of for group, of in all_disputed.items() if rounds.get(group) == ADJUDICATION}
     kept = set(before.calibration) if before else set()
-    once = [group for group in groups if group not in gold and (group not in again or group in kept)]
+    once = [group for group in groups if group not in {*gold, *rounds} and (group not in again or group in kept)]
     calibration, fresh = once[: config.calibration], set(once[config.calibration :])
     again = {group: tuple(sorted(again[group])) for group in groups if group in again and group not in {*gold, *calibration}}
     fresh -= again.keys()
     people = {group: config.overlap_raters if uniform("overlap", seed, group) < config.overlap else 1 for group in fresh}
+    people |= {group: raters_of(name, config) for group, name in rounds.items()}
     order = dict.fromkeys([*first, *(before.wanted if before else ()), *groups])
     return RatingPlan(
         project=task.project,
         seed=seed,
-        wanted={group: people.get(group, 1) for group in order if group in fresh or group in again},
+        wanted={group: people.get(group, 1) for group in order if group in fresh or group in again or group in rounds},
         rated=again,
         calibration=calibration,
         training=golden[: config.training_groups],
         exams=exams,
         hidden=golden[needed:],
         hidden_share=config.hidden_gold if len(golden) > needed else 0.0,
+        rounds=rounds,
+        disputed=cells,
         gold={group: gold[group] for group in golden},
     )
+
+
+def raters_of(round: str, config: PlanConfig) -> int:
+    """People who rate a group that was exported for a round."""
+    return {PILOT: config.pilot_raters, BENCHMARK: config.benchmark_raters, RANKING: config.ranking_raters}.get(round, 1)
 
 
 def read_gold(config: AnnotateConfig, task: RatingTask) -> dict[str, GoldCells]:
@@ -133,7 +156,7 @@ def read_gold(config: AnnotateConfig, task: RatingTask) -> dict[str, GoldCells]:
         return {}
     from stages.annotate.ratings.validate import validate
 
-    delivery = formats.read(path)
+    delivery = formats.read(path, dimensions=task.dimensions)
     checked = validate(delivery, task, {}, batch="gold", now=datetime.now(UTC))
     if checked.quarantine:
         first = checked.quarantine[0]

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from reward.inputs.decoding import for_browser
-from stages.annotate.packet import label_studio
+from stages.annotate.packet import label_studio, rubric
 from stages.annotate.ratings.delivery import REQUIRED
-from stages.annotate.ratings.rating_task import RatingTask, Scale
+from stages.annotate.ratings.rating_task import RatingTask
 from stages.engine import images, storage
 from stages.engine.ids import ID_DIGITS
 from stages.engine.rundir import StepFolder
@@ -31,9 +31,6 @@ from stages.engine.stored_images import references
 
 TEMPLATE = (*REQUIRED, "rated_at", "round", "seconds", "comment", "rubric_version", "project")
 """Columns of the table to fill in: the canonical long format."""
-
-_RUBRICS = Path(__file__).with_name("rubrics")
-_RUBRIC_SCALE = Scale(1, 4)
 
 LAYOUTS = ("page", "csv", "jsonl", "label-studio")
 
@@ -47,9 +44,13 @@ def csv_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> byte
     return text.getvalue().encode()
 
 
-def write(target: Path, generate: StepFolder, task: RatingTask, chosen: Sequence[str], *, replace: bool = False) -> list[str]:
-    """Add the chosen groups to the packet in their order; returns all its groups, earlier ones first. replace: start a new packet."""
-    rubric = _rubric(task)
+def write(
+    target: Path, generate: StepFolder, task: RatingTask, chosen: Sequence[str], texts: Mapping[str, str], *, replace: bool = False
+) -> list[str]:
+    """Add the chosen groups to the packet in their order; returns all its groups, earlier ones first.
+
+    texts: the rubric by language. replace: start a new packet.
+    """
     earlier = {} if replace else _manifest_of(target, task)
     folder = target if earlier else storage.partial_folder(target)
     rows = {row["group_id"]: row for row in groups_of(folder)} if earlier else {}
@@ -68,14 +69,17 @@ def write(target: Path, generate: StepFolder, task: RatingTask, chosen: Sequence
         for group in fresh
     }
     latest = [rows[group] for group in chosen]
-    texts = {
+    rubrics = rubric.packed(folder / "rubrics", earlier.get("rubrics", {}), task.rubric_version, texts)
+    first = texts.get(rubric.DEFAULT) or next(iter(texts.values()))
+    names = rubric.level_words(first, task.dimensions, task.scale.levels)
+    files = {
         "groups.jsonl": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.values()),
         "ratings-template.csv": csv_table(_blank_rows(chosen, task), TEMPLATE).decode(),
-        "RUBRIC.md": rubric,
+        "RUBRIC.md": first,
         "label-studio/tasks.json": label_studio.tasks(latest, task),
-        "label-studio/labeling-config.xml": label_studio.labeling_config(latest, task),
+        "label-studio/labeling-config.xml": label_studio.labeling_config(latest, task, names),
     }
-    for name, text in texts.items():
+    for name, text in files.items():
         storage.publish_bytes(folder / name, text.encode())
     manifest = {
         "layouts": list(LAYOUTS),
@@ -84,7 +88,7 @@ def write(target: Path, generate: StepFolder, task: RatingTask, chosen: Sequence
         "dimensions": list(task.dimensions),
         "scale": {"min": task.scale.minimum, "max": task.scale.maximum, "step": task.scale.step},
         "rubric_version": task.rubric_version,
-        "rubric_sha256": hashlib.sha256(rubric.encode()).hexdigest(),
+        "rubrics": rubrics,
         "groups": {group: list(task.sampled[group]) for group in rows},
         "images": earlier.get("images", {}) | dict([*sources.values(), *candidates.values()]),
     }
@@ -111,11 +115,17 @@ def belongs_to(target: Path, task: RatingTask) -> bool:
     return bool(manifest) and all((target / name).exists() for name in manifest["images"])
 
 
+def rubric_versions(target: Path) -> list[str]:
+    """Versions of the rubric that were exported; none without a packet."""
+    path = target / "manifest.json"
+    return rubric.versions(storage.read_json(path).get("rubrics", {})) if path.exists() else []
+
+
 def _manifest_of(target: Path, task: RatingTask) -> dict[str, Any]:
     """The manifest of a packet of this task; empty for no packet, or one of another task."""
     path = target / "manifest.json"
     there = storage.read_json(path) if path.exists() else {}
-    content = {"project": task.project, "made_from": dict(task.inputs), "rubric_version": task.rubric_version}
+    content = {"project": task.project, "made_from": dict(task.inputs)}
     return there if all(there.get(name) == value for name, value in content.items()) else {}
 
 
@@ -131,16 +141,6 @@ def _blank_rows(groups: Sequence[str], task: RatingTask) -> list[dict[str, Any]]
         for candidate in task.sampled[group]
         for dimension in task.dimensions
     ]
-
-
-def _rubric(task: RatingTask) -> str:
-    path = _RUBRICS / f"{task.rubric_version}.md"
-    if not path.is_file():
-        have = ", ".join(sorted(p.stem for p in _RUBRICS.glob("*.md")))
-        raise ValueError(f"annotate.rubric_version: there is no rubric {task.rubric_version!r} to export (there is {have})")
-    if task.scale != _RUBRIC_SCALE:
-        raise ValueError(f"annotate.scale_min, scale_max: rubric {path.stem} describes the levels {_RUBRIC_SCALE}, not {task.scale}")
-    return path.read_text(encoding="utf-8")
 
 
 def _copy_images(generate: StepFolder, artifact: str, key: str, wanted: Collection[str], folder: Path) -> dict[str, tuple[str, str]]:

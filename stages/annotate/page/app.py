@@ -20,20 +20,38 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from starlette.datastructures import MutableHeaders
 
 from stages.annotate.config import AnnotateConfig
-from stages.annotate.packet.label_studio import WORDS
-from stages.annotate.page import assignment, exam, rubric, submissions
+from stages.annotate.packet import rubric
+from stages.annotate.page import assignment, exam, submissions
 from stages.annotate.page.current_packet import CurrentPacket
 from stages.annotate.page.database import COUNTED, FLAGS, Database
+from stages.annotate.page.packet import Packet
 from stages.annotate.page.roster import Roster
 from stages.annotate.page.session import Annotator, Holder, Page, RateLimit, ThisPage, refuse_guessing
-from stages.annotate.page.submissions import Draft, Refused, Submission
+from stages.annotate.page.submissions import Draft, Refused, Skip, Submission
+from stages.annotate.ratings.rating_task import ADJUDICATION, RANKING
 
-SCRIPTS = ("page.js", "view.js", "keys.js", "messages.js", "keeping.js", "zoom.js", "clock.js", "dom.js", "lead.js")
+SCRIPTS = (
+    "page.js",
+    "view.js",
+    "keys.js",
+    "keymap.js",
+    "scales.js",
+    "language.js",
+    "messages.js",
+    "keeping.js",
+    "zoom.js",
+    "clock.js",
+    "dom.js",
+    "lead.js",
+)
 STATIC = dict.fromkeys(SCRIPTS, "text/javascript") | dict.fromkeys(("page.css", "lead.css"), "text/css")
 LARGEST_BODY = 200_000
 FAILED_LINKS_PER_MINUTE = 30
 AHEAD = 2
 """Groups that are assigned at a time: the one to rate, and the next one so that its images are loaded in time."""
+
+SHOWN_ROUNDS = (ADJUDICATION, RANKING)
+"""Rounds that the page names: they ask for something else. A name of the others would tell hidden gold apart."""
 
 EXAM_RESULTS = {"exam-2": "next-form", "failed": "failed", "calibration": "passed", "production": "passed"}
 """Result of an exam by the stage after it."""
@@ -48,15 +66,22 @@ HEADERS = {
 }
 
 
-def make(current: CurrentPacket, database: Database, roster: Roster, config: AnnotateConfig) -> FastAPI:
-    """The application."""
+def make(current: CurrentPacket, database: Database, roster: Roster, config: AnnotateConfig, *, preview: bool = False) -> FastAPI:
+    """The application. preview: the page says that nothing is stored."""
     from stages.annotate.page import lead_routes
 
     folder = resources.files("stages.annotate.page") / "static"
     files = {name: (folder / name).read_bytes() for name in [*STATIC, "page.html", "lead.html"]}
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.state.page = Page(
-        current, database, roster, config, RateLimit(config.serve.requests_per_minute), RateLimit(FAILED_LINKS_PER_MINUTE), files
+        current,
+        database,
+        roster,
+        config,
+        RateLimit(config.serve.requests_per_minute),
+        RateLimit(FAILED_LINKS_PER_MINUTE),
+        files,
+        preview=preview,
     )
     app.include_router(routes)
     app.include_router(lead_routes.routes)
@@ -68,7 +93,8 @@ def make(current: CurrentPacket, database: Database, roster: Roster, config: Ann
 
 def shown_group(page: Page, person: str, group_id: str) -> dict[str, Any]:
     """A group as its annotator sees it: images in this person's order, the earlier submission, the draft."""
-    group = page.packet.groups[group_id]
+    packet = page.packet
+    group = packet.groups[group_id]
     with page.database.read() as connection:
         stage = submissions.round_of(connection, person, group_id)
         earlier, draft = submissions.latest(connection, person, group_id), submissions.draft(connection, person, group_id)
@@ -77,15 +103,30 @@ def shown_group(page: Page, person: str, group_id: str) -> dict[str, Any]:
         "mode": mode(stage),
         "instruction": group.instruction,
         "source": f"/image/{group.source}",
-        "candidates": [{"id": c, "image": f"/image/{group.candidates[c]}"} for c in page.packet.order(group_id, person)],
+        "candidates": [{"id": c, "image": f"/image/{group.candidates[c]}"} for c in packet.order(group_id, person)],
+        "levels": packet.levels_of(group_id, stage),
+        "given": _given(packet, group_id, stage),
+        "skippable": stage in assignment.LAST and earlier is None,
         "said": earlier,
         "draft": draft,
     }
 
 
 def mode(stage: str) -> str:
-    """Name of a stage on the page, which must not reveal calibration or hidden gold."""
+    """Name of a stage on the page, which must not reveal calibration, re-annotation or hidden gold."""
+    if stage in SHOWN_ROUNDS:
+        return stage
     return "rating" if stage in COUNTED else stage.split("-")[0]
+
+
+def _given(packet: Packet, group_id: str, stage: str) -> dict[str, dict[str, Any]] | None:
+    """For an adjudicator the cells to score, each with the scores that were given; None: all cells."""
+    if stage != ADJUDICATION:
+        return None
+    found: dict[str, dict[str, Any]] = {}
+    for (candidate, dimension), scores in packet.cells(group_id, stage).items():
+        found.setdefault(candidate, {})[dimension] = scores
+    return found
 
 
 routes = APIRouter()
@@ -136,11 +177,24 @@ def session(page: ThisPage, person: Holder) -> dict[str, Any]:
         "annotator": person.pseudonym,
         "role": person.role,
         "project": packet.project,
-        "dimensions": [{"name": name, "words": name.replace("_", " ").capitalize()} for name in packet.dimensions],
-        "levels": [{"score": level, "words": WORDS[level]} for level in packet.levels],
+        "preview": page.preview,
+        "dimensions": packet.dimensions,
+        "levels": packet.levels,
         "flags": [{"name": flag, "words": flag.replace("-", " ").capitalize()} for flag in FLAGS],
-        "rubric": rubric.blocks(packet.rubric),
-        "criteria": rubric.criteria(packet.rubric, packet.dimensions),
+        "rubric_version": packet.rubric_version,
+        "rubrics": {language: _rubric(text, packet) for language, text in packet.rubrics.items()},
+    }
+
+
+def _rubric(text: str, packet: Packet) -> dict[str, Any]:
+    """A rubric in one language; words, criteria: of the scores, by dimension."""
+    sections = rubric.sections(text, packet.dimensions)
+    levels = [f"{level:g}" for level in packet.levels]
+    return {
+        "blocks": rubric.blocks(text),
+        "titles": {name: section.title for name, section in sections.items()},
+        "words": dict(zip(levels, rubric.level_words(text, packet.dimensions, packet.levels), strict=True)),
+        "criteria": {name: section.criteria for name, section in sections.items()},
     }
 
 
@@ -157,6 +211,7 @@ def next_groups(page: ThisPage, person: Annotator) -> dict[str, Any]:
         "done": assigned.done,
         "total": assigned.total,
         "project": {"done": filled, "total": places},
+        "rubric_version": page.packet.rubric_version,
     }
 
 
@@ -202,6 +257,13 @@ def submit(sent: Submission, page: ThisPage, person: Annotator) -> dict[str, Any
             if after != stage and after in EXAM_RESULTS:
                 answer["exam"] = EXAM_RESULTS[after]
     return answer
+
+
+@routes.post("/api/skip")
+def skip(sent: Skip, page: ThisPage, person: Annotator) -> dict[str, Any]:
+    """Give a group back."""
+    submissions.skip(page.database, person.pseudonym, sent)
+    return {}
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -5,9 +5,10 @@ with feedback, an exam (with a second form after a failure), the calibration gro
 exam. An export with other settings may give a group another role; a rated group stays rated and is not assigned to the same person again.
 
 In production a group has a slot for each wanted person; a re-annotated group has slots for its raters on this page and one more. A slot is
-taken by a submission, or by a lease while somebody has the group open. Groups that need one more person come before untouched ones, and
-among them those of the partner with whom this person shares the fewest groups; so the overlap fills evenly and connects all people. Hidden
-gold groups are drawn by a hash of the person and of the person's number of groups.
+taken by a submission, or by a lease while somebody has the group open; a group that somebody skipped is free for others. Groups that need
+one more person come before untouched ones, and among them those of the partner with whom this person shares the fewest groups; so the
+overlap fills evenly and connects all people. Hidden gold groups are drawn by a hash of the person and of the person's number of groups.
+The lead hands a group over by assigning it to somebody (:func:`hand_over`).
 """
 
 from __future__ import annotations
@@ -23,19 +24,25 @@ from stages.annotate.page import exam
 from stages.annotate.page.database import COUNTED, Database, now
 from stages.annotate.page.packet import Packet
 from stages.annotate.ratings.gold import GoldAccuracy
-from stages.annotate.ratings.rating_task import PRODUCTION, REANNOTATION
+from stages.annotate.ratings.rating_task import ADJUDICATION, BENCHMARK, CALIBRATION, PRODUCTION, REANNOTATION
 from stages.engine.ids import uniform
 
 Stage = Literal["training", "exam-1", "exam-2", "calibration", "production", "paused", "failed"]
 
-LAST = (PRODUCTION, REANNOTATION)
+LAST = tuple(name for name in COUNTED if name != CALIBRATION)
 """Rounds of the stage production."""
+
+OF_EXPERTS = (ADJUDICATION, BENCHMARK)
+"""Rounds whose groups only the experts get, where ``annotate.plan.experts`` names any."""
 
 _TAKEN = "SELECT count(*) FROM assignments a WHERE a.group_id = g.group_id AND a.annotator != :who AND (a.done = 1 OR a.lease_ends > :time)"
 _MINE = (
     "(EXISTS (SELECT 1 FROM assignments a WHERE a.group_id = g.group_id AND a.annotator = :who) "
     "OR EXISTS (SELECT 1 FROM elsewhere e WHERE e.group_id = g.group_id AND e.annotator = :who))"
 )
+
+
+_ALLOWED = f"(:expert OR g.round NOT IN {OF_EXPERTS})"
 
 
 class Assigned(NamedTuple):
@@ -51,7 +58,10 @@ def load_plan(database: Database, packet: Packet) -> None:
     """Write the groups of the plan into the database; slots that the lead added stay. Loading the same plan again changes nothing."""
     with database.write() as connection:
         more = {row["group_id"]: row["wanted"] for row in connection.execute("SELECT group_id, wanted FROM groups")}
-        here = {(row["group_id"], row["annotator"]) for row in connection.execute("SELECT * FROM assignments WHERE done = 1")}
+        done = connection.execute("SELECT group_id, annotator, round FROM assignments WHERE done = 1").fetchall()
+        here = {(row["group_id"], row["annotator"]) for row in done}
+        rounds_done = Counter((row["group_id"], row["round"]) for row in done)
+        people_done = Counter(row["group_id"] for row in done)
         connection.execute("DELETE FROM groups")
         connection.execute("DELETE FROM elsewhere")
         connection.executemany(
@@ -59,9 +69,13 @@ def load_plan(database: Database, packet: Packet) -> None:
         )
         rows = []
         for place, (group, wanted) in enumerate(packet.plan.wanted.items()):
-            before = packet.plan.rated.get(group, ())
-            people = wanted + sum((group, name) in here for name in before)
-            rows.append((group, place, max(people, more.get(group, 0)), REANNOTATION if before else PRODUCTION))
+            before, round = packet.plan.rated.get(group, ()), packet.plan.rounds.get(group)
+            if round is not None:  # its people come on top of those who rated the group in another round on this page
+                people = wanted + people_done[group] - rounds_done[group, round]
+            else:
+                people = wanted + sum((group, name) in here for name in before)
+                round = REANNOTATION if before else PRODUCTION
+            rows.append((group, place, max(people, more.get(group, 0)), round))
         connection.executemany("INSERT INTO groups VALUES (?, ?, ?, ?)", rows)
 
 
@@ -79,10 +93,12 @@ def assign(database: Database, packet: Packet, config: AnnotateConfig, annotator
             for group in groups:
                 _lease(connection, annotator, group, stage, ends)
             return Assigned(stage, groups, sum(group in done for group in listed), len(listed))
+        experts = config.plan.experts
+        expert = not experts or annotator in experts
         groups = _still_open(connection, packet, annotator)[:count]
         for group in groups:
             _lease(connection, annotator, group, _round(connection, group), ends)
-        while len(groups) < count and (group := _pick(connection, packet, annotator)) is not None:
+        while len(groups) < count and (group := _pick(connection, packet, annotator, expert=expert)) is not None:
             _lease(connection, annotator, group, _round(connection, group), ends)
             groups.append(group)
         (rated,) = connection.execute(
@@ -159,15 +175,16 @@ def _still_open(connection: sqlite3.Connection, packet: Packet, annotator: str) 
     """Production groups that this person has open and others have not completed since, in the order of opening."""
     rows = connection.execute(
         "SELECT m.group_id FROM assignments m LEFT JOIN groups g USING (group_id) WHERE m.annotator = :who AND m.done = 0 "
+        "AND NOT EXISTS (SELECT 1 FROM skips s WHERE s.group_id = m.group_id AND s.annotator = :who AND s.open) "
         f"AND (g.group_id IS NULL OR g.wanted > ({_TAKEN})) ORDER BY m.rowid",
         {"who": annotator, "time": time.time()},
     )
     return [row["group_id"] for row in rows if row["group_id"] in packet.plan.wanted or row["group_id"] in packet.plan.hidden]
 
 
-def _pick(connection: sqlite3.Connection, packet: Packet, annotator: str) -> str | None:
+def _pick(connection: sqlite3.Connection, packet: Packet, annotator: str, *, expert: bool) -> str | None:
     """A new production group for this person."""
-    return _hidden_gold(connection, packet, annotator) or _begun(connection, annotator) or _fresh(connection, annotator)
+    return _hidden_gold(connection, packet, annotator) or _begun(connection, annotator, expert) or _fresh(connection, annotator, expert)
 
 
 def _hidden_gold(connection: sqlite3.Connection, packet: Packet, annotator: str) -> str | None:
@@ -180,11 +197,11 @@ def _hidden_gold(connection: sqlite3.Connection, packet: Packet, annotator: str)
     return min(left, key=lambda group: (uniform("hidden gold", packet.plan.seed, annotator, group), group), default=None)
 
 
-def _begun(connection: sqlite3.Connection, annotator: str) -> str | None:
+def _begun(connection: sqlite3.Connection, annotator: str, expert: bool) -> str | None:
     """A group that others have and that needs one more person."""
-    asked = {"who": annotator, "time": time.time()}
+    asked = {"who": annotator, "time": time.time(), "expert": expert}
     found = connection.execute(
-        f"SELECT group_id, place FROM groups g WHERE g.wanted > 1 AND NOT {_MINE} AND ({_TAKEN}) BETWEEN 1 AND g.wanted - 1 "
+        f"SELECT group_id, place FROM groups g WHERE g.wanted > 1 AND {_ALLOWED} AND NOT {_MINE} AND ({_TAKEN}) BETWEEN 1 AND g.wanted - 1 "
         "ORDER BY place LIMIT 100",
         asked,
     ).fetchall()
@@ -193,7 +210,7 @@ def _begun(connection: sqlite3.Connection, annotator: str) -> str | None:
     partners = connection.execute(
         "SELECT b.annotator AS partner FROM assignments a JOIN assignments b USING (group_id) "
         "WHERE a.annotator = :who AND b.annotator != :who",
-        asked,
+        {"who": annotator},
     )
     shared = Counter(row["partner"] for row in partners)
 
@@ -204,13 +221,24 @@ def _begun(connection: sqlite3.Connection, annotator: str) -> str | None:
     return min(found, key=lambda row: (shared_with(row["group_id"]), row["place"]))["group_id"]
 
 
-def _fresh(connection: sqlite3.Connection, annotator: str) -> str | None:
+def _fresh(connection: sqlite3.Connection, annotator: str, expert: bool) -> str | None:
     """The first untouched group."""
     row = connection.execute(
-        f"SELECT group_id FROM groups g WHERE NOT {_MINE} AND ({_TAKEN}) = 0 ORDER BY place LIMIT 1",
-        {"who": annotator, "time": time.time()},
+        f"SELECT group_id FROM groups g WHERE {_ALLOWED} AND NOT {_MINE} AND ({_TAKEN}) = 0 ORDER BY place LIMIT 1",
+        {"who": annotator, "time": time.time(), "expert": expert},
     ).fetchone()
     return None if row is None else row["group_id"]
+
+
+def hand_over(connection: sqlite3.Connection, annotator: str, group: str, ends: float) -> None:
+    """Assign a group of the plan to a person, as a further person where all its slots are taken; also one that this person skipped."""
+    asked = {"who": annotator, "group": group, "time": time.time()}
+    connection.execute(
+        f"UPDATE groups AS g SET wanted = max(wanted, 1 + ({_TAKEN})) WHERE group_id = :group",
+        asked,
+    )
+    connection.execute("UPDATE skips SET open = 0 WHERE group_id = :group", asked)
+    _lease(connection, annotator, group, _round(connection, group), ends)
 
 
 def progress(connection: sqlite3.Connection) -> tuple[int, int]:

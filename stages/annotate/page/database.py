@@ -4,17 +4,19 @@ While a server runs, and after one was killed, the newest rows are in the write-
 the file and leaves WAL mode, so a file in WAL mode without its log is known to be incomplete
 (:func:`stages.annotate.formats.page_database.require_log`).
 
-Tables (times are ISO 8601 in UTC, scores are whole numbers of the scale, people appear by their pseudonym only):
+Tables (times are ISO 8601 in UTC, scores are numbers of the scale, in a ranking ranks, people appear by their pseudonym only):
 
 ``submissions``: one submission of a person for a group, never changed. A later submission is a further row with the next ``revision``.
     submission_id (made by the page: a repeated request is stored once), annotator, group_id, revision (from 1), round (``training``,
-    ``exam-1``, ``exam-2``, ``calibration``, ``production``, ``reannotation``), flag (null, or why the group cannot be rated:
-    ``source-broken``, ``instruction-impossible``, ``unsafe``, ``image-missing``; it then has no scores), comment, seconds (active, of the
-    whole group), wall_seconds, changes (how often a score was replaced before it was sent), submitted_at, rubric_version, scale_min,
-    scale_max, project, content (hash of the submission)
+    ``exam-1``, ``exam-2``, ``calibration``, ``production``, ``reannotation``, ``pilot``, ``adjudication``, ``benchmark``, ``ranking``),
+    flag (null, or why the group cannot be rated: ``source-broken``, ``instruction-impossible``, ``unsafe``, ``image-missing``; it then has
+    no scores), comment, seconds (active, of the whole group, of this revision alone), wall_seconds, changes (how often a score was replaced
+    before it was sent), submitted_at, rubric_version, scale_min, scale_max, project, content (hash of the submission)
 ``scores``: the scores of a submission: submission_id, candidate_id, dimension, score, position (on the page, from 1)
 ``assignments``: annotator, group_id, round, opened_at, lease_ends (seconds since 1970), done (0 or 1)
 ``drafts``: annotator, group_id, version, body (JSON text), saved_at
+``skips``: groups that a person gave back: annotator, group_id, skipped_at, seconds (active), reason, open (0 after the lead has handed the
+    group to somebody)
 ``groups``: group_id, place (order of assignment), wanted (people on this page), round
 ``elsewhere``: group_id, annotator: earlier raters of a group that is re-annotated; they must not get it again
 ``decisions``: decision_id, made_at, author, subject (a pseudonym or a group), action, reason
@@ -23,10 +25,12 @@ Tables (times are ISO 8601 in UTC, scores are whole numbers of the scale, people
 Views, the interface for readers:
 
 ``ratings``: one row per score that counts: the latest revision of every annotator and group, without training and exams. Columns:
-    submission_id, annotator, group_id, candidate_id, dimension, score, round, revision, position, submitted_at, seconds (of the submission,
-    divided by its scores), comment, rubric_version, scale_min, scale_max, project
+    submission_id, annotator, group_id, candidate_id, dimension, score, round, revision, position, submitted_at, seconds (of all revisions,
+    divided by the scores of the latest), comment, rubric_version, scale_min, scale_max, project
 ``unrateable``: the same for groups whose latest revision says that they cannot be rated: submission_id, annotator, group_id, round,
     revision, flag, comment, submitted_at, seconds, project
+``hours``: active seconds by annotator and day (of the server's time zone), of all submissions, training and exams included, and of skips;
+    groups: number of submissions that are no revisions, revisions: of the others, skips
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from stages.annotate.formats.page_database import require_log
-from stages.annotate.ratings.rating_task import CALIBRATION, PRODUCTION, REANNOTATION
+from stages.annotate.ratings.rating_task import ADJUDICATION, BENCHMARK, CALIBRATION, PILOT, PRODUCTION, RANKING, REANNOTATION
 
 DATABASE = "submissions.sqlite"
 """Name of the file in the page's folder."""
@@ -51,7 +55,7 @@ CLOSING_ATTEMPTS, CLOSING_PAUSE = 40, 0.05
 FLAGS = ("source-broken", "instruction-impossible", "unsafe", "image-missing")
 """Reasons why a group cannot be rated."""
 
-COUNTED = (CALIBRATION, PRODUCTION, REANNOTATION)
+COUNTED = (CALIBRATION, PRODUCTION, REANNOTATION, PILOT, ADJUDICATION, BENCHMARK, RANKING)
 """Rounds whose scores are ratings; the other rounds are training and exams."""
 
 _SCHEMA = f"""
@@ -73,20 +77,32 @@ CREATE TABLE IF NOT EXISTS submissions (
   rubric_version TEXT NOT NULL, scale_min INTEGER NOT NULL, scale_max INTEGER NOT NULL, project TEXT NOT NULL, content TEXT NOT NULL,
   UNIQUE (annotator, group_id, revision)) STRICT;
 CREATE TABLE IF NOT EXISTS scores (
-  submission_id TEXT NOT NULL REFERENCES submissions, candidate_id TEXT NOT NULL, dimension TEXT NOT NULL, score INTEGER NOT NULL,
+  submission_id TEXT NOT NULL REFERENCES submissions, candidate_id TEXT NOT NULL, dimension TEXT NOT NULL, score ANY NOT NULL,
   position INTEGER NOT NULL, PRIMARY KEY (submission_id, candidate_id, dimension)) STRICT, WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS decisions (
   decision_id INTEGER PRIMARY KEY, made_at TEXT NOT NULL, author TEXT NOT NULL, subject TEXT NOT NULL, action TEXT NOT NULL,
   reason TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS skips (
+  annotator TEXT NOT NULL, group_id TEXT NOT NULL, skipped_at TEXT NOT NULL, seconds REAL NOT NULL, reason TEXT NOT NULL,
+  open INTEGER NOT NULL DEFAULT 1) STRICT;
 DROP VIEW IF EXISTS latest;
-CREATE VIEW latest AS SELECT *, max(revision) FROM submissions WHERE round IN {COUNTED} GROUP BY annotator, group_id;
-CREATE VIEW IF NOT EXISTS ratings AS
+CREATE VIEW latest AS SELECT *, max(revision), sum(seconds) AS seconds_of_all FROM submissions WHERE round IN {COUNTED}
+  GROUP BY annotator, group_id;
+DROP VIEW IF EXISTS hours;
+CREATE VIEW hours AS
+  SELECT annotator, date(at, 'localtime') AS day, round(sum(seconds), 1) AS seconds, sum(kind = 'group') AS groups,
+    sum(kind = 'revision') AS revisions, sum(kind = 'skip') AS skips
+  FROM (SELECT annotator, submitted_at AS at, seconds, iif(revision = 1, 'group', 'revision') AS kind FROM submissions
+    UNION ALL SELECT annotator, skipped_at, seconds, 'skip' FROM skips) GROUP BY annotator, day;
+DROP VIEW IF EXISTS ratings;
+CREATE VIEW ratings AS
   SELECT l.submission_id, l.annotator, l.group_id, s.candidate_id, s.dimension, s.score, l.round, l.revision, s.position, l.submitted_at,
-    round(l.seconds / (SELECT count(*) FROM scores c WHERE c.submission_id = l.submission_id), 3) AS seconds, l.comment, l.rubric_version,
-    l.scale_min, l.scale_max, l.project
+    round(l.seconds_of_all / (SELECT count(*) FROM scores c WHERE c.submission_id = l.submission_id), 3) AS seconds, l.comment,
+    l.rubric_version, l.scale_min, l.scale_max, l.project
   FROM latest l JOIN scores s USING (submission_id) WHERE l.flag IS NULL;
-CREATE VIEW IF NOT EXISTS unrateable AS
-  SELECT submission_id, annotator, group_id, round, revision, flag, comment, submitted_at, seconds, project
+DROP VIEW IF EXISTS unrateable;
+CREATE VIEW unrateable AS
+  SELECT submission_id, annotator, group_id, round, revision, flag, comment, submitted_at, seconds_of_all AS seconds, project
   FROM latest WHERE flag IS NOT NULL;
 """
 

@@ -15,11 +15,11 @@ from stages.annotate.config import ExamRules
 from stages.annotate.packet.plan import GoldCells
 from stages.annotate.ratings.gold import Gold, GoldAccuracy, gold_accuracy
 
-Scores = Mapping[tuple[str, str, str], int]
+Scores = Mapping[tuple[str, str, str], float]
 """Score by group, candidate and dimension."""
 
 
-def compare(scores: Scores, gold: Gold, dimensions: Sequence[str], levels: Sequence[int]) -> dict[str, GoldAccuracy | None]:
+def compare(scores: Scores, gold: Gold, dimensions: Sequence[str], levels: Sequence[float]) -> dict[str, GoldAccuracy | None]:
     """Accuracy per dimension on the scored gold cells; None if there are none."""
     rows = [
         {"source_id": group, "candidate_id": candidate, "dimension": dimension, "annotator": "", "round": "exam", "score": float(score)}
@@ -41,7 +41,7 @@ def feedback(scores: Scores, gold: GoldCells, group: str, dimensions: Sequence[s
             "candidate_id": candidate,
             "dimension": dimension,
             "given": scores.get((group, candidate, dimension)),
-            "accepted": [round(score) for score in cells[dimension].accepted],
+            "accepted": [int(score) if score == round(score) else score for score in cells[dimension].accepted],
             "agrees": scores.get((group, candidate, dimension)) in cells[dimension].accepted,
             "reasons": list(cells[dimension].reasons),
         }

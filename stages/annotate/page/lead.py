@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stages.annotate.config import AnnotateConfig
-from stages.annotate.page import assignment, people
+from stages.annotate.page import assignment, people, phases
 from stages.annotate.page.judged import Judged
 from stages.annotate.page.packet import Packet
 from stages.annotate.page.rated import Rated
@@ -24,15 +24,25 @@ from stages.annotate.page.roster import Person
 from stages.annotate.quality import figures as quality
 from stages.annotate.quality.judgement import SHOWN
 from stages.annotate.quality.queues import mean_difference
+from stages.annotate.ratings.rating_task import level_width
 
 MOST_QUEUED = 200
+
+HOURS = "SELECT annotator, day, seconds, groups, revisions, skips FROM hours ORDER BY day DESC, annotator"
+"""Active time by person and day."""
+
+EXPIRED = "SELECT count(*) FROM assignments WHERE done = 0 AND lease_ends BETWEEN 1 AND unixepoch()"
+"""Groups that were opened and neither submitted nor skipped."""
+
+MOST_COLUMNS = 9
+"""Levels that a table of scores shows; of a finer scale it shows the whole numbers, with every score at the nearest."""
 
 
 def summary(
     connection: sqlite3.Connection, packet: Packet, roster: Sequence[Person], config: AnnotateConfig, judged: Judged
 ) -> dict[str, Any]:
     """All data of the page."""
-    groups = judged.groups
+    groups, quality_of_all = judged.groups, _quality(judged)
     by_group: defaultdict[str, list[Rated]] = defaultdict(list)
     for entry in groups:
         by_group[entry.group].append(entry)
@@ -43,9 +53,15 @@ def summary(
         # Severities can be compared only if shared groups connect all people.
         | {"shared_groups": len(shared), "connected": len(connected) <= 1},
         "people": people.statistics(connection, packet, roster, config, judged),
-        "quality": _quality(judged),
+        "quality": quality_of_all,
+        "phases": phases.phases(connection, packet, quality_of_all["targets"]),
+        "hours": [dict(row) for row in connection.execute(HOURS)],
+        "skipped": [
+            dict(row) for row in connection.execute("SELECT annotator, group_id, skipped_at, reason FROM skips WHERE open ORDER BY rowid")
+        ],
+        "annotators": [person.pseudonym for person in roster if person.role == "annotator" and not person.revoked],
         "confusion": _confusion(packet, shared),
-        "disagreements": _disagreements(shared, config.quality.reannotate.difference),
+        "disagreements": _disagreements(shared, config.quality.reannotate.difference, level_width(packet.levels)),
         "flagged": [dict(row) for row in connection.execute("SELECT group_id, annotator, flag, comment, submitted_at FROM unrateable")],
         "comments": [
             dict(row)
@@ -109,26 +125,41 @@ def _progress(connection: sqlite3.Connection, packet: Packet, groups: Sequence[R
         "ratings": sum(entry.scores.size for entry in groups),
         "groups_per_day": round(rate, 1),
         "days_left": round(left / rate, 1) if rate else None,
-        "expired": connection.execute("SELECT count(*) FROM assignments WHERE done = 0 AND lease_ends < unixepoch()").fetchone()[0],
+        "expired": connection.execute(EXPIRED).fetchone()[0],
     }
+
+
+def shown_levels(packet: Packet) -> list[float]:
+    """Levels in the tables of scores."""
+    if len(packet.levels) <= MOST_COLUMNS:
+        return list(packet.levels)
+    return [float(level) for level in range(round(packet.levels[0]), round(packet.levels[-1]) + 1)]
+
+
+def _nearest(scores: np.ndarray, levels: Sequence[float]) -> np.ndarray:
+    """Index of the level nearest to each score."""
+    return np.abs(scores[..., None] - np.array(levels)).argmin(-1)
 
 
 def _confusion(packet: Packet, shared: Mapping[str, list[Rated]]) -> dict[str, list[list[int]]]:
     """Per dimension, counts of one person's score (row) against another's (column); each pair counts both ways: [levels, levels]."""
-    count = len(packet.levels)
+    levels = shown_levels(packet)
+    count = len(levels)
     tables = np.zeros((len(packet.dimensions), count, count), dtype=np.int64)
     for entries in shared.values():
         for a, b in permutations(entries, 2):
-            own, other = a.scores - packet.levels[0], b.scores - packet.levels[0]  # [candidates, dimensions]
+            own, other = _nearest(a.scores, levels), _nearest(b.scores, levels)  # [candidates, dimensions]
             np.add.at(tables, (np.arange(len(packet.dimensions)), own, other), 1)
     return dict(zip(packet.dimensions, tables.tolist(), strict=True))
 
 
-def _disagreements(shared: Mapping[str, list[Rated]], difference: float) -> list[dict[str, Any]]:
+def _disagreements(shared: Mapping[str, list[Rated]], difference: float, level: float) -> list[dict[str, Any]]:
+    """Groups whose people differ by more than ``difference`` levels on average; level: width of one."""
     found = []
     for group, entries in shared.items():
         scores = np.stack([entry.scores.astype(float) for entry in entries])  # [people, candidates, dimensions]
-        mean, far = mean_difference(scores), int((np.ptp(scores, axis=0) >= 2).sum())
+        mean = mean_difference(scores) / level
+        far = int((np.round(np.ptp(scores, axis=0), 9) >= 2 * level).sum())
         if mean > difference:
             found.append({"group_id": group, "people": len(entries), "mean_difference": round(mean, 3), "cells_two_apart": far})
     found.sort(key=lambda row: (-float(row["mean_difference"]), row["group_id"]))
@@ -136,8 +167,9 @@ def _disagreements(shared: Mapping[str, list[Rated]], difference: float) -> list
 
 
 def _shares(packet: Packet, groups: Sequence[Rated]) -> dict[str, dict[str, float]]:
-    scores = np.concatenate([entry.scores for entry in groups]) if groups else np.zeros((0, len(packet.dimensions)), np.int8)
+    levels = shown_levels(packet)
+    scores = _nearest(np.concatenate([entry.scores for entry in groups]) if groups else np.zeros((0, len(packet.dimensions))), levels)
     return {
-        dimension: {str(level): round(float((scores[:, d] == level).mean()), 4) if len(scores) else 0.0 for level in packet.levels}
+        dimension: {f"{level:g}": round(float((scores[:, d] == i).mean()), 4) if len(scores) else 0.0 for i, level in enumerate(levels)}
         for d, dimension in enumerate(packet.dimensions)
     }

@@ -1,12 +1,13 @@
 """The lead's part of the HTTP interface: statistics, decisions, and the ratings as a file for ingest.
 
 Decisions are append-only rows: ``pause`` or ``resume`` an annotator, ``certify`` one without the exam, ask for one more rater
-(``one-more``) of a group.
+(``one-more``) of a group, or hand a group over to a person (``hand-over``).
 """
 
 from __future__ import annotations
 
 import json
+import time
 from typing import Any, Literal
 
 from fastapi import APIRouter, Response
@@ -14,13 +15,16 @@ from fastapi.responses import HTMLResponse
 from pydantic import Field
 
 from stages.annotate.packet.write import csv_table
-from stages.annotate.page import lead
+from stages.annotate.page import assignment, lead
 from stages.annotate.page.database import now
 from stages.annotate.page.session import Holder, Lead, ThisPage
 from stages.annotate.page.submissions import PageRequest, Refused
 from stages.annotate.ratings.delivery import COLUMNS
 
 routes = APIRouter()
+
+RESERVED = 24 * 3600.0
+"""Seconds for which a group that was handed over is kept for its new person."""
 
 _EXPORT = """
 SELECT group_id, candidate_id, dimension, annotator AS annotator_id, score, submitted_at AS rated_at, round, seconds, comment,
@@ -30,10 +34,11 @@ rubric_version,
 
 
 class Decision(PageRequest):
-    """A decision of the lead about a person or a group."""
+    """A decision of the lead about a person or a group. to: who gets a group that is handed over."""
 
     subject: str = Field(max_length=200)
-    action: Literal["pause", "resume", "certify", "one-more"]
+    action: Literal["pause", "resume", "certify", "one-more", "hand-over"]
+    to: str = Field("", max_length=200)
     reason: str = Field("", max_length=1000)
 
 
@@ -64,14 +69,26 @@ def group(group_id: str, page: ThisPage, person: Lead) -> dict[str, Any]:
 @routes.post("/api/lead/decision")
 def decide(sent: Decision, page: ThisPage, person: Lead) -> dict[str, Any]:
     """Store a decision and apply it."""
-    known = page.packet.plan.wanted if sent.action == "one-more" else {p.pseudonym for p in page.roster.people}
+    annotators = {p.pseudonym for p in page.roster.people if p.role == "annotator" and not p.revoked}
+    known = page.packet.plan.wanted if sent.action in ("one-more", "hand-over") else {p.pseudonym for p in page.roster.people}
     if sent.subject not in known:
         raise Refused(422, f"{sent.subject} is not a person or group of this project")
+    if sent.action == "hand-over" and sent.to not in annotators:
+        raise Refused(422, f"{sent.to or 'nobody'} is not an annotator with a valid link")
     with page.database.write() as connection:
         connection.execute(
             "INSERT INTO decisions (made_at, author, subject, action, reason) VALUES (?, ?, ?, ?, ?)",
-            (now(), person.pseudonym, sent.subject, sent.action, sent.reason),
+            (now(), person.pseudonym, sent.subject, sent.action, f"to {sent.to}: {sent.reason}" if sent.to else sent.reason),
         )
+        if sent.action == "hand-over":
+            rated = connection.execute(
+                "SELECT 1 FROM submissions WHERE group_id = :group AND annotator = :who "
+                "UNION SELECT 1 FROM elsewhere WHERE group_id = :group AND annotator = :who",
+                {"group": sent.subject, "who": sent.to},
+            ).fetchone()
+            if rated:
+                raise Refused(409, f"{sent.to} has rated this group")
+            assignment.hand_over(connection, sent.to, sent.subject, time.time() + RESERVED)
         if sent.action == "one-more":
             connection.execute(
                 "UPDATE groups SET wanted = "
@@ -79,6 +96,17 @@ def decide(sent: Decision, page: ThisPage, person: Lead) -> dict[str, Any]:
                 (sent.subject,),
             )
     return {"done": sent.action}
+
+
+@routes.get("/api/lead/hours.csv")
+def hours(page: ThisPage, person: Holder) -> Response:
+    """Active time by person and day as CSV."""
+    if person.role != "lead":
+        raise Refused(403, "this is for the lead")
+    with page.database.separate() as connection:
+        rows = [dict(row) for row in connection.execute(lead.HOURS)]
+    body = csv_table(rows, ("annotator", "day", "seconds", "groups", "revisions", "skips"))
+    return Response(body, media_type="text/csv", headers={"content-disposition": 'attachment; filename="hours.csv"'})
 
 
 @routes.get("/api/lead/ratings.{layout}")

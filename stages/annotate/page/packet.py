@@ -6,14 +6,15 @@ seed, the group and the person, so over many raters no candidate has a better po
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stages.annotate.packet import plan
+from stages.annotate.packet import plan, rubric
 from stages.annotate.packet.plan import RatingPlan
 from stages.annotate.packet.write import groups_of
+from stages.annotate.ratings.rating_task import ADJUDICATION, RANKING, Scale
 from stages.engine import storage
 from stages.engine.ids import uniform
 
@@ -30,13 +31,15 @@ class PacketGroup:
 
 @dataclass(frozen=True)
 class Packet:
-    """images: path of every image by its name."""
+    """rubrics: texts of the current version by language; versions: of all rubrics that were exported; images: path of every image by its
+    name."""
 
     project: str
     dimensions: tuple[str, ...]
-    levels: tuple[int, ...]
+    levels: tuple[float, ...]
     rubric_version: str
-    rubric: str
+    rubrics: Mapping[str, str]
+    versions: tuple[str, ...]
     plan: RatingPlan
     groups: Mapping[str, PacketGroup] = field(repr=False)
     images: Mapping[str, str] = field(repr=False)
@@ -46,6 +49,18 @@ class Packet:
         group = self.groups[group_id]
         paths = [Path(self.images[name]) for name in (group.source, *group.candidates.values())]
         return all(path.is_file() and storage.sha256_of(path).startswith(path.stem) for path in paths)
+
+    def levels_of(self, group_id: str, round: str) -> tuple[float, ...]:
+        """The scores that a group can get: levels of the scale, or ranks."""
+        return tuple(range(1, 1 + len(self.groups[group_id].candidates))) if round == RANKING else self.levels
+
+    def cells(self, group_id: str, round: str) -> dict[tuple[str, str], Sequence[float]]:
+        """Candidates and dimensions that a group asks for in a round, each with the scores that were given before, which an adjudicator
+        sees."""
+        if round == ADJUDICATION:
+            disputed = self.plan.disputed.get(group_id, {})
+            return {(candidate, d): given for candidate, of in disputed.items() for d, given in of.items()}
+        return {(candidate, d): () for candidate in self.groups[group_id].candidates for d in self.dimensions}
 
     def order(self, group_id: str, annotator: str) -> list[str]:
         """Candidates of a group in this person's order."""
@@ -66,13 +81,19 @@ def load(folder: Path) -> Packet:
     missing = [group for group in drawn.groups if group not in groups]
     if missing:
         raise ValueError(f"{plan_file} names group {missing[0]}, which is not in the packet; run `pipeline annotate export` again")
-    scale = manifest["scale"]
+    version = manifest["rubric_version"]
+    files = {
+        name.removeprefix(version).removesuffix(".md").removeprefix("."): name
+        for name in manifest["rubrics"]
+        if name.split(".")[0] == version
+    }
     return Packet(
         project=manifest["project"],
         dimensions=tuple(manifest["dimensions"]),
-        levels=tuple(range(round(scale["min"]), round(scale["max"]) + 1)),
-        rubric_version=manifest["rubric_version"],
-        rubric=(export / "RUBRIC.md").read_text(encoding="utf-8"),
+        levels=tuple(map(_whole, Scale(*(manifest["scale"][name] for name in ("min", "max", "step"))).levels)),
+        rubric_version=version,
+        rubrics={language: (export / "rubrics" / name).read_text(encoding="utf-8") for language, name in sorted(files.items())},
+        versions=tuple(rubric.versions(manifest["rubrics"])),
         plan=drawn,
         groups=groups,
         images={_file(name): f"{export}/{name}" for name in manifest["images"]},
@@ -82,6 +103,11 @@ def load(folder: Path) -> Packet:
 def _group(row: Mapping[str, Any]) -> PacketGroup:
     candidates = {candidate["candidate_id"]: _file(candidate["image"]) for candidate in row["candidates"]}
     return PacketGroup(row["group_id"], row["instruction"], _file(row["source_image"]), candidates)
+
+
+def _whole(level: float) -> float:
+    """A whole level as an int, so that it is stored and shown without a decimal point."""
+    return int(level) if level == round(level) else level
 
 
 def _file(name: str) -> str:

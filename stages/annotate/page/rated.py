@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages.annotate.page.packet import Packet
+from stages.annotate.ratings.rating_task import ADJUDICATION, RANKING
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,15 @@ class Rated:
 
 
 def read(connection: sqlite3.Connection, packet: Packet) -> list[Rated]:
-    """Current ratings in the order of submission."""
+    """Current ratings of whole groups on the scale, in the order of submission."""
     column = {dimension: i for i, dimension in enumerate(packet.dimensions)}
     place: dict[str, dict[str, int]] = {g: {c: i for i, c in enumerate(of.candidates)} for g, of in packet.groups.items()}
-    found: dict[str, tuple[tuple[Any, ...], list[int], list[int]]] = {}
+    found: dict[str, tuple[tuple[Any, ...], list[float], list[int]]] = {}
     rows = connection.execute(
-        "SELECT l.submission_id, annotator, group_id, l.round, seconds, submitted_at, candidate_id, dimension, score, position "
-        "FROM latest l JOIN scores USING (submission_id) WHERE l.flag IS NULL ORDER BY submitted_at, l.submission_id"
+        "SELECT l.submission_id, annotator, group_id, l.round, seconds_of_all, submitted_at, candidate_id, dimension, score, position "
+        "FROM latest l JOIN scores USING (submission_id) WHERE l.flag IS NULL AND l.round NOT IN (?, ?) "
+        "ORDER BY submitted_at, l.submission_id",
+        (ADJUDICATION, RANKING),
     )
     for name, annotator, group, round, seconds, at, candidate, dimension, score, position in rows:
         places = place.get(group)
@@ -46,7 +49,7 @@ def read(connection: sqlite3.Connection, packet: Packet) -> list[Rated]:
         scores[places[candidate] * len(column) + column[dimension]] = score
         positions[places[candidate]] = position
     return [
-        Rated(group, annotator, round, np.array(scores, np.int8).reshape(-1, len(column)), np.array(positions, np.int16), seconds, at)
+        Rated(group, annotator, round, np.array(scores, np.float64).reshape(-1, len(column)), np.array(positions, np.int16), seconds, at)
         for (group, annotator, round, seconds, at), scores, positions in found.values()
     ]
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import uvicorn
 from fastapi import FastAPI
@@ -17,7 +19,7 @@ from stages.annotate.config import AnnotateConfig
 from stages.annotate.page import app, server_lock
 from stages.annotate.page.current_packet import CurrentPacket
 from stages.annotate.page.database import DATABASE, Database
-from stages.annotate.page.roster import folder_of, make_private, roster_of
+from stages.annotate.page.roster import ROSTER, Roster, folder_of, make_private, roster_of
 from stages.engine import steps
 from stages.engine.rundir import RunDir
 
@@ -37,13 +39,38 @@ def application(run: RunDir, config: AnnotateConfig) -> Generator[FastAPI]:
             database.close()
 
 
+@contextmanager
+def preview(run: RunDir, config: AnnotateConfig) -> Generator[tuple[FastAPI, str]]:
+    """The application with a database and a roster of its own, which are deleted afterwards, and the token of its one link. The run is only
+    read; a server of the run may work beside it."""
+    current = CurrentPacket(run.step(steps.ANNOTATE).path)
+    with TemporaryDirectory() as folder:
+        database, roster = Database(Path(folder) / DATABASE), Roster(Path(folder) / ROSTER)
+        try:
+            current.load_into(database)
+            _, token = roster.add("Preview")
+            yield app.make(current, database, roster, config, preview=True), token
+        finally:
+            database.close()
+
+
 def serve(run: RunDir, config: AnnotateConfig, *, host: str, started: Callable[[str], None]) -> None:
     """Listen on ``host`` and the configured port until interrupted; ``started`` is called with the address once the socket is open."""
     with application(run, config) as made, listening(host, config.serve.port) as listener:
-        name, port = listener.getsockname()[:2]
-        shown = f"[{name}]" if ":" in name else name
-        started(f"http://{shown}:{port}")
+        started(_address(listener))
         answering(made).run(sockets=[listener])
+
+
+def serve_preview(run: RunDir, config: AnnotateConfig, *, host: str, started: Callable[[str], None]) -> None:
+    """Listen on a free port until interrupted and store nothing; ``started`` is called with the link."""
+    with preview(run, config) as (made, token), listening(host, 0) as listener:
+        started(f"{_address(listener)}/a/{token}")
+        answering(made).run(sockets=[listener])
+
+
+def _address(listener: socket.socket) -> str:
+    name, port = listener.getsockname()[:2]
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
 
 def answering(made: FastAPI) -> uvicorn.Server:

@@ -56,6 +56,7 @@ class Page:
     limit: RateLimit
     failures: RateLimit
     files: dict[str, bytes]
+    preview: bool = False
     judged: JudgedRatings = field(default_factory=JudgedRatings)
 
     @property

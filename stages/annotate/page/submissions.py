@@ -57,15 +57,15 @@ class PageRequest(BaseModel):
 
 
 class SentScore(PageRequest):
-    """One score, a whole number."""
+    """One score of the scale, or a rank."""
 
     candidate_id: str
     dimension: str
-    score: int
+    score: int | float
 
 
 class Submission(PageRequest):
-    """A rated group. ``based_on`` is the latest revision that the page knows, 0 for none."""
+    """A rated group. ``based_on`` is the latest revision that the page knows, 0 for none; ``rubric_version`` the rubric that it showed."""
 
     submission_id: str = Field(pattern=r"^[0-9a-f]{32}$")
     group_id: str
@@ -76,6 +76,15 @@ class Submission(PageRequest):
     seconds: float = Field(ge=0, le=86_400)
     wall_seconds: float = Field(ge=0, le=1e9)
     changes: int = Field(ge=0, le=10**9)
+    rubric_version: str = Field(max_length=200)
+
+
+class Skip(PageRequest):
+    """A group that a person gives back."""
+
+    group_id: str
+    reason: str = Field("", max_length=LONGEST_COMMENT)
+    seconds: float = Field(ge=0, le=86_400)
 
 
 class Draft(PageRequest):
@@ -96,10 +105,11 @@ def store(database: Database, packet: Packet, config: AnnotateConfig, annotator:
                 raise Refused(409, "another submission has this id; load the page again")
             return there["revision"]
         round = round_of(connection, annotator, sent.group_id)
-        order = _check(packet, annotator, sent)
+        order = _check(packet, annotator, round, sent)
         stopped = STOPPED.get(assignment.stage_of(connection, packet, config, annotator))
         if stopped is not None:
             raise Refused(403, f"{stopped}; your scores of this group are kept as a draft and can be submitted when you continue")
+        round_levels = packet.levels_of(sent.group_id, round)
         before = revision(connection, annotator, sent.group_id)
         if before and round not in COUNTED:
             raise Refused(409, "a training or exam group can be submitted only once", revision=before)
@@ -113,9 +123,9 @@ def store(database: Database, packet: Packet, config: AnnotateConfig, annotator:
             "revision": before + 1,
             "round": round,
             "submitted_at": now(),
-            "rubric_version": packet.rubric_version,
-            "scale_min": packet.levels[0],
-            "scale_max": packet.levels[-1],
+            "rubric_version": sent.rubric_version,
+            "scale_min": round_levels[0],
+            "scale_max": round_levels[-1],
             "project": packet.project,
             "content": content,
         }
@@ -127,6 +137,23 @@ def store(database: Database, packet: Packet, config: AnnotateConfig, annotator:
         connection.execute("UPDATE assignments SET done = 1 WHERE annotator = ? AND group_id = ?", (annotator, sent.group_id))
         connection.execute("DELETE FROM drafts WHERE annotator = ? AND group_id = ?", (annotator, sent.group_id))
         return before + 1
+
+
+def skip(database: Database, annotator: str, sent: Skip) -> None:
+    """Give a group back: somebody else gets it, this person does not again unless the lead hands it over. Its draft is deleted. Groups that
+    everybody rates (training, exams, calibration) and submitted ones cannot be skipped."""
+    if _CONTROL.search(sent.reason):
+        raise Refused(422, "the reason has control characters")
+    with database.write() as connection:
+        if round_of(connection, annotator, sent.group_id) not in assignment.LAST:
+            raise Refused(409, "everybody rates this group, so it cannot be skipped")
+        if revision(connection, annotator, sent.group_id):
+            raise Refused(409, "you have submitted this group, so it cannot be skipped")
+        who = (annotator, sent.group_id)
+        connection.execute("UPDATE assignments SET lease_ends = 0 WHERE annotator = ? AND group_id = ?", who)
+        connection.execute("DELETE FROM drafts WHERE annotator = ? AND group_id = ?", who)
+        connection.execute("UPDATE skips SET open = 0 WHERE annotator = ? AND group_id = ?", who)
+        connection.execute("INSERT INTO skips VALUES (?, ?, ?, ?, ?, 1)", (*who, now(), sent.seconds, sent.reason))
 
 
 def save_draft(database: Database, annotator: str, group_id: str, sent: Draft, *, lease_ends: float) -> int:
@@ -168,7 +195,7 @@ def latest(connection: sqlite3.Connection, annotator: str, group_id: str) -> dic
     ).fetchone()
     if row is None:
         return None
-    scores: dict[str, dict[str, int]] = {}
+    scores: dict[str, dict[str, float]] = {}
     for score in connection.execute("SELECT candidate_id, dimension, score FROM scores WHERE submission_id = ?", (row["submission_id"],)):
         scores.setdefault(score["candidate_id"], {})[score["dimension"]] = score["score"]
     return {"revision": row["revision"], "flag": row["flag"], "comment": row["comment"], "scores": scores}
@@ -188,12 +215,14 @@ def round_of(connection: sqlite3.Connection, annotator: str, group_id: str) -> s
     return row["round"]
 
 
-def _check(packet: Packet, annotator: str, sent: Submission) -> list[str]:
+def _check(packet: Packet, annotator: str, round: str, sent: Submission) -> list[str]:
     """Refuse an incomplete or wrong submission; returns the candidates in the order shown."""
     if _CONTROL.search(sent.comment):
         raise Refused(422, "the comment has control characters")
     if sent.group_id not in packet.groups:
         raise Refused(409, "this group is no longer part of the project")
+    if sent.rubric_version not in packet.versions:
+        raise Refused(422, f"there is no rubric {sent.rubric_version!r} in this project; load the page again")
     order = packet.order(sent.group_id, annotator)
     if sent.flag is not None:
         if sent.scores:
@@ -201,16 +230,16 @@ def _check(packet: Packet, annotator: str, sent: Submission) -> list[str]:
         if sent.flag == IMAGE_MISSING and packet.has_images(sent.group_id):
             raise Refused(422, "the server has all images of this group; load the page again to see them")
         return order
-    wanted = {(candidate, dimension) for candidate in order for dimension in packet.dimensions}
+    wanted, levels = packet.cells(sent.group_id, round), packet.levels_of(sent.group_id, round)
     given = [(score.candidate_id, score.dimension) for score in sent.scores]
     foreign = [cell for cell in given if cell not in wanted]
     if foreign:
-        raise Refused(422, f"candidate {foreign[0][0]} in dimension {foreign[0][1]} is not of this group")
+        raise Refused(422, f"candidate {foreign[0][0]} in dimension {foreign[0][1]} is not asked for in this group")
     if len(set(given)) < len(given):
         raise Refused(422, "a candidate has two scores in one dimension")
     if len(given) < len(wanted):
         raise Refused(422, f"{len(wanted) - len(given)} of {len(wanted)} scores are missing")
-    outside = [score.score for score in sent.scores if score.score not in packet.levels]
+    outside = [score.score for score in sent.scores if score.score not in levels]
     if outside:
-        raise Refused(422, f"score {outside[0]} is not on the scale {packet.levels[0]} to {packet.levels[-1]}")
+        raise Refused(422, f"score {outside[0]:g} is not on the scale {levels[0]:g} to {levels[-1]:g}")
     return order

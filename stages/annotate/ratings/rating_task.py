@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from stages.engine import steps
-from stages.engine.contracts import DIMENSIONS
 from stages.engine.ids import settings_hash, uniform
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 ROUNDS = ("pilot", "exam", "calibration", "production", "reannotation", "adjudication", "benchmark", "ranking")
 """Phases of a rating project (docs/annotation-quality.md). Every rating belongs to one."""
-_, EXAM, CALIBRATION, PRODUCTION, REANNOTATION, ADJUDICATION, _, RANKING = ROUNDS
+PILOT, EXAM, CALIBRATION, PRODUCTION, REANNOTATION, ADJUDICATION, BENCHMARK, RANKING = ROUNDS
 """Rounds with rules of their own. The score of a ranking is a rank: 1 is the best, the number of candidates the worst."""
 
 
@@ -80,7 +79,7 @@ def generated_task(context: Context) -> RatingTask:
         sampled[group].append(candidate)
     return RatingTask(
         inputs={steps.GENERATE: generate.require().fingerprint},
-        dimensions=DIMENSIONS,
+        dimensions=config.dimensions,
         scale=Scale(config.scale_min, config.scale_max, config.scale_step),
         rubric_version=config.rubric_version,
         group_of=generate.column("candidates", "candidate_id", "source_id"),

@@ -21,7 +21,7 @@ import math
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -67,11 +67,12 @@ def validate(
     now: datetime,
     revisions: Revisions | None = None,
     exported: datetime | None = None,
+    rubrics: Collection[str] = (),
 ) -> Checked:
     """Check a delivery against the task and the ``existing`` ratings of the ledger; accepted ratings are added to ``existing``.
 
     batch: submission id of rows that have none. now: ratings later than this are quarantined. revisions: histories of ledger and delivery.
-    exported: time of the first export; ratings of this project before it are quarantined.
+    exported: time of the first export; ratings of this project before it are quarantined. rubrics: versions that were exported.
     """
     _refuse_other_project(delivery, task)
     other_scale = _on_another_scale(delivery, task.scale)
@@ -86,6 +87,7 @@ def validate(
     for place, row in enumerate(delivery.rows):
         problem = (
             _problem(row, task, other_scale, groups, candidates, now, means=delivery.means)
+            or _rubric_problem(row, task, rubrics)
             or _export_problem(row, exported)
             or _submission_problem(row, owners, revisions)
         )
@@ -131,7 +133,7 @@ def _problem(
         or _item_problem(row, task, groups, candidates)
         or score_problem(row.score, _scale(row, task), between=means)
         or _time_problem(row.rated_at, now)
-        or _rest_problem(row, task)
+        or _rest_problem(row)
     )
 
 
@@ -224,13 +226,18 @@ def _time_problem(text: str, now: datetime) -> Problem | None:
     return None
 
 
-def _rest_problem(row: RawRating, task: RatingTask) -> Problem | None:
+def _rubric_problem(row: RawRating, task: RatingTask, exported: Collection[str]) -> Problem | None:
+    """The problem of a rating by a rubric that is not the task's and was not exported before."""
+    if row.rubric_version in ("", task.rubric_version, *exported):
+        return None
+    return "rubric-unknown", f"rubric version {row.rubric_version!r} is not the project's, which is {task.rubric_version!r}"
+
+
+def _rest_problem(row: RawRating) -> Problem | None:
     if row.round and row.round.lower() not in ROUNDS:
         return "round-unknown", f"there is no round {row.round!r}{did_you_mean(row.round, ROUNDS)}; rounds are {', '.join(ROUNDS)}"
     if row.seconds and not 0 <= number(row.seconds) <= DAY:
         return "seconds-invalid", f"seconds {row.seconds!r} is not a number from 0 to {DAY}"
-    if row.rubric_version and row.rubric_version != task.rubric_version:
-        return "rubric-unknown", f"rubric version {row.rubric_version!r} is not the project's, which is {task.rubric_version!r}"
     if len(row.comment) > LONGEST_COMMENT or _CONTROL.search(row.comment):
         return "comment-invalid", f"the comment has control characters or more than {LONGEST_COMMENT} characters"
     return None

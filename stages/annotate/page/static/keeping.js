@@ -7,9 +7,11 @@ export class Keeping {
   constructor(session) {
     this.who = session.annotator;
     this.prefix = `${session.project}:${session.annotator}:`;
+    this.stores = !session.preview;
   }
 
   read(name) {
+    if (!this.stores) return null;
     try {
       return JSON.parse(localStorage.getItem(this.prefix + name));
     } catch {
@@ -18,6 +20,7 @@ export class Keeping {
   }
 
   write(name, value) {
+    if (!this.stores) return;
     try {
       if (value === null) localStorage.removeItem(this.prefix + name);
       else localStorage.setItem(this.prefix + name, JSON.stringify(value));

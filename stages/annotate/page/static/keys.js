@@ -1,9 +1,14 @@
 // Every action has a key and a button.
-import { $ } from "./dom.js";
+import { $, fill, make } from "./dom.js";
+import * as keymap from "./keymap.js";
 import { close, toggle } from "./messages.js";
+import * as scales from "./scales.js";
 import * as zoom from "./zoom.js";
 
 const PAN = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] };
+const CLOSES = { overview: "grid", rubric: "rubric", keys: "keys" };
+let changing = null; // the action that gets another key
+let group = null; // the one on the page: the list has the keys of its scale
 
 // The source in place of the edit; the title says which of the two is seen.
 function flicker(on) {
@@ -13,77 +18,107 @@ function flicker(on) {
 
 const writes = (event) => event.target.closest?.("dialog[open] :is(textarea, input)");
 
+// The keys on the buttons of the page, and the list of all keys.
+function draw(note = "") {
+  const shown = (name) => !group || scales.uses(group, name);
+  for (const kbd of document.querySelectorAll("kbd[data-action]")) kbd.textContent = keymap.label(kbd.dataset.action);
+  $("keys-note").textContent = note;
+  fill($("keys-list"), keymap.ACTIONS.filter(([name]) => shown(name)).map(([name, , words]) => [
+    make("dt", {}, make("kbd", {}, keymap.label(name))),
+    make("dd", {}, `${words} `, make("button", { type: "button", "data-change": name, onclick: () => begin(name, words) }, "Change")),
+  ]).flat());
+}
+
+function begin(name, words) {
+  changing = name;
+  draw(`Press the key for “${words}”. Esc leaves it as it is.`);
+}
+
+function change(event) {
+  if (["Shift", "Control", "Alt", "Meta", "AltGraph"].includes(event.key)) return;
+  const problem = event.key === "Escape" ? "" : keymap.change(changing, event);
+  if (!problem) changing = null;
+  draw(problem);
+  event.preventDefault();
+}
+
 // does: actions of the page; state: of the page.
 export function listen(state, does) {
   const comment = () => (($("comment-text").value = state.comment), toggle("comment"));
   const actions = {
-    ArrowLeft: () => does.goTo(state.index - 1),
-    ArrowRight: () => does.goTo(state.index + 1),
-    ArrowUp: () => does.turn(-1),
-    ArrowDown: () => does.turn(1),
-    z: zoom.next,
-    g: () => does.showGrid(),
-    r: () => toggle("rubric"),
-    c: comment,
-    f: does.flag,
-    n: does.forward,
-    "?": () => toggle("keys"),
-    Enter: () => does.submit(),
-    Backspace: does.previous,
+    before: () => does.goTo(state.index - 1),
+    after: () => does.goTo(state.index + 1),
+    up: () => does.turn(-1),
+    down: () => does.turn(1),
+    lower: () => does.move(-1),
+    higher: () => does.move(1),
+    zoom: zoom.next,
+    overview: () => does.showGrid(),
+    rubric: () => toggle("rubric"),
+    comment,
+    flag: does.flag,
+    skip: does.askSkip,
+    forward: does.forward,
+    keys: () => ((group = state.group), draw(), toggle("keys")),
+    submit: () => does.submit(),
+    previous: does.previous,
+    ...Object.fromEntries(keymap.SCORES.map((name, i) => [name, () => does.scoreByKey(i)])),
   };
 
   function pressed(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (changing && $("keys").open) return change(event);
     const dialog = document.querySelector("dialog[open]");
     const typing = writes(event);
-    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    const { key } = event;
     if (event.repeat && !typing) {
       // A held key moves the visible part and does nothing else twice; browsers would press a focused button again.
       if (!dialog && event.shiftKey && key in PAN && zoom.zoomed()) zoom.move(...PAN[key]);
       else if (dialog && key in PAN) return; // scrolls
       return event.preventDefault();
     }
-    if ($("page").hidden) return key === "Backspace" && !$("message-previous").hidden && does.previous();
-    if (key === " " && !typing) {
-      // Space shows the source and never presses a button, so it cannot submit.
-      if (!dialog) flicker(true);
+    const action = keymap.actionOf(event);
+    if ($("page").hidden) return action === "previous" && !$("message-previous").hidden && does.previous();
+    if ((action === "flicker" || key === " ") && !typing) {
+      // Space never presses a button, so it cannot submit.
+      if (!dialog) flicker(action === "flicker");
       else if (!event.target.closest?.("button")) return;
       return event.preventDefault();
     }
     if (dialog) {
-      if (dialog.id === "grid" && /^[1-9]$/.test(key) && Number(key) <= state.group.candidates.length) does.goTo(Number(key) - 1);
-      else if (!typing && { grid: "g", rubric: "r", keys: "?" }[dialog.id] === key) dialog.close();
+      const number = Number(keymap.keyOf(event));
+      if (dialog.id === "grid" && number >= 1 && number <= state.group.candidates.length) does.goTo(number - 1);
+      else if (!typing && CLOSES[action] === dialog.id) dialog.close();
       else return;
       return event.preventDefault();
     }
     if (typing || (key === "Enter" && event.target.closest?.("button"))) return;
-    const level = state.session.levels.find((l) => String(l.score) === key);
     if (event.shiftKey && key in PAN && zoom.zoomed()) zoom.move(...PAN[key]);
-    else if (level) does.score(level.score);
-    else if (actions[key]) actions[key]();
+    else if (action) actions[action]();
     else return;
     event.preventDefault();
   }
 
   addEventListener("keydown", pressed);
   addEventListener("keyup", (event) => {
-    if (event.key !== " ") return;
-    flicker(false);
-    if (event.target.closest?.("button")) event.preventDefault(); // some browsers press a button here
+    if (keymap.actionOf(event) === "flicker") flicker(false);
+    if (event.key === " " && event.target.closest?.("button")) event.preventDefault(); // some browsers press a button here
   });
   addEventListener("blur", () => flicker(false));
-  // After a click the button loses the focus; otherwise it would receive Space and Enter.
-  addEventListener("click", (event) => event.detail > 0 && !document.querySelector("dialog[open]") && event.target.closest("button")?.blur());
+  // After a click a button or slider loses the focus; otherwise it would receive Space, Enter and the arrows.
+  addEventListener("click", (event) => event.detail > 0 && !document.querySelector("dialog[open]") && event.target.closest("button, input")?.blur());
   const buttons = {
-    "do-grid": actions.g, "do-zoom": actions.z, "do-rubric": actions.r, "do-comment": comment, "do-flag": actions.f, "do-back": does.previous,
-    "do-forward": does.forward, "message-previous": does.previous,
-    "do-keys": actions["?"], "do-submit": actions.Enter, "grid-submit": actions.Enter, "feedback-next": does.next,
-    "banner-mine": () => does.resolve(true), "banner-theirs": () => does.resolve(false),
+    "do-grid": actions.overview, "do-zoom": actions.zoom, "do-rubric": actions.rubric, "do-comment": comment, "do-flag": actions.flag,
+    "do-skip": actions.skip, "do-back": does.previous, "do-forward": does.forward, "message-previous": does.previous, "do-keys": actions.keys,
+    "do-submit": actions.submit, "grid-submit": actions.submit, "feedback-next": does.next, "skip-send": () => does.skip($("skip-text").value),
+    "banner-mine": () => does.resolve(true), "banner-theirs": () => does.resolve(false), "keys-reset": () => (keymap.reset(), draw()),
   };
   for (const [id, action] of Object.entries(buttons)) $(id).addEventListener("click", () => action());
   for (const button of document.querySelectorAll("[data-close]")) button.addEventListener("click", close);
   for (const [kind, on] of [["pointerdown", true], ["pointerup", false], ["pointerleave", false]]) $("do-flicker").addEventListener(kind, () => flicker(on));
   $("feedback").addEventListener("cancel", (event) => (event.preventDefault(), does.next()));
+  $("keys").addEventListener("cancel", (event) => changing && event.preventDefault());
+  $("keys").addEventListener("close", () => (changing = null));
   $("comment-text").addEventListener("input", () => does.comment($("comment-text").value));
   $("reasons").addEventListener("change", () => ($("flag-send").disabled = false));
   $("flag-send").addEventListener("click", () => does.submit(document.querySelector("[name=reason]:checked").value, $("flag-text").value));
@@ -92,4 +127,6 @@ export function listen(state, does) {
     $("flag-text").value = "";
     for (const input of $("reasons").querySelectorAll("input")) input.checked = false;
   });
+  $("skip").addEventListener("close", () => ($("skip-text").value = ""));
+  draw();
 }

@@ -4,7 +4,8 @@ import { $, ask, fill, make } from "./dom.js";
 const REFRESH_AFTER = 60_000;
 const NOTE = "95 % intervals over groups: they hold for these raters. For other raters of the same kind see 'alpha ordinal new raters' in all statistics, whose interval is over raters and groups. All: every rating on this page but exams. Accepted: without the people whom quality control removes. `pipeline annotate qc` gives the same figures after an ingest.";
 let session = null;
-const words = (dimension) => session.dimensions.find((d) => d.name === dimension)?.words ?? dimension;
+const rubric = () => Object.values(session.rubrics)[0];
+const words = (dimension) => rubric().titles[dimension] ?? dimension;
 const number = (value, digits = 2) => (value === null || value === undefined ? "–" : Number(value).toFixed(digits));
 const estimate = (e) => (!e || e.value === null ? e?.note ?? "–" : `${number(e.value)} [${number(e.low)}, ${number(e.high)}]`);
 const when = (text) => text.slice(0, 16).replace("T", " ");
@@ -38,7 +39,7 @@ function progress(p) {
 }
 
 function people(rows) {
-  const dimensions = session.dimensions.map((d) => d.name);
+  const { dimensions } = session;
   const per = (person, name) => ({ text: dimensions.map((d) => number(person[name][d])).join(" / "), class: person.enough_shared ? "number" : "number grey" });
   const sorted = [...rows].sort((a, b) => b.remarks.length - a.remarks.length || a.annotator.localeCompare(b.annotator));
   const gold = (person) => dimensions.map((d) => number(person.hidden_gold[d]?.within_one)).join(" / ");
@@ -57,28 +58,52 @@ function actions(person) {
   return make("span", {}, shown);
 }
 
-async function decide(subject, action, question) {
+async function decide(subject, action, question, to = "") {
   const reason = prompt(question, "");
   if (reason === null) return;
   try {
-    await ask("POST", "/api/lead/decision", session.annotator, { subject, action, reason });
+    await ask("POST", "/api/lead/decision", session.annotator, { subject, action, reason, to });
     await load();
   } catch (error) {
     $("status").textContent = error.message;
   }
 }
 
+// A list of people; choosing one hands the group to them.
+function handOver(skip, annotators) {
+  const others = annotators.filter((name) => name !== skip.annotator);
+  const list = make("select", { "aria-label": "Hand over to" }, make("option", { value: "" }, "Hand over to …"), [...others, skip.annotator].map((name) => make("option", { value: name }, name)));
+  list.addEventListener("change", () => list.value && decide(skip.group_id, "hand-over", `Hand this group over to ${list.value}. Reason:`, list.value));
+  return list;
+}
+
+function phases(rows) {
+  const met = (phase) => ({ true: "met", false: "not met" })[phase.met] ?? "–";
+  fill($("phases"), table(["phase", "groups", "ratings wanted", "done", "people", "targets", "begins with"], rows.map((p) => [p.round, p.groups, p.wanted ?? "everybody", p.done, p.people, met(p), make("code", {}, p.command)])));
+}
+
+// Hours by person and day, the latest day first.
+function hours(rows) {
+  const days = [...new Set(rows.map((r) => r.day))].slice(0, 14);
+  const names = [...new Set(rows.map((r) => r.annotator))].sort();
+  const of = (name, day) => rows.find((r) => r.annotator === name && r.day === day);
+  const sum = (name) => rows.filter((r) => r.annotator === name).reduce((seconds, r) => seconds + r.seconds, 0);
+  const cell = (found) => (found ? { text: number(found.seconds / 3600), class: "number" } : "");
+  fill($("hours"), table(["person", "all days", ...days], names.map((name) => [name, number(sum(name) / 3600), ...days.map((day) => cell(of(name, day)))])));
+}
+
 function queues(s) {
   fill($("disagreements"), table(["group", "people", "mean difference", "cells two or more apart", ""], s.disagreements.map((d) => [opens(d.group_id), d.people, number(d.mean_difference), d.cells_two_apart,
     make("button", { type: "button", onclick: () => decide(d.group_id, "one-more", "Ask one more person to rate this group. Reason:") }, "Ask one more person")])));
   fill($("flagged"), table(["group", "by", "reason", "comment", "when"], s.flagged.map((f) => [opens(f.group_id), f.annotator, f.flag, { text: f.comment, class: "said" }, when(f.submitted_at)])));
+  fill($("skipped"), table(["group", "by", "reason", "when", ""], s.skipped.map((k) => [opens(k.group_id), k.annotator, { text: k.reason, class: "said" }, when(k.skipped_at), handOver(k, s.annotators)])));
   fill($("comments"), table(["group", "by", "comment", "when"], s.comments.map((c) => [opens(c.group_id), c.annotator, { text: c.comment, class: "said" }, when(c.submitted_at)])));
   fill($("decisions"), table(["when", "by", "decision", "about", "reason"], s.decisions.map((d) => [when(d.made_at), d.author, d.action, d.subject, { text: d.reason, class: "said" }])));
 }
 
 function data(s) {
-  const levels = session.levels.map((l) => l.score);
-  fill($("shares"), table(["dimension", ...session.levels.map((l) => `${l.score} ${l.words}`)], Object.entries(s.shares).map(([d, by]) => [words(d), ...levels.map((l) => `${number(100 * by[l], 1)} %`)])));
+  const levels = Object.keys(Object.values(s.shares)[0]);
+  fill($("shares"), table(["dimension", ...levels.map((l) => `${l} ${rubric().words[l] ?? ""}`)], Object.entries(s.shares).map(([d, by]) => [words(d), ...levels.map((l) => `${number(100 * by[l], 1)} %`)])));
   fill($("confusion"), Object.entries(s.confusion).map(([d, rows]) => table(["", ...levels], rows.map((row, i) => [{ text: levels[i], class: "" }, ...row]), words(d))));
 }
 
@@ -92,7 +117,7 @@ function targets(rows) {
 function agreement(quality) {
   const rounds = Object.keys(quality.all);
   $("agreement-note").textContent = quality.problem || (rounds.length ? NOTE : "No group has been rated yet.");
-  const dimensions = session.dimensions.map((d) => d.name);
+  const { dimensions } = session;
   const head = ["round", "statistic", ...dimensions.flatMap((d) => [`${words(d)}: all`, "accepted"])];
   const rows = (names) => rounds.flatMap((round) => names.map((name) => [round, name.replaceAll("_", " "),
     ...dimensions.flatMap((d) => [quality.all, quality.accepted].map((of) => estimate(of[round]?.[d]?.[name])))]));
@@ -105,10 +130,10 @@ async function show(name) {
   const group = await ask("GET", `/api/lead/group/${name}`, session.annotator);
   $("group-title").textContent = group.instruction;
   const tile = (image, title, lines) => make("div", { class: "tile" }, make("img", { src: image, alt: title, onload: (event) => event.target.classList.toggle("pixels", event.target.clientWidth >= 2 * event.target.naturalWidth) }), make("strong", {}, title), make("p", {}, lines.join("\n")));
-  const scores = (by) => session.dimensions.map((d) => by?.[d.name] ?? "–").join(" · ");
+  const scores = (by) => session.dimensions.map((d) => by?.[d] ?? "–").join(" · ");
   fill($("group-tiles"), tile(group.source, "Source", []), group.candidates.map((c, i) => tile(c.image, `Edit ${i + 1}`, [
     ...group.said.map((s) => `${s.annotator}: ${scores(s.scores[c.id])}`),
-    ...(group.gold[c.id] ? [`gold: ${session.dimensions.map((d) => group.gold[c.id][d.name]?.join(" or ") ?? "–").join(" · ")}`] : []),
+    ...(group.gold[c.id] ? [`gold: ${session.dimensions.map((d) => group.gold[c.id][d]?.join(" or ") ?? "–").join(" · ")}`] : []),
   ])));
   fill($("group-said"), group.said.filter((s) => s.comment || s.flag).map((s) => make("p", {}, `${s.annotator}: ${[s.flag, s.comment].filter(Boolean).join(": ")}`)));
   $("group").showModal();
@@ -122,6 +147,8 @@ async function load() {
     const summary = await ask("GET", "/api/lead/summary", session.annotator);
     progress(summary.progress);
     people(summary.people);
+    phases(summary.phases);
+    hours(summary.hours);
     queues(summary);
     data(summary);
     targets(summary.quality.targets);

@@ -3,7 +3,9 @@ import { $, ask } from "./dom.js";
 import * as clock from "./clock.js";
 import { Keeping, randomId } from "./keeping.js";
 import * as keys from "./keys.js";
+import * as language from "./language.js";
 import { again, banner, close, message, nothingLeft, saved, sentence, showGroup, stop, toggle, troubled } from "./messages.js";
+import * as scales from "./scales.js";
 import * as view from "./view.js";
 import * as zoom from "./zoom.js";
 
@@ -14,6 +16,7 @@ let busy = false; // a submission is being sent
 let saveTimer = 0;
 let saving = null; // the draft being sent
 let conflict = null;
+let reviewed = false; // the overview of this group was shown before it is submitted
 let ahead = [];
 
 // ---- a group
@@ -31,7 +34,13 @@ async function next() {
     state.group = null;
     return nothingLeft(work.stage, next);
   }
+  const newRubric = work.rubric_version !== state.session.rubric_version;
+  if (newRubric && !(await load())) return;
   open(work.groups[0]);
+  if (newRubric) {
+    toggle("rubric");
+    banner(`The rubric has changed (${state.session.rubric_version}). Please read it before you go on.`);
+  }
   ahead = work.groups.slice(1).flatMap((group) => [group.source, ...group.candidates.map((c) => c.image)]).map(prefetch);
 }
 
@@ -43,6 +52,7 @@ function prefetch(address) {
 
 function open(group) {
   conflict = null;
+  reviewed = false;
   banner("");
   const revision = group.said?.revision ?? 0;
   const kept = keeping.draft(group.group_id);
@@ -50,7 +60,7 @@ function open(group) {
   Object.assign(state, { group, revision, version: group.draft?.version ?? 0, seconds: 0, changes: 0, opened: Date.now() });
   take(local?.body ?? group.draft?.body ?? { scores: group.said?.scores ?? {}, comment: group.said?.comment ?? "" });
   showGroup();
-  view.prepareGroup(state, goTo);
+  view.prepareGroup(state, goTo, score);
   zoom.reset();
   draw();
   saved(local ? "" : "Saved");
@@ -78,27 +88,46 @@ function firstMissing(from = 0) {
   const count = state.group.candidates.length;
   for (let step = 0; step < count; step++) {
     const index = (from + step) % count;
-    const dimension = state.session.dimensions.findIndex((d) => state.scores[state.group.candidates[index].id]?.[d.name] === undefined);
+    const dimension = state.session.dimensions.findIndex((d) => lacks(index, d));
     if (dimension >= 0) return { index, dimension };
   }
   return null;
 }
 
+// Whether a score is asked for and missing.
+function lacks(index, dimension) {
+  const { id } = state.group.candidates[index];
+  return scales.asks(state.group, id, dimension.name) && state.scores[id]?.[dimension.name] === undefined;
+}
+
+// The next edit without a rank in this dimension: a ranking goes through all edits, dimension by dimension.
+function nextToRank() {
+  const count = state.group.candidates.length;
+  for (let step = 1; step <= count; step++) {
+    const index = (state.index + step) % count;
+    if (lacks(index, state.session.dimensions[state.dimension])) return { index };
+  }
+  return firstMissing(0);
+}
+
 // ---- rating
 
 function score(value, dimension = state.dimension) {
-  if (busy) return;
+  if (busy || value === undefined) return;
   const candidate = state.group.candidates[state.index].id;
   const name = state.session.dimensions[dimension].name;
+  if (!scales.asks(state.group, candidate, name)) return;
   const complete = view.missing(state) === 0; // then this score is a correction
   const given = (state.scores[candidate] ??= {});
   if (given[name] !== undefined && given[name] !== value) state.changes++;
   given[name] = value;
   state.dimension = dimension;
-  const there = state.session.dimensions.findIndex((d, i) => i > dimension && (given[d.name] === undefined || complete));
+  if (scales.isSlider(state.group)) return changed();
+  const asked = (d, i) => i > dimension && scales.asks(state.group, candidate, d.name) && (given[d.name] === undefined || complete);
+  const there = scales.isRanking(state.group) ? -1 : state.session.dimensions.findIndex(asked);
   if (there >= 0) state.dimension = there;
   else {
-    const place = firstMissing(state.index);
+    const place = scales.isRanking(state.group) ? nextToRank() : firstMissing(state.index);
     if (place) Object.assign(state, place);
     else {
       changed();
@@ -108,17 +137,32 @@ function score(value, dimension = state.dimension) {
   changed();
 }
 
+const scoreByKey = (number) => score(scales.ofKey(state.group, number));
+
+// One step of a slider.
+function move(steps) {
+  if (!scales.isSlider(state.group)) return;
+  const now = state.scores[state.group.candidates[state.index].id]?.[state.session.dimensions[state.dimension].name];
+  score(now === undefined ? view.middle(state.group) : scales.moved(state.group, now, steps));
+}
+
 function goTo(index) {
   state.index = (index + state.group.candidates.length) % state.group.candidates.length;
-  const candidate = state.group.candidates[state.index].id;
-  state.dimension = Math.max(0, state.session.dimensions.findIndex((d) => state.scores[candidate]?.[d.name] === undefined));
+  const { id } = state.group.candidates[state.index];
+  const { dimensions } = state.session;
+  const missing = dimensions.findIndex((d) => lacks(state.index, d));
+  if (!scales.isRanking(state.group)) state.dimension = Math.max(0, missing >= 0 ? missing : dimensions.findIndex((d) => scales.asks(state.group, id, d.name)));
   close();
   changed();
 }
 
 function turn(step) {
-  const count = state.session.dimensions.length;
-  state.dimension = (state.dimension + step + count) % count;
+  const { dimensions } = state.session;
+  const { id } = state.group.candidates[state.index];
+  for (let tried = 0; tried < dimensions.length; tried++) {
+    state.dimension = (state.dimension + step + dimensions.length) % dimensions.length;
+    if (scales.asks(state.group, id, dimensions[state.dimension].name)) break;
+  }
   draw();
 }
 
@@ -240,14 +284,16 @@ async function submit(flag = null, words = null) {
       close();
       Object.assign(state, place);
       draw();
-      return banner(`${view.missing(state)} scores are missing; this is the first one.`);
+      return scales.isSlider(state.group) ? undefined : banner(`${view.missing(state)} scores are missing; this is the first one.`);
     }
+    if (scales.isSlider(state.group) && !$("grid").open && !reviewed) return (reviewed = true), showGrid(true);
   }
   busy = true;
   const whole = flag !== null || (await seen());
   busy = false;
   if (!whole) return close(), banner("Not all images have loaded; the page tries again. Submit when you have seen them.");
-  const scores = state.group.candidates.flatMap((c) => state.session.dimensions.map((d) => ({ candidate_id: c.id, dimension: d.name, score: state.scores[c.id]?.[d.name] })));
+  const asked = state.group.candidates.flatMap((c) => state.session.dimensions.filter((d) => scales.asks(state.group, c.id, d.name)).map((d) => [c.id, d.name]));
+  const scores = asked.map(([id, name]) => ({ candidate_id: id, dimension: name, score: state.scores[id]?.[name] }));
   const sent = {
     submission_id: randomId(),
     group_id: state.group.group_id,
@@ -258,6 +304,7 @@ async function submit(flag = null, words = null) {
     seconds: Math.min(state.seconds, 86400),
     wall_seconds: (Date.now() - state.opened) / 1000,
     changes: state.changes,
+    rubric_version: state.session.rubric_version,
   };
   keeping.sending = sent;
   await deliver(sent);
@@ -317,6 +364,31 @@ async function forward() {
   if (changedSince && state.group) banner("Your changes to the earlier group are kept as a draft. They count when you submit that group again.");
 }
 
+function askSkip() {
+  if (busy || conflict || !state.group) return;
+  if (!state.group.skippable) return banner(state.revision ? "You have submitted this group, so it cannot be skipped." : "Everybody rates this group, so it cannot be skipped.");
+  toggle("skip");
+}
+
+// Give the group back: somebody else rates it.
+async function skip(reason) {
+  if (busy || !state.group?.skippable) return;
+  busy = true;
+  clearTimeout(saveTimer);
+  await saving;
+  const { group_id: group } = state.group;
+  try {
+    await ask("POST", "/api/skip", state.session.annotator, { group_id: group, reason: clean(reason), seconds: Math.min(state.seconds, 86400) });
+    keeping.keepDraft(group, null);
+    busy = false;
+    await next();
+  } catch (error) {
+    busy = false;
+    close();
+    banner(again(error) ? "The server does not respond. The group was not skipped; try again." : sentence(error.message));
+  }
+}
+
 async function previous() {
   if (busy) return;
   try {
@@ -329,16 +401,35 @@ async function previous() {
   }
 }
 
-async function start() {
+// The session of the link, in this browser's language; false after an error.
+async function load() {
+  let session;
   try {
-    state.session = await ask("GET", "/api/session");
+    session = await ask("GET", "/api/session");
   } catch (error) {
-    return troubled(error, start);
+    troubled(error, state.session ? next : start);
+    return false;
   }
+  session.names = session.dimensions;
+  use(session, language.choose(session.rubrics));
+  language.listen(session, (other) => {
+    use(session, other);
+    if (state.group) view.prepareGroup(state, goTo, score), draw();
+  });
+  return true;
+}
+
+function use(session, of) {
+  const rubric = session.rubrics[of];
+  state.session = Object.assign(session, { language: of, rubric, dimensions: session.names.map((name) => ({ name, words: rubric.titles[name] })) });
+  view.prepare(session);
+}
+
+async function start() {
+  if (!(await load())) return;
   if (state.session.role === "lead") return location.replace("/lead");
   keeping = new Keeping(state.session);
-  view.prepare(state.session, score);
-  keys.listen(state, { goTo, turn, showGrid, score, submit, previous, forward, next, resolve, comment, flag });
+  keys.listen(state, { goTo, turn, move, showGrid, scoreByKey, submit, askSkip, skip, previous, forward, next, resolve, comment, flag });
   addEventListener("error", (event) => event.target.tagName === "IMG" && reload(event.target), true);
   zoom.listen();
   clock.listen(() => state.group && !busy && state.seconds++);

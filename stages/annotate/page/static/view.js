@@ -1,38 +1,45 @@
 // Drawing of a state. Nothing here changes the state.
 import { $, fill, make } from "./dom.js";
+import * as keymap from "./keymap.js";
+import * as scales from "./scales.js";
 import * as zoom from "./zoom.js";
 
-const LINES = [
-  ["1 2 3 4", "score, then go to the next"],
-  ["← →", "previous or next edit"],
-  ["↑ ↓", "the other dimension"],
-  ["Space, held", "show the source instead of the edit"],
-  ["Z", "zoom both images; the mouse or Shift and arrows move the visible part"],
-  ["G", "overview of all edits; there, a number opens that edit"],
-  ["R", "rubric"],
-  ["C", "comment"],
-  ["F", "this group cannot be rated"],
-  ["Enter", "submit, when no score is missing"],
-  ["Backspace", "open the previous group again"],
-  ["N", "from an earlier group forward to the one to rate now, without submitting"],
-  ["Esc", "close a window"],
-];
+export const scored = (state, candidate) => asked(state, candidate).filter((d) => state.scores[candidate]?.[d.name] !== undefined).length;
+export const missing = (state) => state.group.candidates.reduce((n, c) => n + asked(state, c.id).length - scored(state, c.id), 0);
+export const total = (state, candidate) => asked(state, candidate).reduce((sum, d) => sum + (state.scores[candidate]?.[d.name] ?? 0), 0);
+export const middle = (group) => group.levels[Math.floor(group.levels.length / 2)];
 
-export const scored = (state, candidate) => state.session.dimensions.filter((d) => state.scores[candidate]?.[d.name] !== undefined).length;
-export const missing = (state) => state.group.candidates.reduce((n, c) => n + state.session.dimensions.length - scored(state, c.id), 0);
-export const total = (state, candidate) => state.session.dimensions.reduce((sum, d) => sum + (state.scores[candidate]?.[d.name] ?? 0), 0);
+const asked = (state, candidate) => state.session.dimensions.filter((d) => scales.asks(state.group, candidate, d.name));
 
-export function prepare(session, score) {
-  fill($("rating"), session.dimensions.map((dimension, d) => make("div", { class: "dimension", role: "group", "aria-label": dimension.words },
-    make("h2", {}, dimension.words),
-    session.levels.map((level) => make("button", { type: "button", "data-dimension": d, "data-score": level.score, "aria-pressed": "false",
-      title: session.criteria[dimension.name][level.score] ?? "", onclick: () => score(level.score, d) },
-      make("kbd", {}, level.score), ` ${level.words}`, make("small", { class: "criterion" }, session.criteria[dimension.name][level.score] ?? ""))))));
-  for (const image of shown()) image.addEventListener("load", () => image.classList.remove("loading"));
-  fill($("keys-list"), LINES.map(([key, words]) => [make("dt", {}, key), make("dd", {}, words)]).flat());
-  fill($("rubric-text"), rubric(session.rubric));
+// What a session in one language shows: the rubric and the reasons.
+export function prepare(session) {
+  $("preview").hidden = !session.preview;
+  $("rubric-text").lang = session.language;
+  fill($("rubric-text"), rubric(session.rubric.blocks));
   const reasons = session.flags.map((flag) => make("label", {}, make("input", { type: "radio", name: "reason", value: flag.name }), ` ${flag.words}`));
   fill($("reasons"), make("legend", {}, "Why?"), reasons);
+}
+
+// The rows of buttons or sliders, one per dimension.
+function prepareScores({ session, group }, score) {
+  const button = (dimension, d, level) => {
+    const criterion = scales.criterion(session, group, dimension.name, level);
+    return make("button", { type: "button", "data-dimension": d, "data-score": level, "aria-pressed": "false", title: criterion, onclick: () => score(level, d) },
+      make("kbd", { "data-action": `score-${level}` }, keymap.label(`score-${level}`)), ` ${keymap.label(`score-${level}`) === String(level) ? "" : level} ${scales.words(session, group, level)}`, make("small", { class: "criterion" }, criterion));
+  };
+  const slider = (dimension, d) => {
+    const { levels } = group;
+    const send = (event) => score(scales.nearest(group, Number(event.target.value)), d);
+    return make("div", { class: "slider" },
+      make("input", { type: "range", min: levels[0], max: levels.at(-1), step: levels[1] - levels[0], value: middle(group), "aria-label": dimension.words, oninput: send, onpointerup: send }),
+      make("output", {}));
+  };
+  fill($("rating"), session.dimensions.map((dimension, d) => {
+    const row = make("div", { class: "dimension", role: "group", "aria-label": dimension.words },
+      make("h2", {}, dimension.words, make("small", { class: "given" })), scales.isSlider(group) ? slider(dimension, d) : group.levels.map((level) => button(dimension, d, level)));
+    row.style.setProperty("--levels", scales.isSlider(group) ? 4 : group.levels.length);
+    return row;
+  }));
 }
 
 function rubric(blocks) {
@@ -53,9 +60,14 @@ function rubric(blocks) {
   return made;
 }
 
-export function prepareGroup(state, open) {
+const MODES = { training: "Training", exam: "Exam", adjudication: "Adjudication", ranking: "Ranking: 1 is the best, equal ranks are allowed" };
+
+export function prepareGroup(state, open, score) {
   const { group } = state;
-  $("mode").textContent = { training: "Training", exam: "Exam" }[group.mode] || (state.revision ? "Your earlier rating" : "");
+  const mode = MODES[group.mode] ?? "";
+  $("mode").textContent = state.revision ? ["Your earlier rating", mode].filter(Boolean).join(": ") : mode;
+  $("do-skip").hidden = !group.skippable;
+  prepareScores(state, score);
   $("progress").textContent = progress(state);
   $("instruction").textContent = group.instruction;
   for (const id of ["source", "flicker"]) show($(id), group.source);
@@ -64,11 +76,10 @@ export function prepareGroup(state, open) {
     make("img", { src: candidate.image, alt: "" }), make("span", { class: "number" }, i + 1), make("span", { class: "scores" })))));
 }
 
-const shown = () => [$("source"), $("edit"), $("flicker")];
-
 // Show an image; the one before it disappears at once, so that no title stands over another image.
 function show(image, address) {
   if (image.getAttribute("src") === address) return;
+  image.onload = () => image.classList.remove("loading");
   image.src = address;
   image.classList.toggle("loading", !image.complete);
 }
@@ -86,7 +97,16 @@ export function draw(state) {
   $("edit-title").textContent = `Edit ${state.index + 1} of ${group.candidates.length}`;
   for (const [d, row] of [...$("rating").children].entries()) {
     row.classList.toggle("now", d === state.dimension);
-    const score = state.scores[now.id]?.[session.dimensions[d].name];
+    const { name } = session.dimensions[d];
+    const score = state.scores[now.id]?.[name];
+    row.hidden = !scales.asks(group, now.id, name);
+    row.querySelector(".given").textContent = group.given?.[now.id]?.[name] ? `given: ${group.given[now.id][name].join(", ")}` : "";
+    const slider = row.querySelector(".slider");
+    if (slider) {
+      slider.classList.toggle("unset", score === undefined);
+      slider.querySelector("input").value = score ?? middle(group);
+      slider.querySelector("output").textContent = score === undefined ? "–" : `${score} ${scales.words(session, group, score)}`;
+    }
     for (const button of row.querySelectorAll("button")) button.setAttribute("aria-pressed", String(Number(button.dataset.score) === score));
   }
   for (const [i, button] of [...$("strip").querySelectorAll("button")].entries()) {
@@ -97,34 +117,34 @@ export function draw(state) {
     if (i === state.index) button.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
   const left = missing(state);
-  $("submit-words").textContent = left ? `${left} scores missing` : state.revision ? "Submit again" : "Submit";
+  $("submit-words").textContent = left ? `${left} ${left === 1 ? "score" : "scores"} missing` : state.revision ? "Submit again" : "Submit";
   $("has-comment").hidden = !state.comment;
   zoom.refresh();
 }
 
 function progress(state) {
   const { done, total: of, project, group } = state;
-  if (group.mode !== "rating" || of) return `${group.mode === "rating" ? "First groups" : "Group"}: ${Math.min(done + 1, of)} of ${of}`;
+  if (["training", "exam"].includes(group.mode) || of) return `${group.mode === "rating" ? "First groups" : "Group"}: ${Math.min(done + 1, of)} of ${of}`;
   const share = project.total ? Math.round((100 * project.done) / project.total) : 100;
   return `You have rated ${done} ${done === 1 ? "group" : "groups"}. The project is ${share} % done.`;
 }
 
 function short(state, candidate) {
-  return state.session.dimensions.map((d) => state.scores[candidate]?.[d.name] ?? "–").join(" · ");
+  return asked(state, candidate).map((d) => state.scores[candidate]?.[d.name] ?? "–").join(" · ");
 }
 
 function scores(state, candidate) {
-  return state.session.dimensions.map((d) => {
+  return asked(state, candidate).map((d) => {
     const score = state.scores[candidate]?.[d.name];
-    const words = state.session.levels.find((level) => level.score === score)?.words;
-    return `${d.words}: ${score === undefined ? "–" : `${score} ${words}`}`;
+    return `${d.words}: ${score === undefined ? "–" : `${score} ${scales.words(state.session, state.group, score)}`}`;
   }).join("\n");
 }
 
 export function grid(state, review, open) {
   const left = missing(state);
   const places = state.group.candidates.map((candidate, i) => ({ candidate, i }));
-  if (!left) places.sort((a, b) => total(state, b.candidate.id) - total(state, a.candidate.id) || a.i - b.i);
+  const best = scales.isRanking(state.group) ? -1 : 1;
+  if (!left) places.sort((a, b) => best * (total(state, b.candidate.id) - total(state, a.candidate.id)) || a.i - b.i);
   $("grid-title").textContent = review ? "Please check your scores" : "Overview";
   $("grid-hint").textContent = left
     ? `${left} scores are missing. A number opens that edit.`
