@@ -13,8 +13,8 @@ import click
 
 from pipeline.commands.annotate import annotate
 from pipeline.commands.common import EXAMPLE, Options, common
-from pipeline.commands.editors import editors
 from pipeline.commands.editor_bench import editor_bench
+from pipeline.commands.editors import editors
 from pipeline.commands.export import export
 from pipeline.commands.rehearse import rehearse
 from pipeline.commands.reward import reward
