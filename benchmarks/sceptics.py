@@ -27,7 +27,7 @@ from benchmarks.effect import interval, pipeline
 from finetune import codec
 from finetune.data import EditSamples, squared
 from finetune.editor import Editor
-from finetune.training import train
+from finetune.training.small import train
 from pipeline import config as configurations
 from reward.inputs.decoding import decode
 from stages.config import FlowConfig
@@ -36,7 +36,10 @@ from stages.datasets.config import ALL_FLAWS
 from stages.datasets.slices import Edit
 from stages.engine.ids import uniform
 from stages.engine.training_group import seeded
-from stages.finetune.step import samples_of
+from stages.evaluate_editor.items.item import Item
+from stages.evaluate_editor.judges.world import WorldJudge
+from stages.finetune.config import FinetuneConfig
+from stages.finetune.small import samples_of
 from stages.train_reward.world import captioned
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -82,7 +85,7 @@ def scores_of(flow: FlowConfig, options: argparse.Namespace, run: Path, arm: str
     """Overall scores [training, item] of an arm; the base was trained once, on a set of its own."""
     base = options.runs / f"base-seed{flow.seed}"
     config = flow.finetune
-    assert config is not None and flow.world is not None
+    assert isinstance(config, FinetuneConfig) and flow.world is not None
     if not (base / "editor").exists():
         samples = world.samples(config.base.edits, seed=flow.seed, world=flow.world, image_size=config.editor.image_size)
         patches = codec.fit(samples.source, config.editor.codec)
@@ -116,18 +119,18 @@ def judged(flow: FlowConfig, folder: Path) -> np.ndarray:
     path = folder / "overall.json"
     if not path.exists():
         config = flow.evaluate_editor
-        assert config is not None
-        items = config.items.read(flow, 0, config.items.count(flow))
+        assert config is not None and isinstance(config.judge, WorldJudge)
+        items = [item for item in config.items.read(flow, 0, config.items.count(flow)) if isinstance(item, Item)]
         editor = Editor.from_directory(folder / "editor")
         sources, instructions = np.stack([item.image for item in items]), [item.instruction for item in items]
         edited = editor.edit(sources, instructions, sample_ids=[item.item_id for item in items])
-        path.write_text(json.dumps([verdict.overall for verdict in config.judge.judge(items, list(edited))]))
+        path.write_text(json.dumps([verdict.overall for verdict in config.judge.open(folder)(items, list(edited))]))
     return np.array(json.loads(path.read_text()))
 
 
 def samples_of_arm(flow: FlowConfig, run: Path, arm: str) -> tuple[EditSamples, float]:
     """What an arm trains on, and the share of it that is good in both dimensions."""
-    assert flow.finetune is not None and flow.filter is not None and flow.world is not None
+    assert isinstance(flow.finetune, FinetuneConfig) and flow.filter is not None and flow.world is not None
     size = flow.finetune.editor.image_size
     selections = json.loads((run / "filter" / "index.json").read_text())["results"]["selections"]
     if arm in selections:
