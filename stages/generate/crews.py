@@ -84,7 +84,7 @@ def unit(context: Context, folder: StepFolder, config: GenerateConfig, editor: P
 
 def family(editor: PlannedEditor, part: Part) -> str:
     """What the log says of a unit: its sources, its editor and the settings."""
-    return f"{part.sha256[:24]} {editor.spec.name} {editor.settings_hash}"
+    return f"{part.sha256[:24]} {editor.id}"
 
 
 def kept(folder: StepFolder, sources: Sequence[Part]) -> set[str]:
