@@ -2,8 +2,8 @@
 
     python benchmarks/candidate_plan.py
 
-First `pipeline plan` on a table of that many rows. Then what the driver does for them: units of every editor, seeds and ids of all candidates,
-and the draw of seven per source. Exits with 1 when either takes ten seconds or 500 MB.
+First `pipeline plan` on a table of that many rows. Then what the driver does for them: units of every editor, seeds and ids of all
+candidates, and the draw of seven per source. Exits with 1 when either takes ten seconds or 500 MB.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python benchmarks/generate_kills.py --kills 20                       # about six minutes on two cores
 
-On a cluster of three nodes on this machine, a command (the driver) has two editors edit small pictures, in batches, on two actors. At random
-moments one of them gets SIGKILL: the driver, which is then started again with the same command; an actor; or a whole node, which another
-one replaces (benchmarks/filter_kills.py has the rules). The editors note every edit that they make: no kill may cost more than what its
-victims had in work, a batch that is edited and one that is being written per process. Exits with 1 when a file differs or more was made.
+On a cluster of three nodes on this machine, a command (the driver) has two editors edit small pictures, in batches, on two actors. At
+random moments one of them gets SIGKILL: the driver, which is then started again with the same command; an actor; or a whole node, which
+another one replaces (benchmarks/filter_kills.py has the rules). The editors note every edit that they make: a kill may cost no more than
+what was in work, a batch that is edited and one that is being written per process. Exits with 1 when a file differs or more was made.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/generate_overhead.py
 
-An editor sleeps half a second per edit, one at a time. Sources are pictures of 512 x 512 pixels. With one, two and four workers, the step's
-wall time on a running cluster is compared with the sleeping alone: edits x 0.5 s / workers. It contains the start of the processes, reading,
+An editor sleeps half a second per edit. Sources are pictures of 512 x 512 pixels. With one, two and four workers, the step's wall time
+on a running cluster is compared with the sleeping alone: edits x 0.5 s / workers. It contains the start of the processes, reading,
 checking, encoding and writing. Writes the table into benchmarks/RESULTS.md between its markers; exits with 1 above five per cent.
 """
 
@@ -24,16 +24,16 @@ PLUGGED = ROOT / "tests" / "support" / "plugged"
 os.environ["PYTHONPATH"] = os.pathsep.join(map(str, [ROOT, PLUGGED, os.environ.get("PYTHONPATH", "")]))
 sys.path.insert(0, str(PLUGGED))
 
-import numpy as np
-from PIL import Image
+import numpy as np  # noqa: E402
+from PIL import Image  # noqa: E402
 
-from benchmarks import results
-from stages.config import FlowConfig
-from stages.context import Context
-from stages.engine.cluster import Cluster
-from stages.engine.config import RayConfig
-from stages.engine.rundir import RunDir
-from stages.generate import step
+from benchmarks import results  # noqa: E402
+from stages.config import FlowConfig  # noqa: E402
+from stages.context import Context  # noqa: E402
+from stages.engine.cluster import Cluster  # noqa: E402
+from stages.engine.config import RayConfig  # noqa: E402
+from stages.engine.rundir import RunDir  # noqa: E402
+from stages.generate import step  # noqa: E402
 
 SIDE, SECONDS, MOST = 512, 0.5, 0.05
 
