@@ -21,7 +21,7 @@ from stages.config import FlowConfig
 from stages.datasets.config import WorldEdits
 from stages.engine import storage
 from stages.engine.rundir import Index, RunDir
-from stages.generate.candidate_plan import planned
+from stages.generate.candidate_plan import counts_of
 
 SUSTAINED_TFLOPS = PEAK_TFLOPS * UTILISATION
 """Assumed for GPU hours: 40 % of the 312 TFLOP/s that an A100 or A800 does in bf16."""
@@ -115,9 +115,9 @@ def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
         flop = _compute(flow)
         train, validation = counted
         groups, annotated = train + validation, flow.generate.annotate
-        edits = "unknown: the editors cannot be planned"
+        edits = "unknown: the numbers of candidates do not fit together"
         with suppress(ValueError):
-            made = sum(editor.count for editor in planned(flow))
+            made = sum(counts_of(flow.generate))
             edits = f"{groups:,} sources x {made} candidates = {groups * made:,} edits, {annotated} of each annotated"
         if flow.generate.candidates is not None:
             edits = f"{inputs.candidates(flow):,} candidates made elsewhere, up to {annotated} of each source annotated"
