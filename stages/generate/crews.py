@@ -22,6 +22,7 @@ from stages.engine.units import Done, Unit, UnitRecord
 from stages.generate.candidate_plan import PlannedEditor
 from stages.generate.config import GenerateConfig
 from stages.generate.edits import EditTask, EditWork
+from stages.generate.journal import Journal
 
 JOURNALS = "unfinished"
 """Folder of what unfinished units have made so far."""
@@ -50,6 +51,9 @@ def make_candidates(
                 seconds=editor.spec.seconds or SECONDS,
             )
         )
+
+    for journal in (folder.path / JOURNALS).glob("*"):
+        Journal(journal).begin(())  # a driver that was killed left what was in work, which no candidate is to blame for
 
     def finished(record: UnitRecord) -> None:
         shutil.rmtree(folder.path / JOURNALS / record.key, ignore_errors=True)

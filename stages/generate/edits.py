@@ -54,10 +54,12 @@ class EditTask:
     deaths: dict[Places, tuple[int, bool]] = field(default_factory=dict)
 
     def after_death(self) -> EditTask | None:
-        """The task with one more death (:class:`stages.engine.fatal_rows.Recording`)."""
-        places, since = Journal(self.journal).begun()
+        """The task with one more death (:class:`stages.engine.fatal_rows.Recording`). A death counts once: the next may be of loading."""
+        journal = Journal(self.journal)
+        places, since = journal.begun()
         if not places:
             return None
+        journal.begin(())
         count, _ = self.deaths.get(places, (0, False))
         return replace(self, deaths=self.deaths | {places: (count + 1, since >= self.seconds * len(places))})
 
@@ -107,8 +109,9 @@ class EditWork:
                 journal.begin([candidate.place for candidate in batch])
                 started = time.monotonic()
                 results = known or self._edited([candidate.request for candidate in batch], task.seconds)
-                figures["edits"] += len(batch)
-                figures["seconds"] += time.monotonic() - started
+                if not known:
+                    figures["edits"] += len(batch)
+                    figures["seconds"] += time.monotonic() - started
                 if settling is not None:
                     self._settle(settling.result(), task, journal)
                 settling = thread.submit(self._keep, list(map(Made, batch, results)), journal)

@@ -106,6 +106,7 @@ def test_what_ends_its_process_is_tried_again_alone_and_fails_alone(plugged: Non
     for places in [(2, 3), (2, 3), (3,), (3,)]:
         journal.begin(places)
         task = task.after_death() or pytest.fail("these were in work")
+        assert task.after_death() is None, "a death while the editor is loaded again is nobody's"
     assert task.deaths == {(2, 3): (2, False), (3,): (2, False)}
     rows = unit.run(task).tables["candidates"].to_pylist()
     assert [row["status"] for row in rows] == ["ok", "ok", "ok", "failed"] and unit.edits == 3
