@@ -42,7 +42,8 @@ from stages.engine import storage
 from stages.engine.ids import settings_hash
 from stages.engine.training_group import seeded
 from stages.generate import candidate_plan, draw
-from stages.generate.edits import EditTask, EditWork
+from stages.generate.edit_task import EditTask
+from stages.generate.edits import EditWork
 from stages.generate.sources import make_work
 from stages.preferences import step as preferences
 from stages.preferences.groups import RatedRows, labelled

@@ -45,7 +45,8 @@ def table(flow: FlowConfig, sources: int, step: StepFolder) -> str:
         return text
     known = [editor.count * sources * (one.seconds or 0) / 3600 for editor, one in zip(editors, rates, strict=True)]
     hours = ", ".join(
-        f"{words.duration(sum(known) / gpus * 3600)} on {gpus} GPU{'s' if gpus > 1 else ''} with at most {gpus + len(models) - 1} model loads"
+        f"{words.duration(sum(known) / gpus * 3600)} on {gpus} GPU{'s' if gpus > 1 else ''} "
+        f"with at most {gpus + len(models) - 1} model loads"
         for gpus in GPUS
     )
     unknown = sum(one.seconds is None for editor, one in zip(editors, rates, strict=True) if editor.spec.memory_gb)

@@ -21,7 +21,8 @@ from stages.engine.rundir import Part, StepFolder
 from stages.engine.units import Done, Unit, UnitRecord
 from stages.generate.candidate_plan import PlannedEditor
 from stages.generate.config import GenerateConfig
-from stages.generate.edits import EditTask, EditWork
+from stages.generate.edit_task import EditTask
+from stages.generate.edits import EditWork
 from stages.generate.journal import Journal
 
 JOURNALS = "unfinished"

@@ -9,59 +9,34 @@ twice alone has failed.
 from __future__ import annotations
 
 import faulthandler
+import os
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow.parquet as pq
 
 from reward.inputs.decoding import decode
 from stages.config import FlowConfig
-from stages.editors.editing import Editing, Result
+from stages.editors.editing import AcceleratorLost, Editing, Result
 from stages.editors.editor import EditRequest, Failure
 from stages.engine.dispatch import CrewFailed
 from stages.engine.prefetch import prefetch
 from stages.engine.units import UnitOutput
 from stages.generate.candidate_plan import PlannedEditor, planned
 from stages.generate.config import FailureRules
+from stages.generate.edit_task import ENDS, EditTask
 from stages.generate.finishing import Candidate, Finishing, Made
 from stages.generate.journal import Journal
 from stages.generate.outputs import Outputs
 
-ENDS = 2
-"""A candidate that has ended so many processes alone has failed."""
 AHEAD = 4
 """Sources that are decoded ahead of the editor."""
-
-Places = tuple[int, ...]
-"""Places of candidates in their unit: by source, then by seed."""
-
-
-@dataclass(frozen=True)
-class EditTask:
-    """Candidates, so many ``rows``, of the sources in a table. ``seconds``: after which an edit counts as hanging. ``deaths``: how many
-    processes ended while these candidates were in work, in this command, and whether the last took too long."""
-
-    sources: str
-    rows: int
-    journal: str
-    seconds: float
-    deaths: dict[Places, tuple[int, bool]] = field(default_factory=dict)
-
-    def after_death(self) -> EditTask | None:
-        """The task with one more death (:class:`stages.engine.fatal_rows.Recording`). A death counts once: the next may be of loading."""
-        journal = Journal(self.journal)
-        places, since = journal.begun()
-        if not places:
-            return None
-        journal.begin(())
-        count, _ = self.deaths.get(places, (0, False))
-        return replace(self, deaths=self.deaths | {places: (count + 1, since >= self.seconds * len(places))})
 
 
 class EditWork:
@@ -153,11 +128,15 @@ class EditWork:
                 continue
             for candidate in left:
                 deaths, hung = task.deaths.get((candidate.place,), (0, False))
-                yield [candidate], [_ended(task, hung)] if deaths >= ENDS else None
+                yield [candidate], [task.ended(hung)] if deaths >= ENDS else None
 
     def _edited(self, requests: Sequence[EditRequest], seconds: float) -> list[Result]:
         with _ended_after(seconds * len(requests)):
-            return self.editing.edit(requests)
+            try:
+                return self.editing.edit(requests)
+            except AcceleratorLost:
+                traceback.print_exc()
+                os._exit(1)  # so that another process goes on; what was in work is tried again there
 
     def _keep(self, batch: list[Made], journal: Journal) -> list[Made]:
         """Put a batch whose edits are checked into the journal, unless one of them is to be made again with another seed."""
@@ -190,12 +169,6 @@ class EditWork:
                 f"{self.planned.key}: {self.planned.name} stopped, since {self.made['failed']} of {self.made['edits']} edits failed, the "
                 f"last with {failures[-1].message!r}; repair it, or allow more with generate.failures.share"
             )
-
-
-def _ended(task: EditTask, hung: bool) -> Failure:
-    if hung:
-        return Failure("timed-out", f"alone, it took longer than {task.seconds:g} seconds {ENDS} times (generate.failures.seconds)")
-    return Failure("ended-process", f"alone, it ended its process {ENDS} times, perhaps out of memory")
 
 
 @contextmanager

@@ -22,7 +22,8 @@ from stages.engine import storage
 from stages.engine.dispatch import CrewFailed
 from stages.engine.rundir import RunDir
 from stages.engine.units import UnitOutput
-from stages.generate.edits import EditTask, EditWork
+from stages.generate.edit_task import EditTask
+from stages.generate.edits import EditWork
 from stages.generate.journal import Journal
 
 PLUGGED = str(ROOT / "tests" / "support" / "plugged")

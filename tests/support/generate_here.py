@@ -11,7 +11,8 @@ from stages.datasets import readers
 from stages.engine import storage
 from stages.engine.units import UnitOutput
 from stages.generate import candidate_plan, draw
-from stages.generate.edits import EditTask, EditWork
+from stages.generate.edit_task import EditTask
+from stages.generate.edits import EditWork
 from stages.generate.sources import make_work
 
 

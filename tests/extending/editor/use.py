@@ -12,7 +12,8 @@ from reward.inputs.decoding import decode
 from stages.datasets import readers
 from stages.editors import catalogue
 from stages.engine import storage
-from stages.generate.edits import EditTask, EditWork
+from stages.generate.edit_task import EditTask
+from stages.generate.edits import EditWork
 from stages.generate.sources import make_work
 
 pixels = np.zeros((8, 12, 3), np.uint8)
