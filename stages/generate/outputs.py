@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from PIL import Image
-
 from stages.editors.alignment import shift_and_zoom
 from stages.editors.config import OutputPolicy, OutputsConfig
 from stages.editors.editor import Edited, EditRequest, Failure
 from stages.editors.output_checks import check, content_filter
 
 LEAST_SIDE = 64
-"""Shift and zoom are measured where the shorter side has so many pixels: in a smaller picture a pixel is much of what it shows."""
+"""Pixels of the shorter side from which edits are measured: checks and thresholds are of photographs, and of a drawing of 32 pixels a line
+is noise. Below, only another size is flagged."""
 DIGITS = 4
 
 
@@ -42,17 +41,14 @@ class Outputs:
 
     def judge(self, request: EditRequest, edited: Edited) -> Judged:
         """Measure an edit of a request whose image is the source."""
-        measured, flags = check(request.image, edited.image)
+        measures: dict[str, Any] = {"measures": {}, "shift": None, "zoom": None}
+        flags = ["wrong-size"] if edited.image.size != request.image.size else []
+        if min(request.image.size) >= LEAST_SIDE:
+            measures["measures"], flags = check(request.image, edited.image)
+            if (found := shift_and_zoom(request.image, edited.image)) is not None:
+                measures |= {"shift": [round(found.dx, DIGITS), round(found.dy, DIGITS)], "zoom": round(found.zoom, DIGITS)}
         if "returned" in dict(edited.record):  # of another size than its canvas
             flags = [*dict.fromkeys([*flags, "wrong-size"])]
         if self.filter is not None and self.filter(edited.image, request.instruction):
             flags = [*flags, "content"]
-        measures = {"measures": measured, **_alignment(request.image, edited.image)}
         return Judged(edited, measures, flags, self.config.policy(flags))
-
-
-def _alignment(source: Image.Image, edited: Image.Image) -> dict[str, Any]:
-    found = shift_and_zoom(source, edited) if min(source.size) >= LEAST_SIDE else None
-    if found is None:
-        return {"shift": None, "zoom": None}
-    return {"shift": [round(found.dx, DIGITS), round(found.dy, DIGITS)], "zoom": round(found.zoom, DIGITS)}

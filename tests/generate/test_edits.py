@@ -43,7 +43,7 @@ def settings(tmp_path: Path, *instructions: str, editors: list[dict[str, Any]], 
     tmp_path.mkdir(exist_ok=True)
     rows = []
     for number, instruction in enumerate(instructions):
-        Image.linear_gradient("L").resize((24, 16)).rotate(40 * number).convert("RGB").save(tmp_path / f"{number}.png")
+        Image.linear_gradient("L").resize((96, 64)).rotate(40 * number).convert("RGB").save(tmp_path / f"{number}.png")
         rows.append(json.dumps({"image": f"{number}.png", "instruction": instruction}))
     (tmp_path / "sources.jsonl").write_text("\n".join(rows))
     sources = {"dataset": "table", "tables": [{"name": "mine", "path": str(tmp_path / "sources.jsonl")}]}
