@@ -113,6 +113,7 @@ class Campaign:
 
     kinds = KINDS
     step = "filter"
+    parts = "units"
 
     def __init__(self, cluster: Cluster, command: list[str], options: argparse.Namespace) -> None:
         self.cluster, self.command, self.runs = cluster, command, options.runs
@@ -157,7 +158,7 @@ class Campaign:
             if not self.kill(kind, driver):
                 continue  # it was between two tasks
             if not index.exists():  # otherwise the run was finished just before
-                hits.append(f"{self.victims.pop()} after {self.progress(run)} units")
+                hits.append(f"{self.victims.pop()} after {self.progress(run)} {self.parts}")
             if kind == "driver":
                 driver = self.start(run)
         self.finish(driver, run)

@@ -97,6 +97,7 @@ class GenerateCampaign(Campaign):
 
     kinds = ("driver", "actor", "node")
     step = "generate"
+    parts = "units and batches"
 
     def progress(self, run: Path) -> int:
         """Finished units and batches."""
