@@ -38,7 +38,8 @@ from stages.annotate.ratings.rating_task import PRODUCTION, RatingTask, Scale
 from stages.annotate.simulate import Levels, raters_of
 from stages.config import FlowConfig
 from stages.datasets import readers
-from stages.engine import storage
+from stages.datasets.config import VALIDATION_SHARE
+from stages.engine import contracts, storage
 from stages.engine.ids import settings_hash
 from stages.engine.training_group import seeded
 from stages.generate import candidate_plan, draw
