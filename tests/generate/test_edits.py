@@ -162,7 +162,7 @@ def test_a_run_goes_on_around_its_bad_editors_and_redoes_only_what_changed(tmp_p
     traces = tmp_path / "traces"
     counted = {"traces": str(traces)}
     plain = {"name": "odd/plain", "candidates": 2, "settings": counted}
-    other = {"name": "odd/other", "seeds": [4], "settings": counted}
+    other = {"name": "odd/other", "seeds": [4], "settings": counted | {"wild": True}}
     failures = {"seconds": 2.0}
 
     def flow(*editors: dict[str, Any]) -> str:
@@ -171,7 +171,7 @@ def test_a_run_goes_on_around_its_bad_editors_and_redoes_only_what_changed(tmp_p
 
     changed = plain | {"settings": counted | {"tone": 5}}
     runs = [
-        flow(plain, other | {"settings": counted | {"loads": False}}),
+        flow(plain, other | {"settings": {"loads": False}}),
         flow(plain, other),
         flow(changed, other),
         flow(changed, other, {"name": "odd/plain", "seeds": [9], "settings": counted | {"tone": 6}}),
@@ -182,21 +182,19 @@ def test_a_run_goes_on_around_its_bad_editors_and_redoes_only_what_changed(tmp_p
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = []
-        for line in process.stdout:
+        for line in (line for line in process.stdout if "(raylet)" not in line):
             said.append(line.strip())
             counts.append(Counter(entry.split()[0] for entry in traces.read_text().splitlines()))
     assert said[1:] == ["done"] * 3
     assert "generate.editors.1: odd/other" in said[0] and "cannot be loaded (OSError: the weights are not there)" in said[0]
-    assert counts[0]["odd/plain"] >= 14 and not counts[0]["odd/other"], "the other editor went on"
-    assert counts[1]["odd/plain"] == counts[0]["odd/plain"], "a repair redoes nothing"
     tried = counts[1]["odd/other"]
-    assert 5 + 2 * 2 <= tried <= 5 + 2 * 2 + 4, "two edits alone end or hang twice; beside them a death may cost a batch"
-    assert counts[2]["odd/other"] == tried and counts[2]["odd/plain"] > counts[1]["odd/plain"]
-    assert counts[3]["odd/other"] == tried
+    assert [found["odd/plain"] for found in counts] == [14, 14, 28, 35], "only what changed is made"
+    assert [found["odd/other"] for found in counts] == [0, tried, tried, tried]
+    assert 5 + 2 * 2 <= tried <= 5 + 2 * 8, "two edits end their process, in a batch twice and then alone twice"
     index = RunDir(tmp_path / "run").step("generate").require()
     assert [figures["failed"] for figures in index.results["editors"]] == [
-        {"ended-process": 2, "timed-out": 2},
+        {},
         {"ended-process": 1, "timed-out": 1},
-        {"ended-process": 1, "timed-out": 1},
+        {},
     ]
-    assert [figures["made"] for figures in index.results["editors"]] == [10, 5, 5]
+    assert [figures["made"] for figures in index.results["editors"]] == [14, 5, 7]

@@ -16,16 +16,18 @@ from stages.engine.config import Config
 
 
 class OddSettings(Config):
-    """tone: added to every pixel. seconds: of an edit. traces: a file that gets a line per edit. loads: whether it can be loaded."""
+    """tone: added to every pixel. seconds: of an edit. traces: a file that gets a line per edit. loads: whether it can be loaded. wild:
+    whether it ends its process at the word "crash", and sleeps at "hang"."""
 
     tone: int = 0
     seconds: float = 0.0
     traces: str = ""
     loads: bool = True
+    wild: bool = False
 
 
 class OddEditor:
-    """Draws stripes by seed. It ends its process at "crash", sleeps at "hang", refuses at "refuse" and raises at "raise"."""
+    """Draws stripes by seed. It refuses at "refuse" and raises at "raise"."""
 
     def __init__(self, settings: OddSettings, name: str) -> None:
         if not settings.loads:
@@ -40,9 +42,9 @@ class OddEditor:
         return [self._edit(request) for request in batch]
 
     def _edit(self, request: EditRequest) -> Edited | Failure:
-        if "crash" in request.instruction:
+        if self.settings.wild and "crash" in request.instruction:
             os._exit(1)
-        if "hang" in request.instruction:
+        if self.settings.wild and "hang" in request.instruction:
             time.sleep(1000)
         if "refuse" in request.instruction:
             return Failure("refused", "it does not edit this")
