@@ -97,7 +97,8 @@ def groups_of(flow: FlowConfig) -> tuple[dict[str, list[RatedGroup]], dict[str, 
     groups: dict[str, list[RatedGroup]] = defaultdict(list)
     truth: dict[str, Levels] = {}
     for piece in readers.plan(config.sources, seed=flow.seed, world=flow.world, unit_rows=config.unit_sources, edited=False):
-        table = contracts.table("sources", [source_row(entry, VALIDATION_SHARE) for entry in readers.load(piece)])
+        entries = [entry for entry in readers.load(piece) if isinstance(entry, readers.Edit)]
+        table = contracts.table("sources", [source_row(entry, VALIDATION_SHARE) for entry in entries])
         sources = {row["source_id"]: row for row in table.to_pylist()}
         with tempfile.TemporaryDirectory() as folder:
             storage.publish_bytes(f"{folder}/sources.parquet", storage.table_bytes(table))
