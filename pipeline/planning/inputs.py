@@ -8,7 +8,7 @@ from pathlib import Path
 from stages.config import FlowConfig
 from stages.datasets import readers
 from stages.datasets.config import VALIDATION_SHARE, CandidatesInput, SourcesInput, TableSources, WorldSources
-from stages.editors import catalogue
+from stages.generate.candidate_plan import obstacles, planned
 
 
 def missing(flow: FlowConfig) -> dict[str, list[str]]:
@@ -57,9 +57,9 @@ def _missing_of_generate(flow: FlowConfig) -> list[str]:
     if flow.generate is None:
         return []
     notes = []
-    for choice in flow.generate.editors:
+    if flow.generate.editors:
         try:
-            catalogue.find(choice.name, "generate.editors")
+            notes += [f"cannot run yet: {sentence}" for sentence in obstacles(planned(flow), flow.generate)]
         except ValueError as error:
             notes.append(f"cannot run yet: {error}")
     config = flow.generate.sources

@@ -40,6 +40,11 @@ class PlannedEditor:
         changed = ", ".join(f"{name} {value}" for name, value in self.choice.settings.items())
         return f"{self.spec.name} ({changed})" if changed else self.spec.name
 
+    @property
+    def id(self) -> str:
+        """The editor with its settings, as the log of units names it."""
+        return f"{self.spec.name} {self.spec.revision} {self.settings_hash}"
+
     def seeds(self, run_seed: int, source_id: str) -> list[int]:
         """Seeds of the candidates of a source, all different."""
         if self.choice.seeds:

@@ -76,7 +76,7 @@ def make_candidates(
 def unit(context: Context, folder: StepFolder, config: GenerateConfig, editor: PlannedEditor, part: Part) -> Unit:
     """The edits of an editor for one part of the sources."""
     seeds = [*editor.choice.seeds] or [editor.count, context.flow.seed]
-    key = settings_hash("edits", editor.spec.name, editor.spec.revision, editor.settings_hash, seeds, part.sha256)
+    key = settings_hash("edits", editor.spec.name, editor.spec.revision, editor.settings_hash, seeds, config.outputs, part.sha256)
     rows = part.rows * editor.count
     task = EditTask(str(folder.path / part.path), rows, str(folder.path / JOURNALS / key), config.failures.seconds)
     return Unit(key, task, rows, name=f"{editor.name} for {part.rows} sources", family=family(editor, part))
@@ -84,7 +84,7 @@ def unit(context: Context, folder: StepFolder, config: GenerateConfig, editor: P
 
 def family(editor: PlannedEditor, part: Part) -> str:
     """What the log says of a unit: its sources, its editor and the settings."""
-    return f"{part.sha256[:24]} {editor.spec.name} {editor.settings_hash}"
+    return f"{part.sha256[:24]} {editor.id}"
 
 
 def kept(folder: StepFolder, sources: Sequence[Part]) -> set[str]:

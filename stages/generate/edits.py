@@ -13,10 +13,11 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,14 +26,15 @@ import pyarrow.parquet as pq
 from reward.inputs.decoding import decode
 from stages.config import FlowConfig
 from stages.editors.editing import Editing, Result
-from stages.editors.editor import EditRequest, Failure
+from stages.editors.editor import Edited, EditRequest, Failure
 from stages.engine import contracts, images
 from stages.engine.dispatch import CrewFailed
 from stages.engine.prefetch import prefetch
 from stages.engine.units import UnitOutput
-from stages.generate.candidate_plan import PlannedEditor, planned
+from stages.generate.candidate_plan import PlannedEditor, drawn_seed, planned
 from stages.generate.config import FailureRules
 from stages.generate.journal import Journal
+from stages.generate.outputs import Judged, Outputs
 
 ENDS = 2
 """A candidate that has ended so many processes alone has failed."""
@@ -71,6 +73,21 @@ class _Candidate(NamedTuple):
     request: EditRequest
 
 
+class _Made(NamedTuple):
+    """A candidate and what was made of it. ``again``: the request with another seed, where that was needed, after those ``tried``: the
+    flags of their edits by seed."""
+
+    candidate: _Candidate
+    result: Result | Judged
+    again: EditRequest | None = None
+    tried: Mapping[str, list[str]] = MappingProxyType({})
+
+    @property
+    def request(self) -> EditRequest:
+        """The one that the result is of."""
+        return self.again or self.candidate.request
+
+
 class EditWork:
     """The work function of an editor's units: loads it, and turns tasks into tables ``candidates``."""
 
@@ -82,6 +99,7 @@ class EditWork:
         self.rules: FailureRules = flow.generate.failures
         self.made: Counter[str] = Counter()
         started = time.monotonic()
+        self.outputs = Outputs(flow.generate.outputs)
         try:
             self.editing = Editing.of(self.planned.spec, self.planned.settings, flow)
         except Exception as error:  # plug-ins and their libraries raise anything
@@ -109,21 +127,20 @@ class EditWork:
         return UnitOutput({"candidates": table}, rows_in=task.rows, rows_out=task.rows, figures=figures)
 
     def _make(self, task: EditTask, journal: Journal, figures: dict[str, float]) -> None:
-        """Make what is not in the journal. A thread writes a batch while the next is edited."""
+        """Make what is not in the journal. A thread checks, encodes and keeps a batch while the next is edited."""
         with ThreadPoolExecutor(1) as thread, closing(prefetch(self._candidates(task), AHEAD * self.planned.count)) as candidates:
-            writing = None
+            settling: Future[list[_Made]] | None = None
             for batch, known in self._parts(candidates, task, journal):
                 journal.begin([candidate.place for candidate in batch])
                 started = time.monotonic()
-                results = known or self._edited(batch, task.seconds)
+                results = known or self._edited([candidate.request for candidate in batch], task.seconds)
                 figures["edits"] += len(batch)
                 figures["seconds"] += time.monotonic() - started
-                if writing is not None:
-                    writing.result()
-                writing = thread.submit(self._write, journal, batch, results)
-                self._count(results)
-            if writing is not None:
-                writing.result()
+                if settling is not None:
+                    self._settle(settling.result(), task, journal)
+                settling = thread.submit(self._keep, list(map(_Made, batch, results)), journal)
+            if settling is not None:
+                self._settle(settling.result(), task, journal)
 
     def _candidates(self, task: EditTask) -> Iterator[_Candidate]:
         """All candidates of the unit in their order."""
@@ -161,37 +178,83 @@ class EditWork:
                 deaths, hung = task.deaths.get((candidate.place,), (0, False))
                 yield [candidate], [_ended(task, hung)] if deaths >= ENDS else None
 
-    def _edited(self, batch: Sequence[_Candidate], seconds: float) -> list[Result]:
-        with _ended_after(seconds * len(batch)):
-            return self.editing.edit([candidate.request for candidate in batch])
+    def _edited(self, requests: Sequence[EditRequest], seconds: float) -> list[Result]:
+        with _ended_after(seconds * len(requests)):
+            return self.editing.edit(requests)
 
-    def _write(self, journal: Journal, batch: Sequence[_Candidate], results: Sequence[Result]) -> None:
-        rows = [self._row(candidate, result) for candidate, result in zip(batch, results, strict=True)]
-        journal.write(batch[0].place, rows)
+    def _keep(self, batch: list[_Made], journal: Journal) -> list[_Made]:
+        """Put a batch whose edits are checked into the journal, unless one of them is to be made again with another seed."""
+        judged = [self._judged(made) for made in batch]
+        if not any(isinstance(made.result, Judged) and made.result.policy == "new-seed" for made in judged):
+            self._write(judged, journal)
+        return judged
 
-    def _row(self, candidate: _Candidate, result: Result) -> dict[str, Any]:
+    def _judged(self, made: _Made) -> _Made:
+        if isinstance(made.result, Edited):
+            made = made._replace(result=self.outputs.judge(made.request, made.result))
+        if isinstance(made.result, Judged) and made.result.policy == "drop":
+            made = made._replace(result=made.result.failure)
+        return made
+
+    def _settle(self, batch: list[_Made], task: EditTask, journal: Journal) -> None:
+        """Make again what is flagged, and count the failures of the batch. Raises ``CrewFailed`` when too many have failed."""
+        again = [made for made in batch if isinstance(made.result, Judged) and made.result.policy == "new-seed"]
+        if again:
+            batch = [self._with_new_seeds(made, task, journal) if made in again else made for made in batch]
+            self._write(batch, journal)
+        self._count([made.result for made in batch if isinstance(made.result, Failure)], len(batch))
+
+    def _with_new_seeds(self, made: _Made, task: EditTask, journal: Journal) -> _Made:
+        """The edit with the first seed whose edit is not flagged; a failure when there is none. Every seed is a hash of the planned one."""
+        tried: dict[str, list[str]] = {}
+        for number in range(1, self.outputs.config.new_seeds + 1):
+            assert isinstance(made.result, Judged)
+            tried[str(made.request.seed)] = made.result.flags
+            planned_seed = made.candidate.request.seed
+            seed = drawn_seed(
+                self.run_seed, made.candidate.source_id, self.planned.spec.name, self.planned.settings_hash, planned_seed, number
+            )
+            request = replace(made.request, seed=seed)
+            journal.begin([made.candidate.place])
+            (result,) = self._edited([request], task.seconds)
+            made = self._judged(made._replace(result=result, again=request, tried=tried))
+            if not isinstance(made.result, Judged) or made.result.policy == "keep":
+                return made
+        assert isinstance(made.result, Judged)
+        return made._replace(result=made.result.failure)
+
+    def _write(self, batch: Sequence[_Made], journal: Journal) -> None:
+        journal.write(batch[0].candidate.place, [self._row(made) for made in batch])
+
+    def _row(self, made: _Made) -> dict[str, Any]:
         """Row of the ``candidates`` contract; that of an edit that failed has the reason and no image."""
         spec = self.planned.spec
         row = contracts.candidate(
-            candidate_id=self.planned.candidate_id(candidate.source_id, candidate.request.seed),
-            source_id=candidate.source_id,
+            candidate_id=self.planned.candidate_id(made.candidate.source_id, made.candidate.request.seed),
+            source_id=made.candidate.source_id,
             editor=spec.name,
             editor_revision=spec.revision,
-            seed=candidate.request.seed,
+            seed=made.request.seed,
             settings_hash=self.planned.settings_hash,
             licence=spec.licence.name,
         )
-        if isinstance(result, Failure):
-            return row | {"status": "failed", "reason": result.reason, "error": result.message}
-        record = json.dumps(dict(result.record), sort_keys=True, ensure_ascii=False)
-        return row | {"image": images.stored(images.png(np.asarray(result.image))), "record": record, "metadata": result.metadata}
+        if isinstance(made.result, Failure):
+            return row | {"status": "failed", "reason": made.result.reason, "error": made.result.message}
+        assert isinstance(made.result, Judged), "every edit is checked"
+        edited = made.result.edited
+        record = dict(edited.record) | made.result.measures | ({"flagged_seeds": made.tried} if made.tried else {})
+        return row | {
+            "image": images.stored(images.png(np.asarray(edited.image))),
+            "flags": made.result.flags,
+            "record": json.dumps(record, sort_keys=True, ensure_ascii=False),
+            "metadata": edited.metadata,
+        }
 
-    def _count(self, results: Sequence[Result]) -> None:
+    def _count(self, failures: Sequence[Failure], edits: int) -> None:
         """Raise ``CrewFailed`` when too large a share of this process's edits has failed."""
-        self.made["edits"] += len(results)
-        failures = [result for result in results if isinstance(result, Failure)]
+        self.made["edits"] += edits
         self.made["failed"] += len(failures)
-        if self.made["edits"] >= self.rules.after and self.made["failed"] > self.rules.share * self.made["edits"] and failures:
+        if failures and self.made["edits"] >= self.rules.after and self.made["failed"] > self.rules.share * self.made["edits"]:
             raise CrewFailed(
                 f"{self.planned.key}: {self.planned.name} stopped, since {self.made['failed']} of {self.made['edits']} edits failed, the "
                 f"last with {failures[-1].message!r}; repair it, or allow more with generate.failures.share"
