@@ -40,7 +40,7 @@ def sources(flow: FlowConfig) -> tuple[int, int] | None:
             total = math.ceil(_rows(flow.generate.candidates, "generate.candidates", edited=True) / flow.generate.annotate)
         elif isinstance(config, TableSources):
             share = config.validation_share
-            total = sum(table.expected or _rows(config.model_copy(update={"tables": (table,)})) for table in config.tables)
+            total = sum(table.take or table.expected or _rows(config.model_copy(update={"tables": (table,)})) for table in config.tables)
         else:
             total = _rows(config)
     except ValueError:

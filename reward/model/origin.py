@@ -25,6 +25,8 @@ class Origin(BaseModel):
     domains: tuple[Domain, ...]
     data: dict[str, int]
     """Rated groups by data set."""
+    benchmarks: dict[str, int] = {}
+    """Rated groups whose source is an item of a benchmark, by benchmark: what this model selects has an advantage there."""
     raters: dict[str, int]
     """Raters by kind: ``people``, ``simulated`` or ``imported``. An imported data set that hides its raters counts as one."""
     rated: tuple[str, str] | None = None
@@ -37,6 +39,9 @@ class Origin(BaseModel):
             "data": ", ".join(f"{name} ({count:,} rated groups)" for name, count in self.data.items()),
             "raters": ", ".join(f"{count} {kind}" for kind, count in self.raters.items()),
         }
+        if self.benchmarks:
+            seen = ", ".join(f"{name} ({count:,} rated groups)" for name, count in self.benchmarks.items())
+            said["benchmarks seen"] = f"{seen}: results there are not independent of this model"
         return said | ({"rated": " to ".join(self.rated)} if self.rated else {})
 
 

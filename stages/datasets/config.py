@@ -105,7 +105,10 @@ class SourceTable(Table):
     """A table of sources, with the columns image, instruction and optionally id, task, language, split."""
 
     name: str = Field(description="Name of the data set")
-    expected: int | None = Field(None, ge=1, description="Rows it should have; another number is refused")
+    only: dict[str, tuple[str, ...]] = Field({}, description="Values by column: rows with other values are left out")
+    expected: int | None = Field(None, ge=1, description="Rows it should have, after `only`; another number is refused")
+    take: int | None = Field(None, ge=1, description="Of these so many are taken, drawn by the run's seed; default: all")
+    benchmark: str | None = Field(None, description="Benchmark whose items these are, as a mark on them; default: that of the preset")
 
 
 class TableSources(Config):

@@ -24,7 +24,7 @@ class Request:
     """How a data set is to be read.
 
     unit_rows: rows per slice at most. key: configuration key that error messages name. edited: whether the edited images are needed, which
-    sources and references do without. seed, world: what the toy world draws from; no other reader uses them. sizes: whether the sizes of
+    sources and references do without. seed: of the run, for draws. world: what the toy world draws. sizes: whether the sizes of
     image files are part of the fingerprints of text tables that name them; triplets and the training JSON always have them.
     """
 
@@ -127,7 +127,7 @@ class Edit:
     Paths are the images' names in the data set, None where they have none. ``edited`` is empty where the row is read as a source or as a
     reference. ``split`` is train, validation, or empty where the data set does not say it. ``editor`` and ``seed`` say who made the edit,
     as the data set writes it; empty where it does not. ``published_id``: by which the data set's ratings know the edit
-    (stages/datasets/published_ids.py); empty where it has none. ``metadata`` is JSON text.
+    (stages/datasets/published_ids.py); empty where it has none. ``benchmark``: whose item the source is. ``metadata`` is JSON text.
     """
 
     row_id: str
@@ -146,6 +146,7 @@ class Edit:
     editor: str = ""
     seed: str = ""
     published_id: str = ""
+    benchmark: str = ""
 
     @cached_property
     def source_sha256(self) -> str:

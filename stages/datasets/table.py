@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.datasets import presets, triplets
+from stages.datasets import presets, quotas, triplets
 from stages.datasets.config import CandidateTable, SourceTable, Table, TableEdits, TableSources, TripletEdits
 from stages.datasets.io import cells, files, locations, parquet_files, text_tables
 from stages.datasets.io.blocks import Block, read_addressed
@@ -45,11 +45,8 @@ def plan(config: TableEdits | TripletEdits | TableSources, request: Request) -> 
         return _plan(config, request)
     slices = []
     for number, entry in enumerate(config.tables):
-        of_table = _plan(entry, replace(request, key=f"{request.key}.tables.{number}"))
-        rows = sum(len(piece.rows) for piece in of_table)
-        if entry.expected not in (None, rows):
-            raise ValueError(f"{entry.path} has {rows} rows, the configuration expects {entry.expected} of {entry.name}")
-        slices += of_table
+        named = replace(request, key=f"{request.key}.tables.{number}")
+        slices += quotas.wanted(_plan(entry, named), entry, named, _columns)
     return slices
 
 
@@ -65,10 +62,15 @@ def _plan(config: Table | TripletEdits, request: Request) -> list[Slice]:
         name = config.name if isinstance(config, SourceTable) else config.preset or ""
         folder, names = files.find(config.path, suffixes=SUFFIXES, what=request.key, in_folder=(parquet_files.SUFFIX,))
         needed = [column for role, column in columns.items() if role not in optional]
+        needed += config.only if isinstance(config, SourceTable) else ()
         pictures = [columns[role] for role in ("source", "edited") if role in columns] if request.sizes else []
         sized = _Sized(images, pictures)
         blocks = chain.from_iterable(_blocks(folder, file, needed, list(columns.values()), request.key, sized) for file in names)
-    shared = {"columns": columns, "licence": licence, "preset": name}
+    shared: dict[str, Any] = {"columns": columns, "licence": licence, "preset": name}
+    if benchmark := _benchmark(config):
+        shared |= {"benchmark": benchmark}
+    if isinstance(config, Table) and config.preset and presets.PRESETS[config.preset].id_folders:
+        shared |= {"id_folders": True}
     slices = cut_blockwise(dataset, folder, shared, blocks, request.unit_rows, images=images)
     if not slices:
         raise ValueError(f"{request.key}: {config.path} has no rows")
@@ -100,6 +102,21 @@ def _layout(config: Table | TripletEdits, request: Request) -> tuple[dict[str, s
                 f"filter.contamination, or name the column of your edits in {request.key}.columns.edited"
             )
     return {role: name for role, name in columns.items() if request.edited or role != "edited"}, optional, licence
+
+
+def _benchmark(config: Table | TripletEdits) -> str:
+    """Whose items the rows are; empty for no benchmark."""
+    if isinstance(config, SourceTable) and config.benchmark is not None:
+        return config.benchmark
+    return presets.PRESETS[config.preset].benchmark if isinstance(config, Table) and config.preset else ""
+
+
+def _columns(piece: Slice, names: Set[str]) -> Iterator[Row]:
+    """The values of these columns in all rows of a slice, without any image."""
+    with files.OneOpen(piece.location) as tables:
+        addresses = ((name, start, row) for _, (name, start, row, _) in piece.rows)
+        for row in read_addressed(addresses, lambda name, start, first: _rows(tables, name, start, first, names, False)):
+            yield parquet_files.values(row, names) if isinstance(row, pa.RecordBatch) else row
 
 
 def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
@@ -134,6 +151,8 @@ def _edit(piece: Slice, columns: Mapping[str, str], number: int, file: str, row:
     if isinstance(instruction, Fault):
         return Quarantined(row_id, where, *instruction)
     base = piece.images or f"{piece.location}/{file}".rpartition("/")[0]
+    if piece.shared.get("id_folders"):
+        values |= {role: cells.in_id_folder(values[role]) for role in ("source", "edited") if role in values}
     source = cells.image(values["source"], base, "source")
     edited = cells.image(values["edited"], base, "edited") if "edited" in columns else (b"", None)
     if isinstance(source, Fault) or isinstance(edited, Fault):
@@ -158,10 +177,11 @@ def _edit(piece: Slice, columns: Mapping[str, str], number: int, file: str, row:
         split=labels[presets.SPLIT],
         editor=labels[presets.EDITOR],
         seed=labels[presets.SEED],
+        benchmark=piece.shared.get("benchmark", ""),
     )
 
 
-def _rows(tables: files.OneOpen, name: str, start: int, first: int, wanted: set[str], others: bool) -> Iterator[pa.RecordBatch | Row]:
+def _rows(tables: files.OneOpen, name: str, start: int, first: int, wanted: Set[str], others: bool) -> Iterator[pa.RecordBatch | Row]:
     """Rows of a block: batches of one row of a row group, records of a text file. ``others``: with the other columns of a Parquet file
     too, but for those with images or other bytes."""
     if not name.lower().endswith(parquet_files.SUFFIX):

@@ -3,6 +3,7 @@
 | artifact | one row is |
 | --- | --- |
 | ``sources`` | an image and an instruction |
+| ``source_rows`` | one row of a data set that can be a source, without its image |
 | ``candidates`` | one edit of a source by one editor |
 | ``drawn`` | one candidate that is to be annotated |
 | ``delivered`` | one readable edit that was made elsewhere, without its images |
@@ -60,16 +61,29 @@ def _schema(name: str, version: int, *columns: tuple[str, pa.DataType]) -> pa.Sc
 
 
 SOURCES = _schema(
-    "sources", 1,
+    "sources", 2,
     ("source_id", pa.string()),
     ("dataset", pa.string()),
+    ("benchmark", pa.string()),  # whose item it is; empty for none
     ("split", pa.string()),  # train or validation
     ("group", pa.string()),  # split group: sources that share an image, or a near duplicate of it, share it
     ("image", IMAGE),
     ("instruction", pa.string()),
     ("language", pa.string()),
     ("task", pa.string()),
+    ("licence", pa.string()),  # of the image and the instruction; empty where the data set names none
     ("metadata", pa.string()),
+)  # fmt: skip
+SOURCE_ROWS = _schema(
+    "source_rows", 1,
+    ("row", pa.int64()),  # its number in the table
+    ("row_id", pa.string()),
+    ("dataset", pa.string()),
+    ("position", pa.string()),
+    ("source_id", pa.string()),
+    ("group", pa.string()),  # of equal images
+    ("source_phash", pa.uint64()),  # 64 bits, reward/likeness.py
+    ("split", pa.string()),  # as the data set declares it, else empty
 )  # fmt: skip
 CANDIDATES = _schema(
     "candidates", 2,

@@ -58,8 +58,7 @@ class GenerateConfig(Config):
         8,
         ge=0,
         le=16,
-        description="Bits of 64 in which the perceptual hashes of source images may differ that are in one split, of candidates made "
-        "elsewhere; null: equal bytes only",
+        description="Bits of 64 in which the perceptual hashes of source images may differ that are in one split; null: equal bytes only",
     )
     outputs: OutputsConfig = Field(OutputsConfig(), description="Edits that the output checks flag")
     failures: FailureRules = Field(FailureRules(), description="Edits that fail")

@@ -28,11 +28,13 @@ def source_row(edit: Edit, validation_share: float, group: str | None = None) ->
     return {
         "source_id": source_id(edit),
         "dataset": edit.dataset,
+        "benchmark": edit.benchmark,
         "split": edit.split or ("validation" if uniform("split", group) < validation_share else "train"),
         "group": group,
         "image": images.stored(edit.source, edit.source_path),
         "instruction": edit.instruction,
         "language": edit.language,
         "task": edit.task,
+        "licence": edit.licence,
         "metadata": edit.metadata,
     }

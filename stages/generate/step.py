@@ -25,7 +25,7 @@ from stages.generate.outputs import Outputs
 from stages.generate.sources import make_sources
 
 STEP = steps.GENERATE
-RUNNING = {"candidates", "split_distance", "workers", "unit_sources", "failures", "accept_licences"}
+RUNNING = {"candidates", "workers", "unit_sources", "failures", "accept_licences"}
 """Settings on which no candidate depends that is made here."""
 
 
@@ -58,8 +58,8 @@ def run(context: Context) -> Index:
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
         return done
-    sources = make_sources(context, folder, config.sources, pieces, config.workers or 2)
-    artifacts = sources.artifacts()
+    sources = make_sources(context, folder, config, pieces)
+    artifacts = dict(sources.artifacts)
     made = crews.make_candidates(context, folder, config, editors, artifacts["sources"])
     artifacts |= {"candidates": [part for of_editor in made for part in of_editor.artifacts().get("candidates", [])]}
     candidates = folder.read_table("candidates", artifacts["candidates"], ["source_id", "candidate_id", "editor", "status", "error"])
@@ -70,15 +70,16 @@ def run(context: Context) -> Index:
         "candidates_per_source": sum(editor.count for editor in editors),
         "annotated_per_source": draw.per_source(drawn),
         "failed_candidates": candidates["status"].to_pylist().count("failed"),
-        "smaller_groups": sources.counts()["out"] - sum(len(found) == config.annotate for found in drawn.values()),
+        "smaller_groups": sources.counts["out"] - sum(len(found) == config.annotate for found in drawn.values()),
         "editors": _figures(folder, editors, made, drawn),
+        "near_duplicates": sources.near_duplicates,
     }
     index = folder.publish(
         draft,
-        keep=crews.kept(folder, artifacts["sources"]),
+        keep=sources.keep | crews.kept(folder, artifacts["sources"]),
         artifacts=artifacts,
-        counts=sources.counts(),
-        quarantined=sources.quarantined(),
+        counts=sources.counts,
+        quarantined=sources.quarantined,
         results=results,
     )
     crews.tidy(folder)

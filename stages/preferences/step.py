@@ -72,7 +72,7 @@ def run(context: Context) -> Index:
     if done:
         return done
     task = generated_task(context)
-    sources = {row["source_id"]: row for row in generate.read("sources", ["source_id", "split", "group", "task"]).to_pylist()}
+    sources = {row["source_id"]: row for row in generate.read("sources", ["source_id", "split", "group", "task", "benchmark"]).to_pylist()}
     _reject_leaks(sources)
     groups, quarantine = complete_groups(ratings, task)
     artifacts, compared = {}, {}
@@ -163,6 +163,7 @@ def _statistics(
         "scale": levels,
         "ties": config.ties,
         "groups": dict(sorted(Counter(sources[group.source_id]["split"] for group in groups).items())),
+        "benchmarks": dict(sorted(Counter(name for group in groups if (name := sources[group.source_id]["benchmark"])).items())),
         "pairs": _pair_counts(pairs, ORIGINS[config.ties]),
         "tie_shares": statistics.tie_shares(groups, task.dimensions),
         "paper_tie_shares": statistics.PAPER_TIES,

@@ -18,8 +18,10 @@ IMPORTED = "imported:"
 
 def origin_of(run: RunDir, source_ids: Collection[str]) -> Origin:
     """The origin of a model that is trained on the rated groups of these sources."""
-    table = run.step(steps.GENERATE).read("sources", ["source_id", "dataset"]).filter(pc.field("source_id").isin(list(source_ids)))
-    datasets = Counter(table["dataset"].to_pylist())
+    table = (
+        run.step(steps.GENERATE).read("sources", ["source_id", "dataset", "benchmark"]).filter(pc.field("source_id").isin(list(source_ids)))
+    )
+    datasets, benchmarks = Counter(table["dataset"].to_pylist()), Counter(table["benchmark"].to_pylist())
     annotate = run.step(steps.ANNOTATE)
     ratings = annotate.read("ratings", ["source_id", "annotator", "rated_at"]).filter(pc.field("source_id").isin(list(source_ids)))
     simulated = {file.stem for file in (annotate.path / "simulated").glob("*.csv")}
@@ -31,6 +33,7 @@ def origin_of(run: RunDir, source_ids: Collection[str]) -> Origin:
     return Origin(
         domains=tuple(sorted({domain for name in datasets if (domain := domain_of(name))})),
         data=dict(sorted(datasets.items())),
+        benchmarks={name: count for name, count in sorted(benchmarks.items()) if name},
         raters=dict(sorted(raters.items())),
         rated=(days[0], days[-1]) if days else None,
     )

@@ -31,8 +31,8 @@ Path("x.yaml").write_text(
 flow = config.load(Path("x.yaml")).flow
 
 (sources,) = readers.plan(flow.generate.sources, seed=0, world=None, unit_rows=9, key="generate.sources", edited=False)
-output = generate.make_work(flow.generate.sources)(sources)
-assert output.tables["sources"]["instruction"].to_pylist() == ["make it brighter 1", "make it brighter 2"]
+output = generate.make_reading()(sources)
+assert output.tables["source_rows"]["row_id"].to_pylist() == ["1", "2"]
 assert [row.reason for row in output.quarantine] == ["empty-instruction"]
 
 Path("2.after.png").write_bytes(Path("1.after.png").read_bytes())
