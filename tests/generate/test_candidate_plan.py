@@ -17,6 +17,7 @@ from stages.config import FlowConfig
 from stages.editors import catalogue
 from stages.engine import unit_log
 from stages.engine.units import UnitRecord
+from stages.generate import candidate_plan
 from stages.generate.candidate_plan import PlannedEditor, obstacles, planned
 from stages.generate.draw import Sound, draw
 
@@ -60,7 +61,7 @@ def test_candidates_are_shared_evenly() -> None:
         flow({"name": "odd/plain", "seeds": [1], "candidates": 1})
 
 
-def test_a_seed_follows_run_source_editor_settings_and_index_only() -> None:
+def test_a_seed_follows_run_source_editor_settings_and_index_only(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, other = plan(*ODD)
     seeds = plain.seeds(0, "source")
     assert len(set(seeds)) == 6 and all(0 <= seed < 2**31 for seed in seeds)
@@ -69,6 +70,8 @@ def test_a_seed_follows_run_source_editor_settings_and_index_only() -> None:
     changed = plan({"name": "odd/plain", "settings": {"tone": 3}})[0].seeds(0, "source")
     different = [seeds, plain.seeds(1, "source"), plain.seeds(0, "another"), other.seeds(0, "source"), changed]
     assert len({seed for found in different for seed in found}) == 6 * 4 + 12
+    monkeypatch.setattr(candidate_plan, "SEEDS", 7)
+    assert sorted(plain.seeds(0, "source")) != sorted(set(seeds)) and len(set(plain.seeds(0, "source"))) == 6, "equal hashes move on"
     (listed,) = plan({"name": "odd/plain", "seeds": [3, 0]})
     assert listed.seeds(0, "source") == listed.seeds(1, "another") == [3, 0]
 

@@ -156,6 +156,9 @@ def test_a_flagged_edit_gets_another_seed_or_fails(plugged: None, tmp_path: Path
     assert set(measures) == {"brightness", "contrast", "smoothness", "largest_change", "size_difference"}
     kept = Unit(tmp_path / "kept", "always black", outputs={"black": "keep"}).run().tables["candidates"].to_pylist()
     assert [(row["status"], row["flags"]) for row in kept] == [("ok", ["black"])] * 4
+    unit = Unit(tmp_path / "dropped", "always black", outputs={"black": "drop"})
+    dropped = unit.run().tables["candidates"].to_pylist()
+    assert [(row["status"], row["reason"], row["image"]) for row in dropped] == [("failed", "black", None)] * 4 and unit.edits == 4
 
 
 RUNS = """
