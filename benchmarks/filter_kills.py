@@ -109,14 +109,18 @@ def add_node(cluster: Cluster) -> None:
 
 
 class Campaign:
-    """Runs and kills until the kills are used up."""
+    """Runs of a step and kills until the kills are used up."""
+
+    kinds = KINDS
+    step = "filter"
+    parts = "units"
 
     def __init__(self, cluster: Cluster, command: list[str], options: argparse.Namespace) -> None:
         self.cluster, self.command, self.runs = cluster, command, options.runs
         self.draw = random.Random(options.seed)
         self.victims: list[str] = []
         while len(self.victims) < options.kills:
-            self.victims += self.draw.sample(KINDS, len(KINDS))
+            self.victims += self.draw.sample(self.kinds, len(self.kinds))
         del self.victims[options.kills :]
 
     def run(self) -> int:
@@ -139,13 +143,13 @@ class Campaign:
 
     def disturbed(self, run: Path) -> list[str]:
         """One run to its end, with as many kills as it takes; says which, and after how many units."""
-        log, index = run / "filter" / "units.jsonl", run / "filter" / "index.json"
+        index = run / self.step / "index.json"
         hits: list[str] = []
         driver = self.start(run)
         while self.victims:
-            target = lines(log) + self.draw.randrange(1, 5)
+            target = self.progress(run) + self.draw.randrange(1, 5)
             pause = self.draw.uniform(0.0, 0.3)
-            while driver.poll() is None and lines(log) < target and not index.exists():
+            while driver.poll() is None and self.progress(run) < target and not index.exists():
                 time.sleep(0.01)
             time.sleep(pause)
             if driver.poll() is not None or index.exists():
@@ -154,11 +158,16 @@ class Campaign:
             if not self.kill(kind, driver):
                 continue  # it was between two tasks
             if not index.exists():  # otherwise the run was finished just before
-                hits.append(f"{self.victims.pop()} after {lines(log)} units")
+                hits.append(f"{self.victims.pop()} after {self.progress(run)} {self.parts}")
             if kind == "driver":
                 driver = self.start(run)
         self.finish(driver, run)
         return hits
+
+    def progress(self, run: Path) -> int:
+        """Finished units."""
+        log = run / self.step / "units.jsonl"
+        return log.read_bytes().count(b"\n") if log.exists() else 0
 
     def kill(self, kind: str, driver: subprocess.Popen[bytes]) -> bool:
         """Whether there was one to kill, and it is gone."""
@@ -203,11 +212,7 @@ class Campaign:
         """Wait for a command that must succeed."""
         code = process.wait()
         if code:
-            raise SystemExit(f"the filter failed with {code}; see {run.with_suffix('.log')}")
-
-
-def lines(log: Path) -> int:
-    return log.read_bytes().count(b"\n") if log.exists() else 0
+            raise SystemExit(f"the command failed with {code}; see {run.with_suffix('.log')}")
 
 
 if __name__ == "__main__":

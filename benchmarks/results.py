@@ -34,6 +34,7 @@ MEASURES = {
     "Speed of ratings": ("stages/annotate/ratings", "stages/annotate/formats", "stages/annotate/agreement"),
     "Rating page at the size of the paper": ("stages/annotate/page", "stages/annotate/packet", "stages/annotate/quality"),
     "Quality control of ratings": ("stages/annotate/quality", "stages/annotate/agreement"),
+    "Overhead of generate": ("stages/engine", "stages/generate", "stages/editors"),
     "Overhead of the filter": ("stages/engine", "stages/filter", "stages/scoring"),
     "Speed of shards": ("stages/shards", "stages/engine/storage.py", "stages/engine/tar.py"),
     "One driver": ("stages/engine", "stages/datasets", "stages/filter"),

@@ -38,11 +38,13 @@ from stages.annotate.ratings.rating_task import PRODUCTION, RatingTask, Scale
 from stages.annotate.simulate import Levels, raters_of
 from stages.config import FlowConfig
 from stages.datasets import readers
-from stages.engine import storage
+from stages.datasets.config import VALIDATION_SHARE
+from stages.engine import contracts, storage
 from stages.engine.ids import settings_hash
 from stages.engine.training_group import seeded
 from stages.generate import candidate_plan, draw
-from stages.generate.edits import EditTask, EditWork
+from stages.generate.edit_task import EditTask
+from stages.generate.edits import EditWork
 from stages.generate.rows import source_row
 from stages.preferences import step as preferences
 from stages.preferences.groups import RatedRows, labelled
@@ -96,7 +98,8 @@ def groups_of(flow: FlowConfig) -> tuple[dict[str, list[RatedGroup]], dict[str, 
     groups: dict[str, list[RatedGroup]] = defaultdict(list)
     truth: dict[str, Levels] = {}
     for piece in readers.plan(config.sources, seed=flow.seed, world=flow.world, unit_rows=config.unit_sources, edited=False):
-        table = contracts.table("sources", [source_row(entry, VALIDATION_SHARE) for entry in readers.load(piece)])
+        entries = [entry for entry in readers.load(piece) if isinstance(entry, readers.Edit)]
+        table = contracts.table("sources", [source_row(entry, VALIDATION_SHARE) for entry in entries])
         sources = {row["source_id"]: row for row in table.to_pylist()}
         with tempfile.TemporaryDirectory() as folder:
             storage.publish_bytes(f"{folder}/sources.parquet", storage.table_bytes(table))

@@ -11,6 +11,7 @@ from stages.datasets import readers
 from stages.datasets.config import VALIDATION_SHARE, CandidatesInput, SourcesInput, TableSources, WorldSources
 from stages.editors import catalogue
 from stages.finetune.config import LargeFinetuneConfig
+from stages.generate.candidate_plan import obstacles, planned
 
 
 def missing(flow: FlowConfig) -> dict[str, list[str]]:
@@ -64,11 +65,17 @@ def _missing_of_generate(flow: FlowConfig) -> list[str]:
     if flow.generate is None:
         return []
     notes = []
-    for choice in flow.generate.editors:
+    unknown = []
+    for number, choice in enumerate(flow.generate.editors):
         try:
-            catalogue.find(choice.name, "generate.editors")
+            catalogue.find(choice.name, f"generate.editors.{number}.name")
         except ValueError as error:
-            notes.append(f"cannot run yet: {error}")
+            unknown.append(str(error))
+    try:
+        problems = unknown or (obstacles(planned(flow), flow.generate) if flow.generate.editors else [])
+    except ValueError as error:
+        problems = [str(error)]
+    notes += [f"cannot run yet: {sentence}" for sentence in problems]
     config = flow.generate.sources
     if flow.generate.candidates is not None:
         try:

@@ -6,11 +6,12 @@ Compute comes from `pipeline.planning.compute`.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pipeline.flow import STEPS
-from pipeline.planning import editor_benchmark, filter_cost, finetune_cost, inputs, selection_sizes
+from pipeline.planning import editor_benchmark, editors, filter_cost, finetune_cost, inputs, selection_sizes
 from pipeline.planning.assumptions import PEAK_TFLOPS, UTILISATION
 from pipeline.planning.compute import Compute, compute_of, tokens
 from pipeline.words import text_table
@@ -21,6 +22,7 @@ from stages.datasets.config import WorldEdits
 from stages.engine import storage
 from stages.engine.rundir import Index, RunDir
 from stages.finetune.config import LargeFinetuneConfig
+from stages.generate.candidate_plan import counts_of
 
 SUSTAINED_TFLOPS = PEAK_TFLOPS * UTILISATION
 """Assumed for GPU hours: 40 % of the 312 TFLOP/s that an A100 or A800 does in bf16."""
@@ -44,6 +46,9 @@ def plan(flow: FlowConfig, path: Path) -> str:
     notes = [note for of_step in missing.values() for note in of_step] + _assumptions(flow)
     text = f"run directory: {path}\n\n" + text_table(["", "step", "state", "work", "last time"], rows)
     text += "\n\n" + "\n".join(f"- {note}" for note in notes) if notes else ""
+    if flow.generate is not None and flow.generate.editors and (groups := inputs.sources(flow)) is not None:
+        with suppress(ValueError):  # the notes say what is wrong with the editors
+            text += "\n\n" + editors.table(flow, sum(groups), RunDir(path).step("generate"))
     if flow.filter is not None:
         flop, counted = flop_per_pair(flow)
         if flop is None:
@@ -91,6 +96,10 @@ def _state(flow: FlowConfig, index: Index | None, *, input_missing: bool) -> str
 
 def _changed(then: Any, now: Any, name: str) -> list[str]:
     """Names of the settings whose values differ. Settings that the step does not depend on are not in ``then``."""
+    if isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
+        return [
+            found for index, (one, other) in enumerate(zip(then, now, strict=True)) for found in _changed(one, other, f"{name}.{index}")
+        ]
     if not isinstance(then, dict) or not isinstance(now, dict):
         return [] if then == now else [name]
     return [found for key, value in then.items() for found in _changed(value, now.get(key), f"{name}.{key}")]
@@ -109,8 +118,10 @@ def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
         flop = _compute(flow)
         train, validation = counted
         groups, annotated = train + validation, flow.generate.annotate
-        made = sum(len(choice.seeds) for choice in flow.generate.editors)
-        edits = f"{groups:,} sources x {made} candidates = {groups * made:,} edits, {annotated} of each annotated"
+        edits = "unknown: the numbers of candidates do not fit together"
+        with suppress(ValueError):
+            made = sum(counts_of(flow.generate))
+            edits = f"{groups:,} sources x {made} candidates = {groups * made:,} edits, {annotated} of each annotated"
         if flow.generate.candidates is not None:
             edits = f"{inputs.candidates(flow):,} candidates made elsewhere, up to {annotated} of each source annotated"
         pairs = groups * math.comb(annotated, 2)

@@ -25,7 +25,7 @@ from stages.engine.contracts import Quarantined
 from stages.engine.rundir import RunDir, StepFolder
 
 DATASET = "candidates"
-OF_SOURCE = ["instruction", "image", "language", "task", "split", "benchmark"]
+OF_SOURCE = ["instruction", "image", "language", "task", "split", "benchmark", "licence"]
 OF_CANDIDATE = [
     "candidate_id", "source_id", "editor", "editor_revision", "seed", "image", "status", "error", "licence", "flags", "record", "metadata",
 ]  # fmt: skip
@@ -60,6 +60,7 @@ def _edit(where: str, row: dict[str, Any], source: dict[str, Any]) -> Edit | Qua
         return Quarantined(row["candidate_id"], where, "failed-candidate", f"{row['editor']} could not make it: {row['error']}")
     facts = {name: row[name] for name in ("candidate_id", "source_id", "editor", "editor_revision", "seed", "flags")}
     facts |= {"benchmark": source["benchmark"]} if source["benchmark"] else {}
+    facts |= {"source_licence": source["licence"]} if source["licence"] else {}
     facts |= {"record": json.loads(row["record"]), "made": json.loads(row["metadata"])}
     return Edit(
         row_id=row["candidate_id"],

@@ -2,7 +2,8 @@
 
 Checked against: the data set cards of TIGER-Lab/OmniEdit-Filtered-1.2M, UCSC-VLAA/GPT-Image-Edit-1.5M, osunlp/MagicBrush and
 stepfun-ai/GEdit-Bench; the READMEs of PKU-YuanGroup/ImgEdit (data and Benchmark/Basic) and of apple/pico-banana-400k with its mapping
-script. facebook/emu_edit_test_set, Bin1117/AnyEdit and AnyBench (the test set of AnyEdit): as public code reads them.
+script. facebook/emu_edit_test_set, Bin1117/AnyEdit, and the test sets that come as archives (AnyBench of AnyEdit,
+MagicBrush): as public code reads them.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ EDITOR, SEED = "editor", "seed"
 @dataclass(frozen=True)
 class Preset:
     """Column by role, and the licence of rows that name none. ``edited`` is absent where a benchmark has sources only. ``benchmark``: its
-    name, where the data set is one."""
+    name, where the data set is one. ``id_folders``: images lie in folders that are named as their own names begin, up to the first hyphen.
+    """
 
     columns: dict[str, str]
     licence: str = ""
     benchmark: str = ""
+    id_folders: bool = False
 
 
 OWN = Preset({role: role for role in (*REQUIRED, *OPTIONAL)})
@@ -51,6 +54,12 @@ PRESETS = {
     "magicbrush": Preset(
         {"source": "source_img", "instruction": "instruction", "edited": "target_img", "id": "img_id"},
         "CC-BY-4.0, as the card of osunlp/MagicBrush says",
+    ),
+    "magicbrush-test": Preset(
+        {"source": "input", "instruction": "instruction", "edited": "output", "id": "output"},
+        "CC-BY-4.0, as the README of MagicBrush says",
+        benchmark="magicbrush-test",
+        id_folders=True,
     ),
     "gedit-bench": Preset(
         {"source": "input_image", "instruction": "instruction", "id": "key", "task": "task_type", "language": "instruction_language"},

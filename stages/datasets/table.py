@@ -66,9 +66,11 @@ def _plan(config: Table | TripletEdits, request: Request) -> list[Slice]:
         pictures = [columns[role] for role in ("source", "edited") if role in columns] if request.sizes else []
         sized = _Sized(images, pictures)
         blocks = chain.from_iterable(_blocks(folder, file, needed, list(columns.values()), request.key, sized) for file in names)
-    shared = {"columns": columns, "licence": licence, "preset": name}
+    shared: dict[str, Any] = {"columns": columns, "licence": licence, "preset": name}
     if benchmark := _benchmark(config):
         shared |= {"benchmark": benchmark}
+    if isinstance(config, Table) and config.preset and presets.PRESETS[config.preset].id_folders:
+        shared |= {"id_folders": True}
     slices = cut_blockwise(dataset, folder, shared, blocks, request.unit_rows, images=images)
     if not slices:
         raise ValueError(f"{request.key}: {config.path} has no rows")
@@ -149,6 +151,8 @@ def _edit(piece: Slice, columns: Mapping[str, str], number: int, file: str, row:
     if isinstance(instruction, Fault):
         return Quarantined(row_id, where, *instruction)
     base = piece.images or f"{piece.location}/{file}".rpartition("/")[0]
+    if piece.shared.get("id_folders"):
+        values |= {role: cells.in_id_folder(values[role]) for role in ("source", "edited") if role in values}
     source = cells.image(values["source"], base, "source")
     edited = cells.image(values["edited"], base, "edited") if "edited" in columns else (b"", None)
     if isinstance(source, Fault) or isinstance(edited, Fault):

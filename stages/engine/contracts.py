@@ -72,6 +72,7 @@ SOURCES = _schema(
     ("instruction", pa.string()),
     ("language", pa.string()),
     ("task", pa.string()),
+    ("licence", pa.string()),  # of the image and the instruction; empty where the data set names none
     ("metadata", pa.string()),
 )  # fmt: skip
 SOURCE_ROWS = _schema(

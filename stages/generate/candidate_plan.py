@@ -40,6 +40,11 @@ class PlannedEditor:
         changed = ", ".join(f"{name} {value}" for name, value in self.choice.settings.items())
         return f"{self.spec.name} ({changed})" if changed else self.spec.name
 
+    @property
+    def id(self) -> str:
+        """The editor with its settings, as the log of units names it."""
+        return f"{self.spec.name} {self.spec.revision} {self.settings_hash}"
+
     def seeds(self, run_seed: int, source_id: str) -> list[int]:
         """Seeds of the candidates of a source, all different."""
         if self.choice.seeds:
@@ -66,7 +71,7 @@ def planned(flow: FlowConfig) -> list[PlannedEditor]:
     """The plan. Raises ``ValueError`` naming the key of an unknown editor or setting, and of numbers that do not fit together."""
     config = flow.generate
     assert config is not None, "the configuration has candidates to make"
-    counts = _counts(config)
+    counts = counts_of(config)
     editors = []
     for number, (choice, count) in enumerate(zip(config.editors, counts, strict=True)):
         key = f"generate.editors.{number}"
@@ -98,8 +103,8 @@ def obstacles(editors: Sequence[PlannedEditor], config: GenerateConfig) -> list[
     return list(dict.fromkeys(found))
 
 
-def _counts(config: GenerateConfig) -> list[int]:
-    """Candidates of each source, by editor."""
+def counts_of(config: GenerateConfig) -> list[int]:
+    """Candidates of each source, by editor. Raises ``ValueError`` when the numbers do not fit together."""
     own = [len(choice.seeds) or choice.candidates for choice in config.editors]
     open_ones = [choice.name for choice, count in zip(config.editors, own, strict=True) if count is None]
     total = config.candidates_per_source or (CANDIDATES if open_ones else sum(count or 0 for count in own))

@@ -7,6 +7,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from stages.datasets.config import CandidatesInput, SourcesInput
+from stages.editors.config import OutputsConfig
 from stages.engine.config import Config
 
 
@@ -59,6 +60,7 @@ class GenerateConfig(Config):
         le=16,
         description="Bits of 64 in which the perceptual hashes of source images may differ that are in one split; null: equal bytes only",
     )
+    outputs: OutputsConfig = Field(OutputsConfig(), description="Edits that the output checks flag")
     failures: FailureRules = Field(FailureRules(), description="Edits that fail")
     unit_sources: int = Field(150, ge=1, description="Sources per unit of resume; edits where candidates made elsewhere are read")
     workers: int | None = Field(None, ge=1, description="Ray actors at a time; default: one per GPU where an editor needs one, at least 2")

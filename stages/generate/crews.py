@@ -21,7 +21,9 @@ from stages.engine.rundir import Part, StepFolder
 from stages.engine.units import Done, Unit, UnitRecord
 from stages.generate.candidate_plan import PlannedEditor
 from stages.generate.config import GenerateConfig
-from stages.generate.edits import EditTask, EditWork
+from stages.generate.edit_task import EditTask
+from stages.generate.edits import EditWork
+from stages.generate.journal import Journal
 
 JOURNALS = "unfinished"
 """Folder of what unfinished units have made so far."""
@@ -51,6 +53,9 @@ def make_candidates(
             )
         )
 
+    for journal in (folder.path / JOURNALS).glob("*"):
+        Journal(journal).begin(())  # a driver that was killed left what was in work, which no candidate is to blame for
+
     def finished(record: UnitRecord) -> None:
         shutil.rmtree(folder.path / JOURNALS / record.key, ignore_errors=True)
 
@@ -76,7 +81,7 @@ def make_candidates(
 def unit(context: Context, folder: StepFolder, config: GenerateConfig, editor: PlannedEditor, part: Part) -> Unit:
     """The edits of an editor for one part of the sources."""
     seeds = [*editor.choice.seeds] or [editor.count, context.flow.seed]
-    key = settings_hash("edits", editor.spec.name, editor.spec.revision, editor.settings_hash, seeds, part.sha256)
+    key = settings_hash("edits", editor.spec.name, editor.spec.revision, editor.settings_hash, seeds, config.outputs, part.sha256)
     rows = part.rows * editor.count
     task = EditTask(str(folder.path / part.path), rows, str(folder.path / JOURNALS / key), config.failures.seconds)
     return Unit(key, task, rows, name=f"{editor.name} for {part.rows} sources", family=family(editor, part))
@@ -84,7 +89,7 @@ def unit(context: Context, folder: StepFolder, config: GenerateConfig, editor: P
 
 def family(editor: PlannedEditor, part: Part) -> str:
     """What the log says of a unit: its sources, its editor and the settings."""
-    return f"{part.sha256[:24]} {editor.spec.name} {editor.settings_hash}"
+    return f"{part.sha256[:24]} {editor.id}"
 
 
 def kept(folder: StepFolder, sources: Sequence[Part]) -> set[str]:

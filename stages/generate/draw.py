@@ -33,11 +33,11 @@ def draw(candidates: Iterable[Sound], annotate: int, seed: int) -> dict[str, lis
 
 
 def _drawn(candidates: Sequence[Sound], annotate: int, seed: int) -> list[str]:
+    last = {editor: uniform("last places", seed, candidates[0].source_id, editor) for editor in {entry.editor for entry in candidates}}
     taken: Counter[str] = Counter()
     places = []
     for candidate in sorted(candidates, key=lambda entry: (uniform("annotate", seed, entry.candidate_id), entry.candidate_id)):
-        last = uniform("last places", seed, candidate.source_id, candidate.editor)
-        places.append((taken[candidate.editor], last, candidate.candidate_id))
+        places.append((taken[candidate.editor], last[candidate.editor], candidate.candidate_id))
         taken[candidate.editor] += 1
     return [candidate_id for *_, candidate_id in sorted(places)[:annotate]]
 

@@ -9,66 +9,34 @@ twice alone has failed.
 from __future__ import annotations
 
 import faulthandler
-import json
+import os
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from functools import partial
 
-import numpy as np
 import pyarrow.parquet as pq
 
 from reward.inputs.decoding import decode
 from stages.config import FlowConfig
-from stages.editors.editing import Editing, Result
+from stages.editors.editing import AcceleratorLost, Editing, Result
 from stages.editors.editor import EditRequest, Failure
-from stages.engine import contracts, images
 from stages.engine.dispatch import CrewFailed
 from stages.engine.prefetch import prefetch
 from stages.engine.units import UnitOutput
 from stages.generate.candidate_plan import PlannedEditor, planned
 from stages.generate.config import FailureRules
+from stages.generate.edit_task import ENDS, EditTask
+from stages.generate.finishing import Candidate, Finishing, Made
 from stages.generate.journal import Journal
+from stages.generate.outputs import Outputs
 
-ENDS = 2
-"""A candidate that has ended so many processes alone has failed."""
 AHEAD = 4
 """Sources that are decoded ahead of the editor."""
-
-Places = tuple[int, ...]
-"""Places of candidates in their unit: by source, then by seed."""
-
-
-@dataclass(frozen=True)
-class EditTask:
-    """Candidates, so many ``rows``, of the sources in a table. ``seconds``: after which an edit counts as hanging. ``deaths``: how many
-    processes ended while these candidates were in work, in this command, and whether the last took too long."""
-
-    sources: str
-    rows: int
-    journal: str
-    seconds: float
-    deaths: dict[Places, tuple[int, bool]] = field(default_factory=dict)
-
-    def after_death(self) -> EditTask | None:
-        """The task with one more death (:class:`stages.engine.fatal_rows.Recording`)."""
-        places, since = Journal(self.journal).begun()
-        if not places:
-            return None
-        count, _ = self.deaths.get(places, (0, False))
-        return replace(self, deaths=self.deaths | {places: (count + 1, since >= self.seconds * len(places))})
-
-
-class _Candidate(NamedTuple):
-    """A candidate to make. ``seed``: the planned one; ``request``: with that seed."""
-
-    place: int
-    source_id: str
-    request: EditRequest
 
 
 class EditWork:
@@ -78,10 +46,10 @@ class EditWork:
         """number: of the editor in ``generate.editors``. Raises ``CrewFailed`` when it cannot be loaded."""
         assert flow.generate is not None, "candidates are made by configured editors"
         self.planned: PlannedEditor = planned(flow)[number]
-        self.run_seed = flow.seed
         self.rules: FailureRules = flow.generate.failures
         self.made: Counter[str] = Counter()
         started = time.monotonic()
+        self.finishing = Finishing(self.planned, flow.seed, Outputs(flow.generate.outputs))
         try:
             self.editing = Editing.of(self.planned.spec, self.planned.settings, flow)
         except Exception as error:  # plug-ins and their libraries raise anything
@@ -109,23 +77,24 @@ class EditWork:
         return UnitOutput({"candidates": table}, rows_in=task.rows, rows_out=task.rows, figures=figures)
 
     def _make(self, task: EditTask, journal: Journal, figures: dict[str, float]) -> None:
-        """Make what is not in the journal. A thread writes a batch while the next is edited."""
+        """Make what is not in the journal. A thread checks, encodes and keeps a batch while the next is edited."""
         with ThreadPoolExecutor(1) as thread, closing(prefetch(self._candidates(task), AHEAD * self.planned.count)) as candidates:
-            writing = None
+            settling: Future[list[Made]] | None = None
             for batch, known in self._parts(candidates, task, journal):
                 journal.begin([candidate.place for candidate in batch])
                 started = time.monotonic()
-                results = known or self._edited(batch, task.seconds)
-                figures["edits"] += len(batch)
-                figures["seconds"] += time.monotonic() - started
-                if writing is not None:
-                    writing.result()
-                writing = thread.submit(self._write, journal, batch, results)
-                self._count(results)
-            if writing is not None:
-                writing.result()
+                results = known or self._edited([candidate.request for candidate in batch], task.seconds)
+                if not known:
+                    figures["edits"] += len(batch)
+                    figures["seconds"] += time.monotonic() - started
+                if settling is not None:
+                    self._settle(settling.result(), task, journal)
+                settling = thread.submit(self._keep, list(map(Made, batch, results)), journal)
+            if settling is not None:
+                self._settle(settling.result(), task, journal)
+        journal.begin(())
 
-    def _candidates(self, task: EditTask) -> Iterator[_Candidate]:
+    def _candidates(self, task: EditTask) -> Iterator[Candidate]:
         """All candidates of the unit in their order."""
         place = 0
         columns = ["source_id", "dataset", "image", "instruction", "metadata"]
@@ -133,17 +102,17 @@ class EditWork:
             for group in range(table.num_row_groups):
                 for row in table.read_row_group(group, columns=columns).to_pylist():
                     image = decode(row["image"]["bytes"])
-                    for seed in self.planned.seeds(self.run_seed, row["source_id"]):
+                    for seed in self.planned.seeds(self.finishing.run_seed, row["source_id"]):
                         request = EditRequest(image, row["instruction"], seed, row["dataset"], row["metadata"])
-                        yield _Candidate(place, row["source_id"], request)
+                        yield Candidate(place, row["source_id"], request)
                         place += 1
 
     def _parts(
-        self, candidates: Iterator[_Candidate], task: EditTask, journal: Journal
-    ) -> Iterator[tuple[Sequence[_Candidate], list[Result] | None]]:
+        self, candidates: Iterator[Candidate], task: EditTask, journal: Journal
+    ) -> Iterator[tuple[Sequence[Candidate], list[Result] | None]]:
         """What is left to make, batch by batch; with its results where these are known, since it ended its process twice."""
         finished = journal.finished()
-        waiting: list[_Candidate] = []
+        waiting: list[Candidate] = []
 
         def requests() -> Iterator[EditRequest]:
             for candidate in candidates:
@@ -159,49 +128,47 @@ class EditWork:
                 continue
             for candidate in left:
                 deaths, hung = task.deaths.get((candidate.place,), (0, False))
-                yield [candidate], [_ended(task, hung)] if deaths >= ENDS else None
+                yield [candidate], [task.ended(hung)] if deaths >= ENDS else None
 
-    def _edited(self, batch: Sequence[_Candidate], seconds: float) -> list[Result]:
-        with _ended_after(seconds * len(batch)):
-            return self.editing.edit([candidate.request for candidate in batch])
+    def _edited(self, requests: Sequence[EditRequest], seconds: float) -> list[Result]:
+        with _ended_after(seconds * len(requests)):
+            try:
+                return self.editing.edit(requests)
+            except AcceleratorLost:
+                traceback.print_exc()
+                os._exit(1)  # so that another process goes on; what was in work is tried again there
 
-    def _write(self, journal: Journal, batch: Sequence[_Candidate], results: Sequence[Result]) -> None:
-        rows = [self._row(candidate, result) for candidate, result in zip(batch, results, strict=True)]
-        journal.write(batch[0].place, rows)
+    def _keep(self, batch: list[Made], journal: Journal) -> list[Made]:
+        """Put a batch whose edits are checked into the journal, unless one of them is to be made again with another seed."""
+        judged = [self.finishing.judged(made) for made in batch]
+        if not any(made.needs_new_seed for made in judged):
+            self._write(judged, journal)
+        return judged
 
-    def _row(self, candidate: _Candidate, result: Result) -> dict[str, Any]:
-        """Row of the ``candidates`` contract; that of an edit that failed has the reason and no image."""
-        spec = self.planned.spec
-        row = contracts.candidate(
-            candidate_id=self.planned.candidate_id(candidate.source_id, candidate.request.seed),
-            source_id=candidate.source_id,
-            editor=spec.name,
-            editor_revision=spec.revision,
-            seed=candidate.request.seed,
-            settings_hash=self.planned.settings_hash,
-            licence=spec.licence.name,
-        )
-        if isinstance(result, Failure):
-            return row | {"status": "failed", "reason": result.reason, "error": result.message}
-        record = json.dumps(dict(result.record), sort_keys=True, ensure_ascii=False)
-        return row | {"image": images.stored(images.png(np.asarray(result.image))), "record": record, "metadata": result.metadata}
+    def _settle(self, batch: list[Made], task: EditTask, journal: Journal) -> None:
+        """Make again what needs a new seed, and count the failures of the batch. Raises ``CrewFailed`` when too many have failed."""
+        if any(made.needs_new_seed for made in batch):
+            edit = partial(self._alone, task, journal)
+            batch = [self.finishing.with_new_seed(made, partial(edit, made)) if made.needs_new_seed else made for made in batch]
+            self._write(batch, journal)
+        self._count([made.result for made in batch if isinstance(made.result, Failure)], len(batch))
 
-    def _count(self, results: Sequence[Result]) -> None:
+    def _alone(self, task: EditTask, journal: Journal, made: Made, request: EditRequest) -> Result:
+        journal.begin([made.candidate.place])
+        return self._edited([request], task.seconds)[0]
+
+    def _write(self, batch: Sequence[Made], journal: Journal) -> None:
+        journal.write(batch[0].candidate.place, [self.finishing.row(made) for made in batch])
+
+    def _count(self, failures: Sequence[Failure], edits: int) -> None:
         """Raise ``CrewFailed`` when too large a share of this process's edits has failed."""
-        self.made["edits"] += len(results)
-        failures = [result for result in results if isinstance(result, Failure)]
+        self.made["edits"] += edits
         self.made["failed"] += len(failures)
-        if self.made["edits"] >= self.rules.after and self.made["failed"] > self.rules.share * self.made["edits"] and failures:
+        if failures and self.made["edits"] >= self.rules.after and self.made["failed"] > self.rules.share * self.made["edits"]:
             raise CrewFailed(
                 f"{self.planned.key}: {self.planned.name} stopped, since {self.made['failed']} of {self.made['edits']} edits failed, the "
                 f"last with {failures[-1].message!r}; repair it, or allow more with generate.failures.share"
             )
-
-
-def _ended(task: EditTask, hung: bool) -> Failure:
-    if hung:
-        return Failure("timed-out", f"alone, it took longer than {task.seconds:g} seconds {ENDS} times (generate.failures.seconds)")
-    return Failure("ended-process", f"alone, it ended its process {ENDS} times, perhaps out of memory")
 
 
 @contextmanager

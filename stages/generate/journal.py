@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -44,9 +45,13 @@ class Journal:
         storage.publish_bytes(self.folder / name, data)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """All candidates in their order."""
+        """All candidates in their order, each once: a process that outlived its driver may have made some of them, too."""
+        following = 0
         for path in sorted(self.folder.glob("*.parquet")):
-            yield from storage.read_table(path).cast(contracts.CANDIDATES).to_pylist()
+            first, count, _ = path.stem.split("-")
+            if int(first) >= following:
+                following = int(first) + int(count)
+                yield from storage.read_table(path).cast(contracts.CANDIDATES).to_pylist()
 
     def table(self) -> pa.Table:
         """All candidates in their order, as one table whose bytes do not depend on the batches."""
@@ -61,7 +66,7 @@ class Journal:
     def begin(self, places: Sequence[int]) -> None:
         """Note that these candidates are in work; nothing is, with none."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        partial = self.folder / f"{storage.TEMPORARY}{_BEGUN}"
+        partial = self.folder / f"{storage.TEMPORARY}{os.getpid()}"
         partial.write_text(json.dumps({"places": list(places), "since": time.time()}))
         partial.replace(self.folder / _BEGUN)
 

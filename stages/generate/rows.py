@@ -35,5 +35,6 @@ def source_row(edit: Edit, validation_share: float, group: str | None = None) ->
         "instruction": edit.instruction,
         "language": edit.language,
         "task": edit.task,
+        "licence": edit.licence,
         "metadata": edit.metadata,
     }

@@ -21,6 +21,7 @@ from stages.engine.units import Done, publish_table
 from stages.generate import candidate_plan, crews, draw, elsewhere
 from stages.generate.candidate_plan import PlannedEditor
 from stages.generate.config import GenerateConfig
+from stages.generate.outputs import Outputs
 from stages.generate.sources import make_sources
 
 STEP = steps.GENERATE
@@ -38,6 +39,7 @@ def run(context: Context) -> Index:
     editors = candidate_plan.planned(flow)
     for sentence in candidate_plan.obstacles(editors, config):
         raise ValueError(sentence)
+    Outputs(config.outputs)  # a filter that is not installed is found here
     settings = {
         "generate": config.model_dump(
             mode="json", exclude={**dict.fromkeys(RUNNING, True), "editors": {"__all__": {"workers", "num_gpus"}}}

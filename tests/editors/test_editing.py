@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
+import torch
 from PIL import Image
 
-from stages.editors.editing import Editing
+from stages.editors.editing import AcceleratorLost, Editing
 from stages.editors.editor import Edited, EditorSpec, EditRequest, Failure, Licence
 
 
@@ -27,6 +29,8 @@ class Recorder:
         for request in batch:
             if request.instruction == "raise":
                 raise TypeError("missing argument\nand more")
+        if batch[0].instruction == "assert":
+            raise torch.AcceleratorError("device-side assert triggered")
         if batch[0].instruction == "short":
             return []
         draws = random.random(), float(np.random.rand())
@@ -81,6 +85,11 @@ def test_one_failure_costs_one_edit() -> None:
     assert kinds == ["ok", "error", "refused", "ok"] and results[1] == Failure("error", "TypeError: missing argument")
     (short,) = editing(recorder).edit_all(asks("short"))
     assert short == Failure("error", "ValueError: recorder gave 0 results for 1 requests")
+
+
+def test_a_lost_accelerator_is_no_failure_of_an_edit() -> None:
+    with pytest.raises(AcceleratorLost, match="device-side assert"):
+        list(editing(Recorder()).edit_all(asks("assert", "a")))
 
 
 def test_global_generators_are_seeded_per_edit() -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from paths import ROOT
 
+from pipeline.planning.plan import plan as plan_text
 from stages.config import FlowConfig
 from stages.editors import catalogue
+from stages.engine import unit_log
+from stages.engine.units import UnitRecord
+from stages.generate import candidate_plan
 from stages.generate.candidate_plan import PlannedEditor, obstacles, planned
 from stages.generate.draw import Sound, draw
 
@@ -55,7 +61,7 @@ def test_candidates_are_shared_evenly() -> None:
         flow({"name": "odd/plain", "seeds": [1], "candidates": 1})
 
 
-def test_a_seed_follows_run_source_editor_settings_and_index_only() -> None:
+def test_a_seed_follows_run_source_editor_settings_and_index_only(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, other = plan(*ODD)
     seeds = plain.seeds(0, "source")
     assert len(set(seeds)) == 6 and all(0 <= seed < 2**31 for seed in seeds)
@@ -64,6 +70,8 @@ def test_a_seed_follows_run_source_editor_settings_and_index_only() -> None:
     changed = plan({"name": "odd/plain", "settings": {"tone": 3}})[0].seeds(0, "source")
     different = [seeds, plain.seeds(1, "source"), plain.seeds(0, "another"), other.seeds(0, "source"), changed]
     assert len({seed for found in different for seed in found}) == 6 * 4 + 12
+    monkeypatch.setattr(candidate_plan, "SEEDS", 7)
+    assert sorted(plain.seeds(0, "source")) != sorted(set(seeds)) and len(set(plain.seeds(0, "source"))) == 6, "equal hashes move on"
     (listed,) = plan({"name": "odd/plain", "seeds": [3, 0]})
     assert listed.seeds(0, "source") == listed.seeds(1, "another") == [3, 0]
 
@@ -78,6 +86,25 @@ def test_a_licence_that_is_not_open_is_accepted_by_name() -> None:
     )
     accepted = flow({"name": "odd/closed"}, ODD[0], accept_licences=["Odd-NC"])
     assert accepted.generate is not None and not obstacles(planned(accepted), accepted.generate)
+
+
+def test_the_plan_shows_what_it_will_cost(tmp_path: Path) -> None:
+    sources = {"dataset": "table", "tables": [{"name": "a", "path": "a.jsonl", "expected": 9557}]}
+    asked = flow({"name": "odd/closed", "settings": {"tone": 2}}, ODD[0], sources=sources, annotate=7)
+    text = plan_text(asked, tmp_path)
+    assert "9,557 sources x 12 = 114,684 edits; 7 of each source are drawn for annotation, 3 or 4 of each editor" in text
+    assert "cannot run yet: generate.editors.0: odd/closed has the licence 'Odd-NC'" in text
+    (row,) = (line for line in text.splitlines() if line.startswith("odd/closed (tone 2), seeds: 6 drawn"))
+    assert re.split(r"  +", row)[1:] == ["57,342", "477.9", "30 (its authors)", "24 GB: GPUs of 24 GB", "57.3 GB", "Odd-NC, to be accepted"]
+    assert "478 GPU hours: 19.9 days on 1 GPU with at most 1 model loads, 2.5 days on 8 GPUs with at most 8 model loads" in text
+    folder = tmp_path / "generate"
+    folder.mkdir()
+    closed = planned(asked)[0]
+    record = UnitRecord("k", {}, 6, 6, figures={"edits": 6.0, "seconds": 15.0}, family=f"sources {closed.id}")
+    (folder / "units.jsonl").write_text(unit_log.line(record))
+    assert "2.5 (measured in this run, 6 edits)" in plan_text(asked, tmp_path)
+    uneven = flow(*ODD, candidates_per_source=7, sources=sources)
+    assert "cannot run yet: generate.candidates_per_source: 7 candidates cannot be shared" in plan_text(uneven, tmp_path)
 
 
 def candidates(source: int, editors: int = 6, each: int = 2) -> list[Sound]:

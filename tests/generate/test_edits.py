@@ -22,7 +22,8 @@ from stages.engine import storage
 from stages.engine.dispatch import CrewFailed
 from stages.engine.rundir import RunDir
 from stages.engine.units import UnitOutput
-from stages.generate.edits import EditTask, EditWork
+from stages.generate.edit_task import EditTask
+from stages.generate.edits import EditWork
 from stages.generate.journal import Journal
 
 PLUGGED = str(ROOT / "tests" / "support" / "plugged")
@@ -42,7 +43,7 @@ def settings(tmp_path: Path, *instructions: str, editors: list[dict[str, Any]], 
     tmp_path.mkdir(exist_ok=True)
     rows = []
     for number, instruction in enumerate(instructions):
-        Image.new("RGB", (24, 16), (20 * number, 10, 200)).save(tmp_path / f"{number}.png")
+        Image.linear_gradient("L").resize((96, 64)).rotate(40 * number).convert("RGB").save(tmp_path / f"{number}.png")
         rows.append(json.dumps({"image": f"{number}.png", "instruction": instruction}))
     (tmp_path / "sources.jsonl").write_text("\n".join(rows))
     sources = {"dataset": "table", "tables": [{"name": "mine", "path": str(tmp_path / "sources.jsonl")}]}
@@ -94,6 +95,8 @@ def test_a_rerun_makes_the_edits_that_are_left_and_the_same_bytes(plugged: None,
     assert storage.table_bytes(made) == storage.table_bytes(undisturbed)
     batches_lost = 2 * kept.count("died") + 1  # what was being written and what was being edited; and the torn file
     assert 12 < unit.edits <= 12 + 2 * batches_lost
+    with pytest.raises(AssertionError):
+        unit.run(EditTask(**{**vars(unit.task), "rows": 13}))
 
 
 def test_what_ends_its_process_is_tried_again_alone_and_fails_alone(plugged: None, tmp_path: Path) -> None:
@@ -104,6 +107,7 @@ def test_what_ends_its_process_is_tried_again_alone_and_fails_alone(plugged: Non
     for places in [(2, 3), (2, 3), (3,), (3,)]:
         journal.begin(places)
         task = task.after_death() or pytest.fail("these were in work")
+        assert task.after_death() is None, "a death while the editor is loaded again is nobody's"
     assert task.deaths == {(2, 3): (2, False), (3,): (2, False)}
     rows = unit.run(task).tables["candidates"].to_pylist()
     assert [row["status"] for row in rows] == ["ok", "ok", "ok", "failed"] and unit.edits == 3
@@ -134,6 +138,27 @@ def test_an_editor_that_fails_too_often_stops(plugged: None, tmp_path: Path) -> 
     ):
         unit.run()
     assert {row["status"] for row in Journal(unit.task.journal).rows()} == {"ok"}, "what failed is tried again"
+
+
+def test_a_flagged_edit_gets_another_seed_or_fails(plugged: None, tmp_path: Path) -> None:
+    """The word "black" makes a black image with even seeds, "always black" with all; of what is dropped nothing stays."""
+    unit = Unit(tmp_path, "one", "black", "always black", seeds=6, outputs={"new_seeds": 8})
+    rows = unit.run().tables["candidates"].to_pylist()
+    assert [row["status"] for row in rows[:12]] == ["ok"] * 12 and not any("black" in row["flags"] for row in rows[:12])
+    redone = [row for row in rows[6:12] if "flagged_seeds" in json.loads(row["record"])]
+    assert 0 < len(redone) < 6 and all(row["seed"] % 2 for row in rows[6:12])
+    for row in redone:
+        flagged = json.loads(row["record"])["flagged_seeds"]
+        assert set(map(tuple, flagged.values())) == {("black",)} and all(int(seed) % 2 == 0 for seed in flagged)
+    assert {(row["status"], row["reason"], row["image"]) for row in rows[12:]} == {("failed", "black", None)}
+    assert rows[12]["error"].startswith("the edit is flagged as black (brightness 0, contrast 0")
+    measures = json.loads(rows[0]["record"])["measures"]
+    assert set(measures) == {"brightness", "contrast", "smoothness", "largest_change", "size_difference"}
+    kept = Unit(tmp_path / "kept", "always black", outputs={"black": "keep"}).run().tables["candidates"].to_pylist()
+    assert [(row["status"], row["flags"]) for row in kept] == [("ok", ["black"])] * 4
+    unit = Unit(tmp_path / "dropped", "always black", outputs={"black": "drop"})
+    dropped = unit.run().tables["candidates"].to_pylist()
+    assert [(row["status"], row["reason"], row["image"]) for row in dropped] == [("failed", "black", None)] * 4 and unit.edits == 4
 
 
 RUNS = """

@@ -135,7 +135,7 @@ def test_paper_plan_has_the_papers_volume(tmp_path: Path) -> None:
     assert "23,833 steps of 16 pairs: 762,656 edits" in text  # 2 epochs of the 9,079 x 21 pairs that are not held out
     assert "Qwen/Qwen2.5-VL-7B-Instruct rehearsed on the meta device" in text and "FLOP unknown" not in text
     assert "cannot run yet" in text and "flux-kontext" in text
-    assert "missing input: data/magicbrush.jsonl" in text
+    assert "missing input: data/MagicBrush/test/edit_turns.json" in text
 
 
 ABLATIONS = sorted((ROOT / "configs" / "ablations").glob("*.yaml"))

@@ -108,6 +108,7 @@ def _sources() -> list[tuple[items.Item, dict]]:
                         "source_id": content_id("source", image, item.instruction),
                         "dataset": "world",
                         "benchmark": "",
+                        "licence": "",
                         "split": split,
                         "group": content_id("group", image),
                         "image": images.stored(image),

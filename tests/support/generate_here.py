@@ -12,7 +12,8 @@ from stages.datasets import readers
 from stages.engine import storage
 from stages.engine.units import Unit, UnitOutput
 from stages.generate import candidate_plan, draw
-from stages.generate.edits import EditTask, EditWork
+from stages.generate.edit_task import EditTask
+from stages.generate.edits import EditWork
 from stages.generate.sources import decide, make_reading, make_writing, unit_key
 
 

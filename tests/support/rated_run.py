@@ -37,6 +37,7 @@ def source(number: int, **changes: Any) -> dict[str, Any]:
         "source_id": content_id("source", number),
         "dataset": "world",
         "benchmark": "",
+        "licence": "",
         "split": "validation" if number % 5 == 4 else "train",
         "group": content_id("group", number),
         "image": {"bytes": _picture("PNG", number, 0), "path": None},

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline import words
+from pipeline.report import near_duplicates
 from pipeline.report.bar_charts import intervals, stacked
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Table
 from reward.evaluation.estimate import Estimate
@@ -85,13 +86,7 @@ def _made_elsewhere(statistics: Mapping[str, Any]) -> list[Block]:
 
 
 def _sentences(found: Mapping[str, Any]) -> list[str]:
-    near = {name: words.count(count) for name, count in found["near_duplicates"].items()}
-    said = [f"Of {near['images']} source images {near['merged']} have a near duplicate."]
-    if found["near_duplicates"]["groups"]:
-        said.append(f"They are {near['groups']} groups, the largest of {near['largest']} images, and each group is in one split.")
-    if found["near_duplicates"]["across_declared_splits"]:
-        across = near["across_declared_splits"]
-        said.append(f"{across} source images have a near duplicate in another split that the data set declares.")
+    said = near_duplicates.sentences(found["near_duplicates"])
     if "compared" in found:
         pairs = found["compared"]
         said.append(

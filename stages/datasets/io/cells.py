@@ -34,6 +34,11 @@ def image(cell: Any, folder: str, role: str) -> tuple[bytes, str | None] | Fault
     return data if isinstance(data, Fault) else (data, name)
 
 
+def in_id_folder(cell: Any) -> Any:
+    """The path of an image in the folder that its name begins with: ``12/12-input.png`` of ``12-input.png``."""
+    return f"{cell.partition('-')[0]}/{cell}" if isinstance(cell, str) and cell else cell
+
+
 def instruction(cell: Any) -> tuple[str, list[str]] | Fault:
     """The instruction, and further wordings where the cell contains several; the first that is not blank is the instruction."""
     cells = list(cell) if isinstance(cell, (list, tuple)) else [cell]

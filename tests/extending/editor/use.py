@@ -12,7 +12,8 @@ from reward.inputs.decoding import decode
 from stages.datasets import readers
 from stages.editors import catalogue
 from stages.engine import contracts, storage
-from stages.generate.edits import EditTask, EditWork
+from stages.generate.edit_task import EditTask
+from stages.generate.edits import EditWork
 from stages.generate.rows import source_row
 
 pixels = np.zeros((16, 24, 3), np.uint8)

@@ -50,6 +50,8 @@ class OddEditor:
             return Failure("refused", "it does not edit this")
         if "raise" in request.instruction:
             raise TypeError("no such thing")
+        if "always black" in request.instruction or ("black" in request.instruction and request.seed % 2 == 0):
+            return Edited(Image.new("RGB", request.image.size))
         pixels = np.asarray(request.image).astype(np.int64) + self.settings.tone
         pixels[request.seed % pixels.shape[0]] += 1 + request.seed % 200
         return Edited(Image.fromarray((pixels % 256).astype(np.uint8)))

@@ -1,0 +1,85 @@
+"""Time and memory to plan the candidates of the paper's sources: 9,557 sources, 12 candidates of each by six editors.
+
+    python benchmarks/candidate_plan.py
+
+First `pipeline plan` on a table of that many rows. Then what the driver does for them: units of every editor, seeds and ids of all
+candidates, and the draw of seven per source. Exits with 1 when either takes ten seconds or 500 MB.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES, PER_SOURCE, UNIT_SOURCES = 9557, 12, 16
+EDITORS = [f"world/{name}" for name in ("quill", "lathe", "bobbin", "trowel", "thimble", "anvil")]
+SECONDS, MEGABYTES = 10.0, 500.0
+
+
+def main() -> int:
+    if "--child" in sys.argv:
+        plan_here(Path(sys.argv[-1]))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        rows = (json.dumps({"image": f"{number}.jpg", "instruction": f"make object {number} larger"}) for number in range(SOURCES))
+        (path / "sources.jsonl").write_text("\n".join(rows))
+        sources = {"dataset": "table", "tables": [{"name": "paper", "path": str(path / "sources.jsonl"), "expected": SOURCES}]}
+        generate = {"sources": sources, "editors": [{"name": name} for name in EDITORS], "unit_sources": UNIT_SOURCES}
+        (path / "x.yaml").write_text(json.dumps({"name": "x", "world": {}, "generate": generate}))
+        plan = measured([sys.executable, "-m", "pipeline.cli", "plan", "--config", str(path / "x.yaml"), "--run", str(path / "run")])
+        driver = measured([sys.executable, __file__, "--child", str(path / "x.yaml")])
+    for what, (seconds, megabytes) in (("pipeline plan", plan), ("driver", driver)):
+        print(f"{what}: {seconds:.1f} s, {megabytes:.0f} MB for {SOURCES * PER_SOURCE:,} edits")
+    return 1 if any(seconds >= SECONDS or megabytes >= MEGABYTES for seconds, megabytes in (plan, driver)) else 0
+
+
+def plan_here(path: Path) -> None:
+    """Units, ids and draw, as the step makes them."""
+    from pipeline import config
+    from stages.context import Context
+    from stages.datasets import readers
+    from stages.engine.cluster import Cluster
+    from stages.engine.config import RayConfig
+    from stages.engine.rundir import Part, RunDir
+    from stages.generate import crews, draw
+    from stages.generate.candidate_plan import planned
+
+    flow = config.load(path).flow
+    assert flow.generate is not None
+    pieces = readers.plan(flow.generate.sources, seed=0, world=None, unit_rows=UNIT_SOURCES, key="generate.sources", edited=False)
+    parts = [Part(f"units/{number}/sources.parquet", len(piece.rows), f"{number:064x}") for number, piece in enumerate(pieces)]
+    context = Context(RunDir(path.parent / "run"), flow, Cluster(RayConfig()))
+    folder = context.run.step("generate")
+    editors = planned(flow)
+    units = [crews.unit(context, folder, flow.generate, editor, part) for editor in editors for part in parts]
+    assert len({unit.key for unit in units}) == len(units) and sum(unit.rows for unit in units) == SOURCES * PER_SOURCE
+    made = [
+        draw.Sound(f"{number:024x}", editor.candidate_id(f"{number:024x}", seed), editor.spec.name)
+        for editor in editors
+        for number in range(SOURCES)
+        for seed in editor.seeds(0, f"{number:024x}")
+    ]
+    drawn = draw.table(draw.draw(made, 7, 0))
+    assert drawn.num_rows == 7 * SOURCES
+
+
+def measured(command: list[str]) -> tuple[float, float]:
+    """Seconds and the most resident memory in MB of a command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    started = time.monotonic()
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
+    seconds = time.monotonic() - started
+    return seconds, max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) / 1024
+
+
+if __name__ == "__main__":
+    sys.exit(main())
