@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from rated_run import make_run
+from rated_run import make_run, source
 
 from reward.model.origin import Origin
 from stages.annotate import step as annotate
@@ -36,3 +37,15 @@ def test_a_model_knows_its_domain_data_raters_and_days(tmp_path: Path) -> None:
     for file in (tmp_path / "run" / "annotate" / "simulated").glob("*.csv"):
         file.unlink()
     assert origin_of(context.run, sources).raters == {"people": simulated}
+
+
+def test_a_model_says_which_benchmarks_it_has_seen(tmp_path: Path) -> None:
+    marked = [source(number, benchmark="gedit-bench" if number < 2 else "") for number in range(6)]
+    context = make_run(tmp_path / "run", sources=marked)
+    annotate.run(context)
+    preferences.run(context)
+    statistics = json.loads((tmp_path / "run" / "preferences" / "statistics.json").read_text())
+    assert statistics["benchmarks"] == {"gedit-bench": 2}
+    known = origin_of(context.run, [row["source_id"] for row in marked])
+    assert known.benchmarks == {"gedit-bench": 2} and Origin.model_validate_json(known.model_dump_json()) == known
+    assert known.lines()["benchmarks seen"] == "gedit-bench (2 rated groups): results there are not independent of this model"
