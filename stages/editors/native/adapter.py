@@ -42,7 +42,7 @@ class NativeEditor:
         self._conditions: OrderedDict[tuple[str, str], Condition] = OrderedDict()
 
     def edit(self, batch: Sequence[EditRequest]) -> list[Edited | Failure]:
-        """Edits of one canvas. Those whose texts have equally many tokens are denoised together: padding would need a mask, which the fast
+        """Edits of one canvas, and of one instruction where the model's states are not padded: padding would need a mask, which the fast
         attention backends do not take.
 
         Raises ``ValueError`` for an image that the model would resize.
@@ -51,23 +51,14 @@ class NativeEditor:
         assert all(request.image.size == size for request in batch), "a batch has one canvas"
         if self.model.canvas(*size) != size:
             raise ValueError(f"{self.model.name} would resize an image of {size[0]}x{size[1]} pixels; crop or pad it to its canvas")
-        results: dict[int, Edited | Failure] = {}
-        alike: dict[tuple[int, ...], list[int]] = {}
-        for index, request in enumerate(batch):
-            refusal = self._refusal(request.instruction)
-            if refusal is not None:
-                results[index] = refusal
-            else:
-                alike.setdefault(self._lengths(request), []).append(index)
-        for indices in alike.values():
-            pixels = self.sample([batch[index] for index in indices])
-            for index, image in zip(indices, pixels, strict=True):
-                results[index] = self._edited(image, self._lengths(batch[index]), len(indices))
-        return [results[index] for index in range(len(batch))]
+        refusals = [self._refusal(request.instruction) for request in batch]
+        readable = [request for request, refusal in zip(batch, refusals, strict=True) if refusal is None]
+        made = iter(self.sample(readable) if readable else [])
+        return [refusal or self._edited(request, next(made), len(readable)) for request, refusal in zip(batch, refusals, strict=True)]
 
     @torch.no_grad()
     def sample(self, batch: Sequence[EditRequest]) -> np.ndarray:
-        """Pixels [batch, height, width, 3] in 0..1 of edits whose texts have equally many tokens."""
+        """Pixels [batch, height, width, 3] in 0..1 of edits; their texts have equally many tokens in the encoder."""
         positive = _together([self._condition(request, request.instruction) for request in batch])
         negative = _together([self._condition(request, self._negative) for request in batch]) if self._negative is not None else {}
         made = self._loaded.denoiser(
@@ -118,12 +109,7 @@ class NativeEditor:
             self._conditions.popitem(last=False)
         return self._conditions[key]
 
-    def _lengths(self, request: EditRequest) -> tuple[int, ...]:
-        """Tokens of the condition, and of the negative one."""
-        texts = [request.instruction, *([self._negative] if self._negative is not None else [])]
-        return tuple(self._condition(request, text)["prompt_embeds"].shape[1] for text in texts)
-
-    def _edited(self, pixels: np.ndarray, lengths: tuple[int, ...], together: int) -> Edited | Failure:
+    def _edited(self, request: EditRequest, pixels: np.ndarray, together: int) -> Edited | Failure:
         if not np.isfinite(pixels).all():
             return Failure("not-finite", f"{self.model.name}: the image contains values that are not numbers")
         record: dict[str, Any] = {
@@ -131,7 +117,7 @@ class NativeEditor:
             "revision": self._revision,
             "packages": self._packages,
             "size": [pixels.shape[1], pixels.shape[0]],
-            "condition_tokens": list(lengths),
+            "condition_tokens": self._condition(request, request.instruction)["prompt_embeds"].shape[1],
             "denoised_together": together,
             "dtype": self.settings.dtype,
             "device": "cuda" if torch.cuda.is_available() else "cpu",

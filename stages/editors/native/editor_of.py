@@ -40,6 +40,7 @@ def editor_of(model: NativeModel) -> EditorSpec:
         canvas=model.canvas,
         forwards_per_step=1 if model.negative_prompt is None else 2,
         conditioning=model.family.conditioning,
+        one_instruction=model.family.one_instruction,
         max_batch=model.max_batch,
         memory_gb=model.memory_gb,
         seconds=model.seconds,

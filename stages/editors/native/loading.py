@@ -58,7 +58,7 @@ def load(model: NativeModel, folder: Path, settings: NativeSettings, offload: Of
     compiled = settings.compile == "regional" or (settings.compile == "auto" and gpu and find_spec("triton") is not None)
     compiled = compiled and chosen != "layers"  # whose hooks lie inside the blocks
     if compiled:
-        pipeline.transformer.compile_repeated_blocks(fullgraph=True)
+        pipeline.transformer.compile_repeated_blocks()
     denoiser = model.family.denoiser(pipeline)
     denoiser.set_progress_bar_config(disable=True)
     return Loaded(pipeline, denoiser, attention, compiled, chosen)

@@ -26,7 +26,7 @@ Pipeline = Any
 @dataclass(frozen=True)
 class Family:
     """A pipeline and its encoders. ``pipeline``: the class of diffusers that the weights' ``model_index.json`` names. ``packages``: what it
-    needs beside the project's own dependencies.
+    needs beside the project's own dependencies. ``one_instruction``: states are as long as the text, so a batch has one instruction.
 
     ``encode(pipeline, image, text)`` makes the condition of one request; negative prompts go the same way. ``refusal(pipeline, text)`` says
     why the encoders cannot read a text in full, empty where they can. ``arguments(size, guidance)`` are arguments of the call beside
@@ -39,6 +39,7 @@ class Family:
     arguments: Callable[[tuple[int, int], float], dict[str, Any]]
     denoiser: Callable[[Pipeline], Pipeline]
     conditioning: Literal["instruction", "image and instruction"] = "image and instruction"
+    one_instruction: bool = False
     packages: tuple[str, ...] = ()
 
 

@@ -58,6 +58,7 @@ QWEN = Family(
     refusal=_refusal,
     arguments=_arguments,
     denoiser=_denoiser,
+    one_instruction=True,
     packages=("torchvision",),
 )
 QWEN_PLUS = Family(
@@ -66,5 +67,6 @@ QWEN_PLUS = Family(
     refusal=_refusal,
     arguments=_arguments,
     denoiser=_denoiser,
+    one_instruction=True,
     packages=("torchvision",),
 )

@@ -85,13 +85,13 @@ def test_a_batch_gives_what_single_requests_give(case: Case) -> None:
     assert np.abs(together - apart).max() < CLOSE
     assert np.abs(apart[0] - apart[1]).max() > 0.01
 
-    mixed = [alike[0], case.request("add a large hat", 3), alike[1]]
-    edits = case.editor.edit(mixed)
-    for request, edited in zip(mixed, edits, strict=True):
-        (alone,) = case.editor.edit([request])
-        assert isinstance(edited, Edited) and isinstance(alone, Edited)
-        assert edited.image.size == request.image.size
-        assert np.abs(np.asarray(edited.image, dtype=int) - np.asarray(alone.image)).max() <= 1
+    if not editor_of(case.editor.model).one_instruction:
+        mixed = [alike[0], case.request("add a large hat", 3)]
+        for request, edited in zip(mixed, case.editor.edit(mixed), strict=True):
+            (alone,) = case.editor.edit([request])
+            assert isinstance(edited, Edited) and isinstance(alone, Edited)
+            assert edited.image.size == request.image.size
+            assert np.abs(np.asarray(edited.image, dtype=int) - np.asarray(alone.image)).max() <= 1
 
 
 def test_the_seed_alone_decides_the_image_and_the_encoders_are_not_needed_again(case: Case) -> None:
