@@ -19,9 +19,9 @@ from stages.editors.editor import EditorSpec
 from stages.engine.config import Config
 
 MODULES = (
+    "stages.editors.world",  # the toy world's six simulated editors
     "stages.editors.process.specs",  # in interpreters of their own
     "stages.editors.http.specs",  # behind a server
-    "stages.editors.world",  # the toy world's six simulated editors
 )
 GROUP = "edit_reward_pipeline.editors"
 

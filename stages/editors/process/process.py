@@ -133,4 +133,4 @@ class ChildProcess:
             for line in iter(lambda: output.readline(1 << 16), b""):
                 text = line.decode(errors="replace").rstrip().rpartition("\r")[2]  # of a progress bar only the last state
                 self._lines = [*self._lines[1 - TAIL_LINES :], text[-500:]]
-                print(f"[{self.name}] {text}", file=sys.stderr, flush=True)
+                sys.stderr.write(f"[{self.name}] {text}\n")
