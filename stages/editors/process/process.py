@@ -23,7 +23,7 @@ TAIL_LINES = 20
 
 
 class ProcessFailure(RuntimeError):
-    """A request without an answer. ``reason``: crashed, timed_out or bad_answer."""
+    """A request without an answer. ``reason``: crashed, timed-out or bad-answer."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -71,9 +71,9 @@ class ChildProcess:
             self._write(child.pack(header, images), deadline)
             return child.unpack(lambda count: self._read(count, deadline))
         except ValueError as error:
-            raise self._failure("bad_answer", f"sent something that is no answer ({error})") from None
+            raise self._failure("bad-answer", f"sent something that is no answer ({error})") from None
         except TimeoutError:
-            raise self._failure("timed_out", f"gave no answer in {seconds:g} seconds") from None
+            raise self._failure("timed-out", f"gave no answer in {seconds:g} seconds") from None
         except (EOFError, BrokenPipeError):
             raise self._failure("crashed", self._end()) from None
 

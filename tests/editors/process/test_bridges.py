@@ -6,7 +6,9 @@ shown here: they need a GPU and their weights.
 
 from __future__ import annotations
 
+import ast
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from PIL import Image, ImageOps
 from stages.config import FlowConfig
 from stages.editors import catalogue
 from stages.editors.editor import Edited, EditRequest
+from stages.editors.process import child
+from stages.editors.process.specs import BRIDGES
 
 CALLS = """
 import json, os
@@ -187,6 +191,16 @@ def test_a_bridge_hands_settings_and_seed_to_its_model(
     assert saved == [offloads, False]
     assert sum(call[0] == "offload" for call in calls) == offloads
     assert dict(made.record)["versions"]["torch"] == "9.9"
+
+
+def test_what_runs_elsewhere_needs_python_3_9_and_packages_that_are_there() -> None:
+    """The bridges' own imports, inside their functions, are their models'."""
+    for path in [Path(child.__file__), *BRIDGES.glob("*.py")]:
+        tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
+        for node in tree.body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                assert all(name.partition(".")[0] in sys.stdlib_module_names for name in names), path
 
 
 def test_weights_that_lack_tensors_are_not_filled_with_random_ones(places: dict[str, str]) -> None:
