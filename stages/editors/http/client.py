@@ -64,10 +64,10 @@ class _Key(AuthBase):
     def __init__(self, key: str | None) -> None:
         self.key = key
 
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+    def __call__(self, r: requests.PreparedRequest) -> requests.PreparedRequest:
         if self.key:
-            request.headers["Authorization"] = f"Bearer {self.key}"
-        return request
+            r.headers["Authorization"] = f"Bearer {self.key}"
+        return r
 
 
 class Client:

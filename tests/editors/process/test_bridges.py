@@ -30,6 +30,7 @@ def called(name, **given):
         file.write(json.dumps([name, given], default=repr) + "\\n")
 """
 TORCH = """
+from calls import called
 class cuda:
     is_available = staticmethod(lambda: False)
 class Generator:
@@ -37,7 +38,7 @@ class Generator:
     def manual_seed(self, seed): self.seed = seed; return self
     def __repr__(self): return f"{self.device} {self.seed}"
 bfloat16 = "bfloat16"
-def manual_seed(seed): pass
+def manual_seed(seed): called("seeded", seed=seed)
 """
 PIPELINE = """
 from calls import called, ImageOps
@@ -80,6 +81,7 @@ def load_checkpoint_and_dispatch(model, checkpoint, **given):
     "data/transforms.py": "class ImageTransform:\n    def __init__(self, *sizes): self.sizes = sizes\n",
     "modeling/autoencoder.py": """
 class Vae:
+    def to(self, device): return self
     def eval(self): return self
 def load_ae(local_path): return Vae(), "vae"
 """,
@@ -185,6 +187,7 @@ def test_a_bridge_hands_settings_and_seed_to_its_model(
     assert made.image.tobytes() == ImageOps.invert(image).tobytes()
     calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
     ((_, given),) = [call for call in calls if call[0] == edit]
+    assert calls.index(["seeded", {"seed": 12345}]) < calls.index([edit, given])
     given.pop("negative_prompt", None)
     assert given == expected
     offloads = name.startswith(("omnigen2", "step1x"))
