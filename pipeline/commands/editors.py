@@ -22,11 +22,11 @@ TESTED = {
 @click.group(invoke_without_command=True)
 @click.pass_context
 def editors(context: click.Context) -> None:
-    """List all editors: what is installed, what is missing and what brings it, licence, what was tested. Writes nothing.
+    """Without a command: list all editors, what is missing and what brings it, licence, what was tested. Writes nothing.
 
     \b
     Example:
-      pipeline editors
+      pipeline editors install omnigen2
     """
     if context.invoked_subcommand is None:
         _list()

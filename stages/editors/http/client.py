@@ -23,6 +23,8 @@ CONNECT_SECONDS = 10
 QUESTION_SECONDS = 30
 """Time-out of a question about the server itself."""
 LONGEST_PAUSE = 60.0
+SILENCES = 2
+"""A request that is not answered in time this often is given up."""
 LARGEST_ANSWER = 1 << 30
 BUSY = {408, 425, 429, 500, 502, 503, 504}
 """Answers after which the same request may succeed."""
@@ -62,10 +64,10 @@ class _Key(AuthBase):
     def __init__(self, key: str | None) -> None:
         self.key = key
 
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+    def __call__(self, r: requests.PreparedRequest) -> requests.PreparedRequest:
         if self.key:
-            request.headers["Authorization"] = f"Bearer {self.key}"
-        return request
+            r.headers["Authorization"] = f"Bearer {self.key}"
+        return r
 
 
 class Client:
@@ -115,13 +117,16 @@ class Client:
 
     def _patiently(self, method: str, path: str, seconds: float, fields: Any, files: Any) -> dict[str, Any]:
         """The answer's JSON, asked for again while there may still come one."""
-        pause = self.patience.pause_seconds
+        pause, silences = self.patience.pause_seconds, 0
         for left in reversed(range(self.patience.tries)):
             wait = 0.0
             try:
                 status, headers, body = self._once(method, path, seconds, fields, files)
             except (requests.Timeout, ReadTimeoutError):
                 problem = f"no answer in {seconds:g} seconds"
+                silences += 1
+                if silences == SILENCES:
+                    raise Unanswered(f"{method} {self.base_url}{path}, {silences} times: {problem}") from None
             except (requests.ConnectionError, HTTPError) as error:
                 problem = f"a broken connection ({type(error).__name__})"
             else:

@@ -77,10 +77,10 @@ class HttpEditor:
         try:
             image = Image.open(io.BytesIO(data))
             if image.size != request.image.size:
-                return Failure("wrong_size", f"{self.name}: the edit of {size} pixels has {'x'.join(map(str, image.size))}")
+                return Failure("wrong-size", f"{self.name}: the edit of {size} pixels has {'x'.join(map(str, image.size))}")
             return Edited(image.convert("RGB"), record=self._record)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            return Failure("no_image", f"{self.name}: the answer contains no image: {error}")
+            return Failure("no-image", f"{self.name}: the answer contains no image: {error}")
 
 
 def _key(name: str, variable: str | None) -> str | None:

@@ -19,10 +19,10 @@ class HttpSettings(Config):
     generator_device: Literal["cpu", "cuda"] = Field(
         "cpu", description="Where the server draws noise; on the CPU it is the same for every GPU"
     )
-    concurrency: int = Field(4, ge=1, le=16, description="Requests at a time")
-    tries: int = Field(6, ge=1, description="How often an edit is asked for while the server answers 429, 5xx, too late or not at all")
+    concurrency: int = Field(4, ge=1, le=16, description="Requests at a time, of one worker")
+    tries: int = Field(6, ge=1, description="How often an edit is asked for while the server answers 429, 5xx or only half, or hangs up")
     pause_seconds: float = Field(1, gt=0, description="Pause before the second try, doubled before each further one, at most 60")
-    edit_seconds: float = Field(900, gt=0, description="Time-out of an edit")
+    edit_seconds: float = Field(600, gt=0, description="Time-out of an edit; after the second one it is given up")
 
     @model_validator(mode="before")
     @classmethod

@@ -84,7 +84,7 @@ class ProcessEditor:
             if header.get("request") != self._number or len(made) != expected:
                 reason = f"answered request {header.get('request')} with {len(made)} images, not request {self._number} with {expected}"
                 process.close()
-                raise ProcessFailure("bad_answer", f"the process of {self.name} {reason}")
+                raise ProcessFailure("bad-answer", f"the process of {self.name} {reason}")
         except ProcessFailure:
             self._process = None
             raise
@@ -112,10 +112,10 @@ def _edited(data: bytes, size: tuple[int, int], record: tuple[tuple[str, Any], .
     try:
         image = Image.open(io.BytesIO(data), formats=["PNG"])
         if image.size != size:
-            return Failure("wrong_size", f"the edit of an image of {_size(size)} pixels has {_size(image.size)}")
+            return Failure("wrong-size", f"the edit of an image of {_size(size)} pixels has {_size(image.size)}")
         return Edited(image.convert("RGB"), record=record)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        return Failure("no_image", f"what came in place of an edit is no image: {error}")
+        return Failure("no-image", f"what came in place of an edit is no image: {error}")
 
 
 def _size(size: tuple[int, int]) -> str:

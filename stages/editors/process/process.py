@@ -23,7 +23,7 @@ TAIL_LINES = 20
 
 
 class ProcessFailure(RuntimeError):
-    """A request without an answer. ``reason``: crashed, timed_out or bad_answer."""
+    """A request without an answer. ``reason``: crashed, timed-out or bad-answer."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -71,9 +71,9 @@ class ChildProcess:
             self._write(child.pack(header, images), deadline)
             return child.unpack(lambda count: self._read(count, deadline))
         except ValueError as error:
-            raise self._failure("bad_answer", f"sent something that is no answer ({error})") from None
+            raise self._failure("bad-answer", f"sent something that is no answer ({error})") from None
         except TimeoutError:
-            raise self._failure("timed_out", f"gave no answer in {seconds:g} seconds") from None
+            raise self._failure("timed-out", f"gave no answer in {seconds:g} seconds") from None
         except (EOFError, BrokenPipeError):
             raise self._failure("crashed", self._end()) from None
 
@@ -133,4 +133,4 @@ class ChildProcess:
             for line in iter(lambda: output.readline(1 << 16), b""):
                 text = line.decode(errors="replace").rstrip().rpartition("\r")[2]  # of a progress bar only the last state
                 self._lines = [*self._lines[1 - TAIL_LINES :], text[-500:]]
-                print(f"[{self.name}] {text}", file=sys.stderr, flush=True)
+                sys.stderr.write(f"[{self.name}] {text}\n")

@@ -22,7 +22,7 @@ class ProcessSettings(Config):
     checkout: str | None = Field(None, description="Folder with the authors' code; default: `checkout` in the editor's environment")
     weights: str | None = Field(None, description="Folder with the weights; default: those on the Hub")
     start_seconds: float = Field(1800, gt=0, description="Time-out of loading the model")
-    edit_seconds: float = Field(900, gt=0, description="Time-out of an edit")
+    edit_seconds: float = Field(600, gt=0, description="Time-out of an edit; after the second one it is a failure")
     steps: int = Field(50, ge=1, description="Denoising steps")
 
 

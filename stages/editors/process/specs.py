@@ -154,6 +154,7 @@ EDITORS = [
         canvas.omnigen2,
         forwards_per_step=3,
         conditioning="instruction",
+        tested="tiny weights",
         memory_gb=17,
         seconds=33,
         seconds_source=ESTIMATE,

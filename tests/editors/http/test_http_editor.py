@@ -91,6 +91,16 @@ def test_an_answer_that_does_not_come_is_asked_for_again(script: Script, url: st
     assert len(script.forms) == 2
 
 
+def test_a_server_that_is_silent_twice_is_given_up(script: Script, url: str) -> None:
+    editor = opened("http/flux-kontext", url, edit_seconds=0.5)
+    script.faults = ["silence", 500, "silence"]
+    result = one(editor)
+    assert isinstance(result, Failure)
+    assert (result.reason, len(script.forms)) == ("unanswered", 3)
+    assert result.message.endswith("/v1/images/edits, 2 times: no answer in 0.5 seconds")
+    editor.close()
+
+
 @pytest.mark.parametrize(
     ("faults", "reason", "message", "requests"),
     [
@@ -99,9 +109,9 @@ def test_an_answer_that_does_not_come_is_asked_for_again(script: Script, url: st
         (["two"], "refused", "the answer has 2 images, not one", 1),
         (["none"], "refused", "the answer has 0 images, not one", 1),
         (["no base64"], "refused", "b64_json is no base64", 1),
-        (["text"], "no_image", "the answer contains no image", 1),
-        (["url"], "no_image", "the answer contains no image", 1),
-        (["size"], "wrong_size", "the edit of 7x5 pixels has 3x3", 1),
+        (["text"], "no-image", "the answer contains no image", 1),
+        (["url"], "no-image", "the answer contains no image", 1),
+        (["size"], "wrong-size", "the edit of 7x5 pixels has 3x3", 1),
         ([500, 429, "later"], "unanswered", "tried 3 times: 429: too many", 3),
     ],
 )

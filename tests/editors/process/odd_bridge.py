@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import json
 import os
 import random
@@ -75,7 +76,7 @@ class Odd:
             Path(self.settings["marker"]).write_text(f"{os.getpid()} {child.pid}")
             ctypes.PyDLL(None).sleep(600)
         if instruction == "garbage":
-            os.write(ANSWERS, b"Loading checkpoint shards: 100%|####| 3/3\n")
+            os.write(ANSWERS, b"oops\x00\x00\x01\x00Loading checkpoint shards: 100%|####| 3/3\n")  # 256 might be a length
             time.sleep(600)
         if instruction == "half a message":
             send({"request": request}, [b"x" * 100_000], whole=False)
@@ -106,6 +107,9 @@ def picture(image):
 
 
 def load(settings):
+    assert importlib.util.find_spec("stages") is None, "the packages of this project are on the import path"
+    assert importlib.util.find_spec("canvas") is None, "the folder of the program is on the import path"
+    assert not [name for name in os.environ if name.startswith("PYTHON")]
     if settings.get("load") == "slow":
         time.sleep(600)
     if settings.get("load") == "fail":

@@ -6,7 +6,9 @@ shown here: they need a GPU and their weights.
 
 from __future__ import annotations
 
+import ast
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from PIL import Image, ImageOps
 from stages.config import FlowConfig
 from stages.editors import catalogue
 from stages.editors.editor import Edited, EditRequest
+from stages.editors.process import child
+from stages.editors.process.specs import BRIDGES
 
 CALLS = """
 import json, os
@@ -26,6 +30,7 @@ def called(name, **given):
         file.write(json.dumps([name, given], default=repr) + "\\n")
 """
 TORCH = """
+from calls import called
 class cuda:
     is_available = staticmethod(lambda: False)
 class Generator:
@@ -33,7 +38,7 @@ class Generator:
     def manual_seed(self, seed): self.seed = seed; return self
     def __repr__(self): return f"{self.device} {self.seed}"
 bfloat16 = "bfloat16"
-def manual_seed(seed): pass
+def manual_seed(seed): called("seeded", seed=seed)
 """
 PIPELINE = """
 from calls import called, ImageOps
@@ -76,6 +81,7 @@ def load_checkpoint_and_dispatch(model, checkpoint, **given):
     "data/transforms.py": "class ImageTransform:\n    def __init__(self, *sizes): self.sizes = sizes\n",
     "modeling/autoencoder.py": """
 class Vae:
+    def to(self, device): return self
     def eval(self): return self
 def load_ae(local_path): return Vae(), "vae"
 """,
@@ -181,12 +187,23 @@ def test_a_bridge_hands_settings_and_seed_to_its_model(
     assert made.image.tobytes() == ImageOps.invert(image).tobytes()
     calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
     ((_, given),) = [call for call in calls if call[0] == edit]
+    assert calls.index(["seeded", {"seed": 12345}]) < calls.index([edit, given])
     given.pop("negative_prompt", None)
     assert given == expected
     offloads = name.startswith(("omnigen2", "step1x"))
     assert saved == [offloads, False]
     assert sum(call[0] == "offload" for call in calls) == offloads
     assert dict(made.record)["versions"]["torch"] == "9.9"
+
+
+def test_what_runs_elsewhere_needs_python_3_9_and_packages_that_are_there() -> None:
+    """The bridges' own imports, inside their functions, are their models'."""
+    for path in [Path(child.__file__), *BRIDGES.glob("*.py")]:
+        tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
+        for node in tree.body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                assert all(name.partition(".")[0] in sys.stdlib_module_names for name in names), path
 
 
 def test_weights_that_lack_tensors_are_not_filled_with_random_ones(places: dict[str, str]) -> None:

@@ -95,13 +95,13 @@ def test_what_a_model_prints_is_logged_and_disturbs_nothing(opened: Open, capfd:
     [
         ("die", "crashed", "ended with code 3; its last output:\nlast words"),
         ("half a message", "crashed", "ended with code 0"),
-        ("garbage", "bad_answer", "sent something that is no answer"),
-        ("two images", "bad_answer", "with 2 images, not request 2 with 1"),
-        ("no image", "bad_answer", "with 0 images, not request 2 with 1"),
+        ("garbage", "bad-answer", "sent something that is no answer"),
+        ("two images", "bad-answer", "with 2 images, not request 2 with 1"),
+        ("no image", "bad-answer", "with 0 images, not request 2 with 1"),
         ("raise", "error", "odd: KeyError: 'no such layer'"),
         ("text", "error", "AttributeError"),
-        ("no picture", "no_image", "is no image"),
-        ("crop", "wrong_size", "the edit of an image of 7x5 pixels has 1x1"),
+        ("no picture", "no-image", "is no image"),
+        ("crop", "wrong-size", "the edit of an image of 7x5 pixels has 1x1"),
     ],
 )
 def test_a_failed_edit_is_a_failure_and_the_next_one_works(opened: Open, instruction: str, reason: str, message: str) -> None:
@@ -112,7 +112,7 @@ def test_a_failed_edit_is_a_failure_and_the_next_one_works(opened: Open, instruc
 
 def test_a_model_that_hangs_is_killed_although_it_holds_the_interpreters_lock(opened: Open) -> None:
     found = failure(opened(edit_seconds=1.5), "hang")
-    assert (found.reason, found.message) == ("timed_out", "2 times the process of odd gave no answer in 1.5 seconds")
+    assert (found.reason, found.message) == ("timed-out", "2 times the process of odd gave no answer in 1.5 seconds")
 
 
 def test_one_crash_is_forgiven_and_leaves_no_trace_in_the_result(opened: Open, tmp_path: Path) -> None:
