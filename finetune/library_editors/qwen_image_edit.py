@@ -80,7 +80,8 @@ class QwenImageEditEncoders:
         """{"states": [length, width of the vision-language model]}."""
         width, height = at_area(*source.size, self.vlm_side, 32)
         seen = self.pipeline.image_processor.resize(source, height, width)
-        states, _ = self.pipeline.encode_prompt(instruction or _NULL_INSTRUCTION, [seen])
+        images: Any = [seen]
+        states, _ = self.pipeline.encode_prompt(instruction or _NULL_INSTRUCTION, images)
         return {"states": states[0]}
 
     def decode(self, latents: Tensor) -> list[Image.Image]:
