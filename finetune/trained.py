@@ -22,6 +22,7 @@ from finetune.library_editors.config import PretrainedEditorConfig
 from finetune.training.config import LargeTrainingConfig
 from finetune.training.train import ready_to_learn
 
+_EDITOR: TypeAdapter[PretrainedEditorConfig] = TypeAdapter(PretrainedEditorConfig)
 _RECORD, _LEARNT, _WHOLE = "editor.json", "learnt.safetensors", "weights.safetensors"
 LORA_DIFFUSERS, LORA_KOHYA = "lora-diffusers.safetensors", "lora-kohya.safetensors"
 
@@ -50,7 +51,7 @@ def open_trained(folder: Path, device: torch.device, dtype: torch.dtype) -> tupl
     """
     try:
         record: dict[str, Any] = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-        editor = TypeAdapter(PretrainedEditorConfig).validate_python(record["editor"])
+        editor = _EDITOR.validate_python(record["editor"])
         training = None if record["training"] is None else LargeTrainingConfig.model_validate(record["training"])
     except (OSError, KeyError, ValueError) as error:
         raise ValueError(f"{folder} contains no readable editor ({str(error).splitlines()[0]}); train it again") from error

@@ -105,6 +105,8 @@ class QwenImageEdit(nn.Module):
         with torch.device("cpu"):  # its tables are no buffers: they must not stay on the meta device
             transformer.pos_embed = QwenEmbedRope(theta=10000, axes_dim=list(transformer.config.axes_dims_rope), scale_rope=True)
         self.transformer = transformer
+        last = f"transformer.transformer_blocks.{len(transformer.transformer_blocks) - 1}"  # its text tokens are not used
+        self.idle_layers = (f"{last}.attn.to_add_out", f"{last}.txt_mlp")
         self._exact_time = ExactTime(transformer.time_text_embed, scale=1.0)
 
     def collate(self, conditions: Sequence[Condition]) -> Condition:

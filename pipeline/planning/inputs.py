@@ -9,11 +9,12 @@ from stages.config import FlowConfig
 from stages.datasets import readers
 from stages.datasets.config import VALIDATION_SHARE, CandidatesInput, SourcesInput, TableSources, WorldSources
 from stages.editors import catalogue
+from stages.finetune.config import LargeFinetuneConfig
 
 
 def missing(flow: FlowConfig) -> dict[str, list[str]]:
     """By step, what it reads or uses and what is not here; only steps that lack something."""
-    found = {"generate": _missing_of_generate(flow), "filter": _missing_of_filter(flow)}
+    found = {"generate": _missing_of_generate(flow), "filter": _missing_of_filter(flow), "finetune": _missing_of_finetune(flow)}
     return {step: notes for step, notes in found.items() if notes}
 
 
@@ -84,6 +85,24 @@ def _missing_of_filter(flow: FlowConfig) -> list[str]:
         notes.append(f"missing input: {path}")
     if model is not None and not (Path(model) / "config.json").exists():
         notes.append(f"missing input: filter.model: there is no reward model at {model}")
+    return notes
+
+
+def _missing_of_finetune(flow: FlowConfig) -> list[str]:
+    if flow.finetune is None or flow.filter is None:
+        return []
+    known = [choice.name for choice in flow.filter.selections]
+    missing = [arm for arm in flow.finetune.arms if arm not in known]
+    notes = [f"cannot run yet: finetune.arms: there is no selection {arm!r} in filter.selections" for arm in missing]
+    if isinstance(flow.finetune, LargeFinetuneConfig):
+        folder = flow.finetune.editor.directory
+        notes += [] if Path(folder).is_dir() else [f"missing input: {folder} (finetune.editor.directory)"]
+        from reward.trainer.optimizer import check_installed
+
+        try:
+            check_installed(flow.finetune.training.optimizer)
+        except ValueError as error:
+            notes.append(f"cannot run yet: finetune.training: {error}")
     return notes
 
 

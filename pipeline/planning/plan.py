@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.flow import STEPS
-from pipeline.planning import filter_cost, inputs, selection_sizes
+from pipeline.planning import filter_cost, finetune_cost, inputs, selection_sizes
 from pipeline.planning.assumptions import PEAK_TFLOPS, UTILISATION
 from pipeline.planning.compute import Compute, compute_of, tokens
 from pipeline.words import text_table
@@ -20,6 +20,7 @@ from stages.config import FlowConfig
 from stages.datasets.config import WorldEdits
 from stages.engine import storage
 from stages.engine.rundir import Index, RunDir
+from stages.finetune.config import LargeFinetuneConfig
 
 SUSTAINED_TFLOPS = PEAK_TFLOPS * UTILISATION
 """Assumed for GPU hours: 40 % of the 312 TFLOP/s that an A100 or A800 does in bf16."""
@@ -49,6 +50,8 @@ def plan(flow: FlowConfig, path: Path) -> str:
             text += f"\n\nfilter at other sizes: unknown ({counted})"
         else:
             text += "\n\n" + filter_cost.table(flow.filter.selections, flop, counted)
+    if isinstance(flow.finetune, LargeFinetuneConfig):
+        text += "\n\n" + finetune_cost.table(flow.finetune, finetune_cost.arm_sizes(flow, RunDir(path)))
     return text
 
 
@@ -139,10 +142,7 @@ def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
         work["filter"] = f"{amount}; selections: {kept}"
     if flow.finetune is not None:
         fine = flow.finetune
-        work["finetune"] = (
-            f"base {fine.base.training.steps:,} steps, then {len(fine.arms)} arms x {fine.training.steps:,} steps "
-            f"of {fine.training.batch_size}"
-        )
+        work["finetune"] = finetune_cost.work(fine)
         if flow.evaluate_editor is not None:
             benchmark = flow.evaluate_editor
             systems = len(fine.arms) + 2 + benchmark.items.has_references

@@ -1,0 +1,40 @@
+"""What a training of a large editor costs, before any weight is read: bytes of the encoded pairs, operations of a step.
+
+Operations are counted by torch's counter in a forward and a backward pass on the meta device, with what is computed again in the latter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from finetune import families
+from finetune.library_editors.config import PretrainedEditorConfig
+from finetune.training.blocks import prepared_blocks
+from finetune.training.config import LargeTrainingConfig
+from finetune.training.train import ready_to_learn
+
+_BF16 = 2
+_META = torch.device("meta")
+
+
+def bytes_per_pair(editor: PretrainedEditorConfig, side: int) -> int:
+    """Bytes of a pair's entry and of a null condition: two moments of two images, two conditions."""
+    example = families.example_input(editor, side, _META)
+    channels, rows, columns = example.latent
+    condition = sum(tensor.numel() for tensor in example.condition.values())
+    return _BF16 * (4 * channels * rows * columns + 2 * condition)
+
+
+def flop_per_pair(editor: PretrainedEditorConfig, side: int, training: LargeTrainingConfig) -> float:
+    """Floating-point operations of training on one square pair of side x side pixels."""
+    model: Any = families.without_weights(editor)
+    ready_to_learn(model, training, _META)
+    example = families.example_input(editor, side, _META)
+    latent = torch.zeros(1, *example.latent, device=_META)
+    condition = model.collate([example.condition])
+    with prepared_blocks(model, recompute=training.activation_checkpointing, compiled=False), FlopCounterMode(display=False) as counter:
+        model(latent, latent, torch.zeros(1, device=_META), condition).sum().backward()
+    return float(counter.get_total_flops())
