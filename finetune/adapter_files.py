@@ -2,9 +2,9 @@
 
 `diffusers`: one adapter per layer of the library's transformer, under its names, the scale multiplied into the second factor.
 `kohya`: one adapter per layer of FLUX's own layout, which fuses projections, as the released trainer of Step1X-Edit writes and its sampling
-script reads. Projections that share their first factor become one adapter of the same rank; others become one with the ranks added up, whose
-second factor is block-diagonal. Both keep each layer's update.
-Source: library/lora_module.py of stepfun-ai/Step1X-Edit at 570eba6, `_convert_kohya_flux_lora_to_diffusers` of diffusers (documented names).
+script reads. Projections that share their first factor become one adapter of the same rank; others become one with the ranks added up,
+whose second factor is block-diagonal. Both keep each layer's update.
+Source: library/lora_module.py of stepfun-ai/Step1X-Edit at 570eba6, and `_convert_kohya_flux_lora_to_diffusers` of diffusers.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 from diffusers.loaders import FluxLoraLoaderMixin
+from diffusers.loaders.peft import PeftAdapterMixin
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -45,7 +47,7 @@ def save_kohya(model: nn.Module, path: Path, dtype: torch.dtype) -> None:
     save_file(tensors, path, metadata={"format": "pt"})
 
 
-def load_adapters(transformer: nn.Module, path: Path) -> None:
+def load_adapters(transformer: PeftAdapterMixin, path: Path) -> None:
     """Put the adapters of a file of either layout into diffusers' transformer, by the library's loader.
 
     ValueError when the file is unreadable or contains other layers than the transformer's.
@@ -53,7 +55,7 @@ def load_adapters(transformer: nn.Module, path: Path) -> None:
     try:
         state, alphas, metadata = FluxLoraLoaderMixin.lora_state_dict(load_file(path), return_alphas=True, return_lora_metadata=True)
         layers = {name.partition(".lora_")[0].removeprefix(f"{_TRANSFORMER}.") for name in state}
-        unknown = sorted(layers - {name for name, _ in transformer.named_modules()})
+        unknown = sorted(layers - {name for name, _ in cast(nn.Module, transformer).named_modules()})
         if unknown or not layers:
             raise ValueError(f"it has no layer {unknown[0]}" if unknown else "the file is empty")
         transformer.load_lora_adapter(state, network_alphas=alphas, metadata=metadata, prefix=_TRANSFORMER)

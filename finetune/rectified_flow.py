@@ -33,9 +33,15 @@ def flow_loss(predicted: Tensor, x0: Tensor, noise: Tensor) -> Tensor:
     return torch.nn.functional.mse_loss(predicted, noise - x0)
 
 
-def sampling_times(steps: int, shift: float) -> Tensor:
-    """The steps + 1 times of the Euler sampler, from 1 to 0, evenly spaced before the shift."""
-    return shift_time(torch.linspace(1, 0, steps + 1), shift)
+def sampling_times(steps: int, shift: float, last: float | None = None) -> Tensor:
+    """The steps + 1 times of the Euler sampler, from 1 to 0, evenly spaced before the shift.
+
+    last: the times but the 0 are stretched so that they end here (`shift_terminal` of diffusers' schedulers).
+    """
+    times = shift_time(torch.linspace(1, 0, steps + 1), shift)
+    if last is not None and steps > 1:
+        times[:-1] = 1 - (1 - times[:-1]) * (1 - last) / (1 - times[-2])
+    return times
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from finetune.config import SamplingConfig
 from finetune.editing_model import Condition, EditingModel, Encoders
+from finetune.packing import pack, unpack
 from finetune.rectified_flow import sampling_times
 from reward.trainer.order import derived_seed
 
@@ -59,13 +60,15 @@ def sample_latents(
     branches = 2 if nulls else 1
     reference = torch.cat([reference.to(device)] * branches)
     latents = noise.to(device, torch.float32)
-    times = sampling_times(config.steps, model.resolution_shift(*latents.shape[2:])).tolist()
+    times = sampling_times(config.steps, model.resolution_shift(*latents.shape[2:]), model.last_time).tolist()
     for now, after in itertools.pairwise(times):
         time = torch.full((branches * len(latents),), now, device=device)
         velocity = model(torch.cat([latents] * branches), reference, time, collated).float()
         if nulls:
             conditioned, null = velocity.chunk(2)
             velocity = null + config.guidance * (conditioned - null)
+            if model.rescales_guidance:
+                velocity = unpack(_with_norm(pack(velocity), pack(conditioned)), *latents.shape[2:])
         latents = latents + (after - now) * velocity
     return latents
 
@@ -74,6 +77,11 @@ def _noise(shape: tuple[int, ...], what: str, seed: int, like: Tensor) -> Tensor
     """Standard normal noise, drawn on the CPU, so that every device gets the same."""
     generator = torch.Generator().manual_seed(derived_seed(what, seed))
     return torch.randn(shape, generator=generator).to(like)
+
+
+def _with_norm(tokens: Tensor, like: Tensor) -> Tensor:
+    """Tokens [n, tokens, width], each with the norm of another one."""
+    return tokens * (like.norm(dim=-1, keepdim=True) / tokens.norm(dim=-1, keepdim=True))
 
 
 def _on(device: torch.device, condition: Condition) -> Condition:

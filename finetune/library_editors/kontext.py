@@ -7,22 +7,44 @@ condition of the denoiser. The condition is T5's and CLIP's; it does not depend 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
+from diffusers.models import AutoencoderKL
 from diffusers.models.transformers import FluxTransformer2DModel
 from diffusers.pipelines.flux.pipeline_flux_kontext import FluxKontextPipeline
 from PIL import Image
 from torch import Tensor, nn
 
-from finetune.editing_model import Condition, Moments
+from finetune.editing_model import Condition, Decoder, ExampleInput, Moments
 from finetune.exact_time import ExactTime
 from finetune.flux_names import FLUX_FUSED
 from finetune.library_editors.config import KontextConfig
+from finetune.library_editors.folder import (
+    encoder_files,
+    export_weights,
+    open_part,
+    open_pipeline,
+    settings,
+    shifted_by_tokens,
+    stored_rows,
+    weight_files,
+)
 from finetune.library_editors.sizes import at_area
-from finetune.library_editors.weights import settings, shifted_by_tokens
 from finetune.packing import grid_positions, pack, unpack
 from finetune.pixels import from_unit_range, to_unit_range
+
+__all__ = [  # as a family: see `finetune.families`
+    "encoder_files",
+    "example_input",
+    "export_weights",
+    "new_model",
+    "open_decoder",
+    "open_encoders",
+    "stored_rows",
+    "weight_files",
+]
 
 
 class KontextEncoders:
@@ -34,11 +56,7 @@ class KontextEncoders:
     @classmethod
     def load(cls, config: KontextConfig, device: torch.device) -> KontextEncoders:
         """Read text encoders and VAE. ValueError when the folder is not readable."""
-        try:
-            pipeline = FluxKontextPipeline.from_pretrained(config.directory, transformer=None, scheduler=None, torch_dtype=torch.bfloat16)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{config.directory} is no readable FLUX.1-Kontext ({str(error).splitlines()[0]})") from error
-        return cls(pipeline.to(device), config.text_tokens)
+        return cls(open_pipeline(FluxKontextPipeline, config).to(device), config.text_tokens)
 
     def working_size(self, width: int, height: int, side: int) -> tuple[int, int]:
         """The ratio at an area of about side ** 2, in multiples of 16."""
@@ -58,12 +76,9 @@ class KontextEncoders:
         states, pooled, _ = self.pipeline.encode_prompt(instruction, None, max_sequence_length=self.text_tokens)
         return {"states": states[0], "pooled": pooled[0]}
 
-    @torch.no_grad()
     def decode(self, latents: Tensor) -> list[Image.Image]:
         """See `Encoders.decode`."""
-        vae: Any = self.pipeline.vae
-        scaled = latents.to(vae.device, vae.dtype) / vae.config.scaling_factor + vae.config.shift_factor
-        return from_unit_range(vae.decode(scaled).sample)
+        return _decode(self.pipeline.vae, latents)
 
 
 class Kontext(nn.Module):
@@ -72,6 +87,7 @@ class Kontext(nn.Module):
     block_lists = ("transformer.transformer_blocks", "transformer.single_transformer_blocks")
     connector_name = None
     fused_projections = FLUX_FUSED
+    idle_layers = ()
     last_time = None
     rescales_guidance = False
 
@@ -111,3 +127,26 @@ class Kontext(nn.Module):
             return_dict=False,
         )[0]
         return unpack(velocity[:, : target_tokens.shape[1]], noisy.shape[2], noisy.shape[3])
+
+
+open_encoders = KontextEncoders.load
+new_model = Kontext
+
+
+def open_decoder(config: KontextConfig, device: torch.device) -> Decoder:
+    """The VAE's decoder."""
+    return partial(_decode, open_part(AutoencoderKL, config, "vae").to(device))
+
+
+def example_input(config: KontextConfig, side: int, device: torch.device) -> ExampleInput:
+    """See `finetune.families.example_input`."""
+    sizes = settings(config, "transformer")
+    states = torch.zeros(config.text_tokens, sizes["joint_attention_dim"], device=device)
+    condition = {"states": states, "pooled": torch.zeros(sizes["pooled_projection_dim"], device=device)}
+    return ExampleInput((sizes["in_channels"] // 4, side // 16 * 2, side // 16 * 2), condition)
+
+
+@torch.no_grad()
+def _decode(vae: Any, latents: Tensor) -> list[Image.Image]:
+    scaled = latents.to(vae.device, vae.dtype) / vae.config.scaling_factor + vae.config.shift_factor
+    return from_unit_range(vae.decode(scaled).sample)

@@ -1,30 +1,53 @@
 """Qwen-Image-Edit-2511: both halves from diffusers' parts.
 
 The source is seen twice: by Qwen2.5-VL, whose hidden states are the condition, and as latents whose tokens follow the target's. In this
-version reference tokens are modulated with time 0. diffusers 0.42.1 does not tell the vision-language model which tokens are the image's, and
-transformers then falls back to one-dimensional positions, so a hook adds it.
+version reference tokens are modulated with time 0. diffusers 0.42.1 does not tell the vision-language model which tokens are the image's,
+and transformers then falls back to one-dimensional positions, so a hook adds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
+from diffusers.models import AutoencoderKLQwenImage
 from diffusers.models.transformers.transformer_qwenimage import QwenEmbedRope, QwenImageTransformer2DModel
 from diffusers.pipelines.qwenimage.pipeline_qwenimage_edit_plus import QwenImageEditPlusPipeline
 from PIL import Image
 from torch import Tensor, nn
 
-from finetune.editing_model import Condition, Moments, padded
+from finetune.editing_model import Condition, Decoder, ExampleInput, Moments, padded
 from finetune.exact_time import ExactTime
 from finetune.library_editors.config import QwenImageEditConfig
+from finetune.library_editors.folder import (
+    encoder_files,
+    export_weights,
+    open_part,
+    open_pipeline,
+    settings,
+    shifted_by_tokens,
+    stored_rows,
+    weight_files,
+)
 from finetune.library_editors.sizes import at_area
-from finetune.library_editors.weights import settings, shifted_by_tokens
 from finetune.packing import pack, unpack
 from finetune.pixels import from_unit_range, to_unit_range
 
+__all__ = [  # as a family: see `finetune.families`
+    "encoder_files",
+    "example_input",
+    "export_weights",
+    "new_model",
+    "open_decoder",
+    "open_encoders",
+    "stored_rows",
+    "weight_files",
+]
+
 _NULL_INSTRUCTION = " "  # that of its authors
+_WORDS = 64  # tokens of a usual instruction with the rest of the prompt
 
 
 class QwenImageEditEncoders:
@@ -37,13 +60,7 @@ class QwenImageEditEncoders:
     @classmethod
     def load(cls, config: QwenImageEditConfig, device: torch.device) -> QwenImageEditEncoders:
         """Read vision-language model and VAE. ValueError when the folder is not readable."""
-        try:
-            pipeline = QwenImageEditPlusPipeline.from_pretrained(
-                config.directory, transformer=None, scheduler=None, torch_dtype=torch.bfloat16
-            )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{config.directory} is no readable Qwen-Image-Edit ({str(error).splitlines()[0]})") from error
-        return cls(pipeline.to(device), config.vlm_side)
+        return cls(open_pipeline(QwenImageEditPlusPipeline, config).to(device), config.vlm_side)
 
     def working_size(self, width: int, height: int, side: int) -> tuple[int, int]:
         """The ratio at an area of about side ** 2, in multiples of 32."""
@@ -54,7 +71,7 @@ class QwenImageEditEncoders:
         """See `Encoders.encode_images`."""
         vae: Any = self.pipeline.vae
         frames = to_unit_range(images).to(vae.device, vae.dtype)[:, :, None]  # a video of one frame
-        mean, deviation = self._scale()
+        mean, deviation = _scale(vae)
         latents = ((vae.encode(frames).latent_dist.mean[:, :, 0] - mean) / deviation).float()
         return [Moments(latent, torch.zeros_like(latent)) for latent in latents]
 
@@ -63,21 +80,13 @@ class QwenImageEditEncoders:
         """{"states": [length, width of the vision-language model]}."""
         width, height = at_area(*source.size, self.vlm_side, 32)
         seen = self.pipeline.image_processor.resize(source, height, width)
-        states, _ = self.pipeline.encode_prompt(instruction or _NULL_INSTRUCTION, [seen])
+        images: Any = [seen]
+        states, _ = self.pipeline.encode_prompt(instruction or _NULL_INSTRUCTION, images)
         return {"states": states[0]}
 
-    @torch.no_grad()
     def decode(self, latents: Tensor) -> list[Image.Image]:
         """See `Encoders.decode`."""
-        vae: Any = self.pipeline.vae
-        mean, deviation = self._scale()
-        return from_unit_range(vae.decode((latents.to(vae.device, vae.dtype) * deviation + mean)[:, :, None]).sample[:, :, 0])
-
-    def _scale(self) -> tuple[Tensor, Tensor]:
-        vae: Any = self.pipeline.vae
-        pair = (torch.tensor(values, device=vae.device, dtype=vae.dtype) for values in (vae.config.latents_mean, vae.config.latents_std))
-        mean, deviation = (values[:, None, None] for values in pair)
-        return mean, deviation
+        return _decode(self.pipeline.vae, latents)
 
 
 class QwenImageEdit(nn.Module):
@@ -96,6 +105,8 @@ class QwenImageEdit(nn.Module):
         with torch.device("cpu"):  # its tables are no buffers: they must not stay on the meta device
             transformer.pos_embed = QwenEmbedRope(theta=10000, axes_dim=list(transformer.config.axes_dims_rope), scale_rope=True)
         self.transformer = transformer
+        last = f"transformer.transformer_blocks.{len(transformer.transformer_blocks) - 1}"  # its text tokens are not used
+        self.idle_layers = (f"{last}.attn.to_add_out", f"{last}.txt_mlp")
         self._exact_time = ExactTime(transformer.time_text_embed, scale=1.0)
 
     def collate(self, conditions: Sequence[Condition]) -> Condition:
@@ -123,6 +134,35 @@ class QwenImageEdit(nn.Module):
             return_dict=False,
         )[0]
         return unpack(velocity[:, : target_tokens.shape[1]], noisy.shape[2], noisy.shape[3])
+
+
+open_encoders = QwenImageEditEncoders.load
+new_model = QwenImageEdit
+
+
+def open_decoder(config: QwenImageEditConfig, device: torch.device) -> Decoder:
+    """The VAE's decoder."""
+    return partial(_decode, open_part(AutoencoderKLQwenImage, config, "vae").to(device))
+
+
+def example_input(config: QwenImageEditConfig, side: int, device: torch.device) -> ExampleInput:
+    """See `finetune.families.example_input`."""
+    sizes = settings(config, "transformer")
+    states = torch.zeros((config.vlm_side // 28) ** 2 + _WORDS, sizes["joint_attention_dim"], device=device)
+    return ExampleInput((sizes["in_channels"] // 4, side // 32 * 4, side // 32 * 4), {"states": states})
+
+
+@torch.no_grad()
+def _decode(vae: Any, latents: Tensor) -> list[Image.Image]:
+    mean, deviation = _scale(vae)
+    return from_unit_range(vae.decode((latents.to(vae.device, vae.dtype) * deviation + mean)[:, :, None]).sample[:, :, 0])
+
+
+def _scale(vae: Any) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation [channels, 1, 1] of the VAE's latents."""
+    pair = (torch.tensor(values, device=vae.device, dtype=vae.dtype) for values in (vae.config.latents_mean, vae.config.latents_std))
+    mean, deviation = (values[:, None, None] for values in pair)
+    return mean, deviation
 
 
 def _tell_image_tokens(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -66,12 +66,12 @@ class Step1XEncoders:
         """{"states": [length, vlm_width]}; see `Conditioner.encode`."""
         return {"states": self.conditioner.encode(source, instruction)}
 
-    @torch.no_grad()
     def decode(self, latents: Tensor) -> list[Image.Image]:
         """See `Encoders.decode`."""
         return decode(self.vae, latents)
 
 
+@torch.no_grad()
 def decode(vae: AutoencoderKL, latents: Tensor) -> list[Image.Image]:
     """RGB images of latents [n, channels, rows, columns] in the denoiser's scale."""
     return from_unit_range(vae.decode(latents.to(vae.device, vae.dtype) / VAE_SCALE + VAE_SHIFT).sample)

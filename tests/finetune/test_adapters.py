@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from finetune.adapter_files import load_adapters, save_diffusers, save_kohya
 from finetune.adapters import adapters, add_adapters
 from finetune.config import AdapterLayout
-from finetune.families import open_model
+from finetune.families import open_model, without_weights
 from finetune.step1x.config import Step1XConfig, Step1XSizes
 from finetune.step1x.denoiser import Step1XEdit
-from finetune.step1x.loading import denoiser_path, without_weights
+from finetune.step1x.loading import denoiser_path
 from reward.trainer.config import AdapterConfig
 
 CPU, META = torch.device("cpu"), torch.device("meta")

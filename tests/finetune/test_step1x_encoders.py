@@ -9,10 +9,11 @@ from PIL import Image
 from tiny_step1x import qwen_like_tokenizer, tiny_vlm_config, write_step1x
 from transformers import Qwen2_5_VLModel
 
+from finetune.families import encoders_identity
 from finetune.step1x import encoders as step1x_encoders
 from finetune.step1x.conditioning import Conditioner
 from finetune.step1x.config import Step1XConfig
-from finetune.step1x.encoders import Step1XEncoders, identity, vae_path, vlm_folder
+from finetune.step1x.encoders import Step1XEncoders, vae_path, vlm_folder
 from finetune.step1x.prompt import PREFIX, prompt, quoted_parts, token_ids
 
 CPU = torch.device("cpu")
@@ -154,13 +155,13 @@ def test_working_size(encoders: Step1XEncoders, size: tuple[int, int], side: int
 
 
 def test_identity_changes_with_every_file_and_setting(config: Step1XConfig, tmp_path: Path) -> None:
-    first = identity(config)
-    assert identity(config.model_copy(update={"denoiser": "other"})) == first
+    first = encoders_identity(config)
+    assert encoders_identity(config.model_copy(update={"denoiser": "other"})) == first
     longer = config.conditioning.model_copy(update={"max_tokens": 97})
-    assert identity(config.model_copy(update={"conditioning": longer})) != first
+    assert encoders_identity(config.model_copy(update={"conditioning": longer})) != first
     changed = tmp_path / "vae.safetensors"
     changed.write_bytes(vae_path(config).read_bytes() + b" ")
-    assert identity(config.model_copy(update={"vae": str(changed)})) != first
+    assert encoders_identity(config.model_copy(update={"vae": str(changed)})) != first
 
 
 def test_missing_files_are_named(config: Step1XConfig, tmp_path: Path) -> None:
@@ -169,5 +170,5 @@ def test_missing_files_are_named(config: Step1XConfig, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"contains no readable Qwen2\.5-VL"):
         Step1XEncoders.load(config.model_copy(update={"vlm": "nothing"}), CPU)
     with pytest.raises(ValueError, match="nothing contains no model"):
-        identity(config.model_copy(update={"vlm": "nothing"}))
+        encoders_identity(config.model_copy(update={"vlm": "nothing"}))
     assert vlm_folder(config).is_dir()

@@ -8,10 +8,10 @@ from safetensors.torch import load_file, save_file
 from step1x_computation import connector, released_tensors, velocity
 from torch.utils.flop_counter import FlopCounterMode
 
-from finetune.families import open_model
+from finetune.families import open_model, without_weights
 from finetune.step1x.config import Step1XConfig, Step1XSizes
 from finetune.step1x.denoiser import Step1XEdit
-from finetune.step1x.loading import denoiser_path, export_weights, stored_rows, without_weights
+from finetune.step1x.loading import denoiser_path, export_weights, stored_rows
 
 SIZES = Step1XSizes(
     double_blocks=2,

@@ -57,6 +57,9 @@ class Block(nn.Module):
 class TinyModel(nn.Module):
     block_lists = ("blocks",)
     connector_name = "reader"
+    idle_layers = ()
+    last_time = None
+    rescales_guidance = False
     fused_projections = ()
 
     def __init__(self, seed: int = 0, dtype: torch.dtype = torch.float32) -> None:

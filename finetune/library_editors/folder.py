@@ -1,4 +1,4 @@
-"""The transformer of a folder in diffusers' layout: its configuration and its weights, read by rows."""
+"""A folder in diffusers' layout: its parts, its configuration, and the transformer's weights, read by rows."""
 
 from __future__ import annotations
 
@@ -26,6 +26,22 @@ def settings(config: LibraryEditorConfig, part: str) -> dict[str, Any]:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} is not readable ({error}); expected the folder of a diffusers pipeline") from error
+
+
+def open_pipeline(pipeline: Any, config: LibraryEditorConfig) -> Any:
+    """The pipeline without its transformer, in bf16. ValueError when the folder is not readable."""
+    try:
+        return pipeline.from_pretrained(config.directory, transformer=None, scheduler=None, torch_dtype=torch.bfloat16)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{config.directory} is no readable folder of {pipeline.__name__} ({str(error).splitlines()[0]})") from error
+
+
+def open_part(part: Any, config: LibraryEditorConfig, name: str) -> Any:
+    """One model of the folder, in bf16. ValueError when it is not readable."""
+    try:
+        return part.from_pretrained(config.directory, subfolder=name, torch_dtype=torch.bfloat16)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{config.directory}/{name} is not readable ({str(error).splitlines()[0]}); download it again") from error
 
 
 def weight_files(config: LibraryEditorConfig) -> list[Path]:
