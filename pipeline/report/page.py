@@ -11,11 +11,24 @@ from markupsafe import Markup
 from pipeline.report.blocks import Section
 from pipeline.report.pictures import Originals
 from pipeline.report.published import Published
-from pipeline.report.sections import arms, evidence, filtering, galleries, headline, provenance, quarantine, ratings, reward, samples, todo
+from pipeline.report.sections import (
+    arms,
+    evidence,
+    filtering,
+    finetuning,
+    galleries,
+    headline,
+    provenance,
+    quarantine,
+    ratings,
+    reward,
+    samples,
+    todo,
+)
 from stages.engine import storage
 from stages.engine.rundir import RunDir
 
-SECTIONS = (headline, evidence, galleries, arms, reward, filtering, ratings, samples, todo, quarantine, provenance)
+SECTIONS = (headline, evidence, galleries, arms, finetuning, reward, filtering, ratings, samples, todo, quarantine, provenance)
 """The sections in their order. Each module has ``section(published)``, and ``STEPS``, the steps that it describes: a section is left out
 where those are all outside the run's configuration, and where it has no blocks.
 """
