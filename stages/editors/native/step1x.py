@@ -107,9 +107,9 @@ class Step1XEditor:
 
 def _config(settings: Step1XSettings) -> Step1XConfig:
     """Where the files are; they are downloaded where needed."""
-    common = {"denoiser": settings.denoiser, "sizes": settings.sizes, "conditioning": settings.conditioning}
+    config = Step1XConfig(directory="", denoiser=settings.denoiser, sizes=settings.sizes, conditioning=settings.conditioning)
     if settings.path is not None:
-        return Step1XConfig(directory=settings.path, **common)
+        return config.model_copy(update={"directory": settings.path})
     from huggingface_hub import snapshot_download
 
     from stages.editors.native.weights import first_line
@@ -122,7 +122,7 @@ def _config(settings: Step1XSettings) -> Step1XConfig:
             f"{NAME}: the weights {HUB} and {VLM_HUB} cannot be had from the Hub; name a directory that has them in settings.path "
             f"({first_line(error)})"
         ) from error
-    return Step1XConfig(directory=folder, vlm=vlm, **common)
+    return config.model_copy(update={"directory": folder, "vlm": vlm})
 
 
 def _weights(settings: Step1XSettings) -> dict[str, str]:
