@@ -59,7 +59,7 @@ def load_adapters(transformer: PeftAdapterMixin, path: Path) -> None:
         if unknown or not layers:
             raise ValueError(f"it has no layer {unknown[0]}" if unknown else "the file is empty")
         transformer.load_lora_adapter(state, network_alphas=alphas, metadata=metadata, prefix=_TRANSFORMER)
-    except (OSError, SafetensorError, KeyError, RuntimeError, ValueError) as error:
+    except (OSError, SafetensorError, AssertionError, KeyError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"{path} contains no LoRA adapters of this model ({reason}); expected kohya's or diffusers' names") from error
 

@@ -106,7 +106,7 @@ class QwenImageEdit(nn.Module):
             transformer.pos_embed = QwenEmbedRope(theta=10000, axes_dim=list(transformer.config.axes_dims_rope), scale_rope=True)
         self.transformer = transformer
         last = f"transformer.transformer_blocks.{len(transformer.transformer_blocks) - 1}"  # its text tokens are not used
-        self.idle_layers = (f"{last}.attn.to_add_out", f"{last}.txt_mlp")
+        self.idle_layers = tuple(f"{last}.{part}" for part in ("attn.add_q_proj", "attn.norm_added_q", "attn.to_add_out", "txt_mlp"))
         self._exact_time = ExactTime(transformer.time_text_embed, scale=1.0)
 
     def collate(self, conditions: Sequence[Condition]) -> Condition:

@@ -19,6 +19,8 @@ from stages.editors.editor import EditorSpec
 from stages.engine.config import Config
 
 MODULES = (
+    "stages.editors.native.models",  # FLUX.1-Kontext, Qwen-Image-Edit, FLUX.2-klein, LongCat, FireRed: pipelines of diffusers
+    "stages.editors.native.step1x",  # Step1X-Edit v1.0, from the released weights
     "stages.editors.world",  # the toy world's six simulated editors
 )
 GROUP = "edit_reward_pipeline.editors"

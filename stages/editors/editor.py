@@ -93,7 +93,8 @@ class EditorSpec:
     ``hub``: id of its weights on the Hub, with ``revision``; a program has no id. ``settings``: its typed settings, with its authors'
     values as defaults; the configuration changes single ones. ``canvas``: None where any size is edited as it is.
     ``forwards_per_step``: of the denoiser, at the default settings. ``conditioning``: what the encoded condition depends on, so what
-    may be cached by it. ``seeds_globally``: it draws from the global generators, too: these are seeded per edit and the batch is one.
+    may be cached by it. ``one_instruction``: a batch has one instruction, because texts of other lengths would need a mask.
+    ``seeds_globally``: it draws from the global generators, too: these are seeded per edit and the batch is one.
     ``memory_gb``: of one GPU, 0 where it needs none. ``seconds``: per edit of one megapixel on one GPU, with ``seconds_source`` saying
     who measured or estimated them. ``tested``: what of this adapter was run by its authors: ``embedded`` (all of it), ``tiny weights``
     (random ones), ``real weights``, or ``not run``.
@@ -113,6 +114,7 @@ class EditorSpec:
     forwards_per_step: int = 1
     conditioning: Literal["instruction", "image and instruction"] = "image and instruction"
     max_batch: int = 1
+    one_instruction: bool = False
     seeds_globally: bool = False
     memory_gb: float = 0.0
     seconds: float = 0.0

@@ -1,0 +1,88 @@
+"""Where the weights of an editor are, and what names them: the commit on the Hub, or a fingerprint of a local directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stages.editors.native.settings import NativeSettings
+
+SAMPLES = 16
+SAMPLE_BYTES = 65536
+
+
+def identity(editor: str, hub: str, settings: NativeSettings) -> dict[str, str]:
+    """What the edits depend on, known before anything is loaded. Raises ``ValueError`` for a path without weights."""
+    if settings.path is None:
+        return {"hub": hub, "revision": settings.revision}
+    return {"fingerprint": fingerprint(_directory(editor, settings.path))}
+
+
+def locate(editor: str, hub: str, settings: NativeSettings) -> tuple[Path, str]:
+    """The directory of the weights, downloaded where needed, and their revision: a commit of the Hub, or ``local-`` and a fingerprint.
+
+    Raises ``ValueError`` saying what to do where there are none or the Hub does not give them.
+    """
+    if settings.path is not None:
+        folder = _directory(editor, settings.path)
+        return folder, f"local-{fingerprint(folder)}"
+    from diffusers import DiffusionPipeline
+
+    try:
+        folder = Path(DiffusionPipeline.download(hub, revision=settings.revision))  # .../snapshots/<commit>
+    except Exception as error:  # the Hub's, the network's and the cache's own kinds of errors
+        raise ValueError(
+            f"{editor}: the weights {hub} (revision {settings.revision}) cannot be had from the Hub; accept their terms at "
+            f"https://huggingface.co/{hub} and log in with `hf auth login`, or name a directory that has them in settings.path "
+            f"({first_line(error)})"
+        ) from error
+    return folder, folder.name
+
+
+def check_pipeline(editor: str, folder: Path, pipeline: str) -> None:
+    """Raises ``ValueError`` where the directory contains the weights of another pipeline than that class of diffusers."""
+    found = json.loads((folder / "model_index.json").read_text(encoding="utf-8")).get("_class_name")
+    if found != pipeline:
+        raise ValueError(f"{editor}: {folder} contains a {found}, and this editor is a {pipeline}; name its weights in settings.path")
+
+
+def fingerprint(folder: Path) -> str:
+    """`fingerprint_of` all files of a directory."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not _hidden(path.relative_to(folder)))
+    return fingerprint_of({file.relative_to(folder).as_posix(): file for file in files})
+
+
+def fingerprint_of(files: Mapping[str, Path]) -> str:
+    """Short hash of names, sizes and samples of files: weights of many GB are not read in full."""
+    digest = hashlib.sha256()
+    for name, file in sorted(files.items()):
+        size = file.stat().st_size
+        digest.update(f"{name} {size}\n".encode())
+        with file.open("rb") as stream:
+            if size <= SAMPLES * SAMPLE_BYTES:
+                digest.update(stream.read())
+                continue
+            for index in range(SAMPLES):
+                stream.seek((size - SAMPLE_BYTES) * index // (SAMPLES - 1))
+                digest.update(stream.read(SAMPLE_BYTES))
+    return digest.hexdigest()[:16]
+
+
+def first_line(error: Exception) -> str:
+    """Of its message; its kind where it has none."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _directory(editor: str, path: str) -> Path:
+    folder = Path(path).expanduser()
+    if not (folder / "model_index.json").is_file():
+        raise ValueError(f"{editor}: settings.path: {path} has no model_index.json; give the directory of a diffusers pipeline")
+    return folder
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
