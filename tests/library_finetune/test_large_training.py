@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ import numpy as np
 import pytest
 import torch
 from paths import ROOT
-from tiny_editing import TinyModel, tiny_pairs
+from tiny_editing import CHANNELS, Block, TinyModel, tiny_pairs
 from torch.distributed.checkpoint import FileSystemReader
 
 from finetune.config import RectifiedFlowConfig, SamplingConfig
+from finetune.training.blocks import prepared_blocks
 from finetune.training.config import LargeTrainingConfig, ProgressConfig
 from finetune.training.loading import PairLoader
 from finetune.training.order import WINDOW, bucketed_order
@@ -49,7 +51,11 @@ def settings(**changes: Any) -> LargeTrainingConfig:
 
 
 def run(folder: Path, on_metrics: Any = lambda _: None, shown: dict[int, Any] | None = None, **changes: Any) -> TinyModel:
-    model = TinyModel()
+    model, stored = TinyModel(), None
+    if changes.pop("unread", False):
+        weights = model.state_dict()
+        stored = {name: partial(lambda weight, first, last: weight[first:last], weight) for name, weight in weights.items()}
+        model = model.to("meta")
     train(
         model=model,
         base="tiny 0",
@@ -62,6 +68,7 @@ def run(folder: Path, on_metrics: Any = lambda _: None, shown: dict[int, Any] | 
         on_samples=lambda step, latents: None if shown is None else shown.setdefault(step, {}).update(latents),
         sampling=SamplingConfig(steps=2, guidance=2),
         device=torch.device("cpu"),
+        stored=stored,
     )
     return model
 
@@ -84,12 +91,13 @@ found = {{}}
 for name, changes in (
     ("lora", {{}}),
     ("full", FULL),
+    ("unread", FULL | {{"unread": True}}),
     ("thrifty", FULL | {{"precision": "bf16", "activation_checkpointing": "full", "pairs_per_pass": 1}}),
 ):
     reports, again = [], []
     model = run(folder / name, reports.append, **changes)
     found[name] = None if any(weight.is_meta for weight in model.parameters()) else model.state_dict(), reports
-    if name != "thrifty":
+    if name in ("lora", "full"):
         try:
             run(folder / f"{{name}}-killed", kill, **changes)
         except Killed:
@@ -115,7 +123,8 @@ def test_two_workers_train_as_one_and_go_on_after_a_kill(tmp_path: Path) -> None
     for name, changes in (("lora", {}), ("full", FULL)):
         found: list[dict[str, float]] = []
         alone[name], reports[name] = run(tmp_path / f"one-{name}", found.append, **changes).state_dict(), found
-    alone["thrifty"], reports["thrifty"] = alone["full"], reports["full"]
+    for name in ("unread", "thrifty"):
+        alone[name], reports[name] = alone["full"], reports["full"]
     assert [worker.wait(timeout=300) for worker in group] == [0, 0]
     first, second = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2))
     for name, (weights, found) in first.items():
@@ -179,6 +188,25 @@ def test_what_is_computed_again_gives_the_same_bits(tmp_path: Path, changes: dic
     plain, again = (run(tmp_path / name, steps=6, **given) for name, given in (("plain", {}), ("again", changes)))
     assert all(torch.equal(one, other) for one, other in zip(plain.state_dict().values(), again.state_dict().values(), strict=True))
     assert all("forward" not in vars(block) for block in again.blocks)
+
+
+def test_all_blocks_share_a_compiled_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one for the first size, and one for all sizes after that; without gradients as many."""
+    programs: list[Any] = []
+
+    def compile_eagerly(function: Any) -> Any:
+        return torch_compile(function, backend=lambda graph, _: programs.append(graph) or graph.forward)
+
+    torch_compile = torch.compile
+    monkeypatch.setattr("finetune.training.blocks.torch.compile", compile_eagerly)
+    model = TinyModel()
+    model.blocks.extend([Block() for _ in range(10)])
+    with prepared_blocks(model, recompute="full", compiled=True):
+        for rows, columns in ((4, 4), (4, 6), (5, 5), (6, 8)):
+            latent = torch.randn(2, CHANNELS, rows, columns)
+            condition = model.collate([{"words": torch.zeros(5, 4)}] * 2)
+            model(latent, latent, torch.rand(2), condition).sum().backward()
+    assert len(programs) == 2
 
 
 def test_only_adapters_and_a_connector_that_is_asked_for_learn(tmp_path: Path) -> None:
