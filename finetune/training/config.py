@@ -66,9 +66,7 @@ class LargeTrainingConfig(LoopConfig):
         if self.optimizer == "adamw8bit" and self.parallel == "fsdp":
             raise ValueError("optimizer adamw8bit does not know sharded weights; take adamw with parallel fsdp, or parallel ddp")
         if self.compile and self.activation_checkpointing == "selective":
-            raise ValueError(
-                "compile does not combine with activation_checkpointing selective, which looks into the blocks; take full or none"
-            )
+            raise ValueError("compile does not combine with activation_checkpointing selective; take full or none")
         return self
 
     def steps_for(self, pairs: int) -> int:

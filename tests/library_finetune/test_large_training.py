@@ -194,11 +194,11 @@ def test_all_blocks_share_a_compiled_program(monkeypatch: pytest.MonkeyPatch) ->
     """Of one for the first size, and one for all sizes after that; without gradients as many."""
     programs: list[Any] = []
 
-    def compile_eagerly(function: Any) -> Any:
-        return torch_compile(function, backend=lambda graph, _: programs.append(graph) or graph.forward)
+    def backend(graph: Any, _: Any) -> Any:
+        programs.append(graph)
+        return graph.forward
 
-    torch_compile = torch.compile
-    monkeypatch.setattr("finetune.training.blocks.torch.compile", compile_eagerly)
+    monkeypatch.setattr("finetune.training.blocks.torch.compile", partial(torch.compile, backend=backend))
     model = TinyModel()
     model.blocks.extend([Block() for _ in range(10)])
     with prepared_blocks(model, recompute="full", compiled=True):
