@@ -12,9 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 from diffusers.loaders import FluxLoraLoaderMixin
+from diffusers.loaders.peft import PeftAdapterMixin
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -45,7 +47,7 @@ def save_kohya(model: nn.Module, path: Path, dtype: torch.dtype) -> None:
     save_file(tensors, path, metadata={"format": "pt"})
 
 
-def load_adapters(transformer: nn.Module, path: Path) -> None:
+def load_adapters(transformer: PeftAdapterMixin, path: Path) -> None:
     """Put the adapters of a file of either layout into diffusers' transformer, by the library's loader.
 
     ValueError when the file is unreadable or contains other layers than the transformer's.
@@ -53,11 +55,11 @@ def load_adapters(transformer: nn.Module, path: Path) -> None:
     try:
         state, alphas, metadata = FluxLoraLoaderMixin.lora_state_dict(load_file(path), return_alphas=True, return_lora_metadata=True)
         layers = {name.partition(".lora_")[0].removeprefix(f"{_TRANSFORMER}.") for name in state}
-        unknown = sorted(layers - {name for name, _ in transformer.named_modules()})
+        unknown = sorted(layers - {name for name, _ in cast(nn.Module, transformer).named_modules()})
         if unknown or not layers:
             raise ValueError(f"it has no layer {unknown[0]}" if unknown else "the file is empty")
         transformer.load_lora_adapter(state, network_alphas=alphas, metadata=metadata, prefix=_TRANSFORMER)
-    except (OSError, SafetensorError, KeyError, RuntimeError, ValueError) as error:
+    except (OSError, SafetensorError, AssertionError, KeyError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"{path} contains no LoRA adapters of this model ({reason}); expected kohya's or diffusers' names") from error
 

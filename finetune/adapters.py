@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from peft.tuners.lora import Linear as LoraLinear
@@ -38,11 +39,12 @@ def add_adapters(model: nn.Module, config: AdapterConfig, layout: AdapterLayout,
 
     device: where adapters of weights on the meta device go. ValueError when the family's files fuse no layers and layout is `fused`.
     """
-    fused = model.fused_projections
+    editing: Any = model
+    fused = editing.fused_projections
     if layout == "fused" and not fused:
         raise ValueError("adapters of layout fused are for families whose released files fuse projections; use split")
     model.requires_grad_(False)
-    adapted = adapt([model.get_submodule(name) for name in model.block_lists], config, seed=seed, device=device)
+    adapted = adapt([model.get_submodule(name) for name in editing.block_lists], config, seed=seed, device=device)
     if layout == "fused":
         for part in adapted:
             for block in part.model.children():

@@ -78,6 +78,8 @@ class EditingModel(Protocol):
     fused_projections: tuple[tuple[str, ...], ...]
     """Linear layers of a block, by the ends of their names, that the family's released files fuse to one layer with one adapter."""
 
+    idle_layers: tuple[str, ...]
+    """Names of parts whose results reach no output. They get no gradient, for which DDP would wait, so they do not learn."""
     last_time: float | None
     """Time of the last Euler step before 0, to which sampling stretches its times; None: as the shift leaves it."""
     rescales_guidance: bool

@@ -81,7 +81,8 @@ def example_input(config: PretrainedEditorConfig, side: int, device: torch.devic
 
 
 def _family(config: PretrainedEditorConfig) -> Any:
-    return {Step1XConfig: step1x, KontextConfig: kontext, QwenImageEditConfig: qwen_image_edit}[type(config)]
+    modules: dict[type, Any] = {Step1XConfig: step1x, KontextConfig: kontext, QwenImageEditConfig: qwen_image_edit}
+    return modules[type(config)]
 
 
 def _hash(files: Mapping[str, Path]) -> str:

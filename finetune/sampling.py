@@ -52,7 +52,7 @@ def sample_latents(
 ) -> Tensor:
     """Latents [n, channels, rows, columns] that begin as `noise`, for reference latents and one condition each.
 
-    nulls: one null condition each; empty without guidance.
+    nulls: one null condition each; empty without guidance. ValueError for latents that are not finite.
     """
     assert isinstance(model, nn.Module)
     device = next(model.parameters()).device
@@ -70,6 +70,8 @@ def sample_latents(
             if model.rescales_guidance:
                 velocity = unpack(_with_norm(pack(velocity), pack(conditioned)), *latents.shape[2:])
         latents = latents + (after - now) * velocity
+    if not torch.isfinite(latents).all():
+        raise ValueError("the sampled latents contain values that are not numbers; check the weights and the precision")
     return latents
 
 

@@ -87,6 +87,7 @@ class Kontext(nn.Module):
     block_lists = ("transformer.transformer_blocks", "transformer.single_transformer_blocks")
     connector_name = None
     fused_projections = FLUX_FUSED
+    idle_layers = ()
     last_time = None
     rescales_guidance = False
 

@@ -80,7 +80,8 @@ class QwenImageEditEncoders:
         """{"states": [length, width of the vision-language model]}."""
         width, height = at_area(*source.size, self.vlm_side, 32)
         seen = self.pipeline.image_processor.resize(source, height, width)
-        states, _ = self.pipeline.encode_prompt(instruction or _NULL_INSTRUCTION, [seen])
+        images: Any = [seen]
+        states, _ = self.pipeline.encode_prompt(instruction or _NULL_INSTRUCTION, images)
         return {"states": states[0]}
 
     def decode(self, latents: Tensor) -> list[Image.Image]:
@@ -104,6 +105,8 @@ class QwenImageEdit(nn.Module):
         with torch.device("cpu"):  # its tables are no buffers: they must not stay on the meta device
             transformer.pos_embed = QwenEmbedRope(theta=10000, axes_dim=list(transformer.config.axes_dims_rope), scale_rope=True)
         self.transformer = transformer
+        last = f"transformer.transformer_blocks.{len(transformer.transformer_blocks) - 1}"  # its text tokens are not used
+        self.idle_layers = tuple(f"{last}.{part}" for part in ("attn.add_q_proj", "attn.norm_added_q", "attn.to_add_out", "txt_mlp"))
         self._exact_time = ExactTime(transformer.time_text_embed, scale=1.0)
 
     def collate(self, conditions: Sequence[Condition]) -> Condition:

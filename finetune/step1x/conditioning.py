@@ -37,6 +37,10 @@ class Conditioner:
         self._check_prefix()
         self._check_positions()
 
+    def length(self, source: Image.Image, instruction: str) -> int:
+        """Hidden states of a source and an instruction before they are cut to `max_tokens`. ValueError as of `encode`."""
+        return self._inputs(source, instruction)["input_ids"].shape[1] - self.config.prefix_tokens
+
     @torch.no_grad()
     def encode(self, source: Image.Image, instruction: str) -> Tensor:
         """Hidden states [length, width] of an RGB image and an instruction; length is at most `max_tokens`.

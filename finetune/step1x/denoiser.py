@@ -28,6 +28,7 @@ class Step1XEdit(nn.Module):
     block_lists = ("transformer.transformer_blocks", "transformer.single_transformer_blocks")
     connector_name = "connector"
     fused_projections = FLUX_FUSED
+    idle_layers = ()
     last_time = None
     rescales_guidance = False
 

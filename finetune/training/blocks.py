@@ -30,12 +30,10 @@ def prepared_blocks(model: EditingModel, *, recompute: ActivationCheckpointing, 
     """Inside, the blocks recompute their activations in the backward pass as asked, and run compiled."""
     blocks = [block for name in model.block_lists for block in model.get_submodule(name).children()]
     for block in blocks:
-        forward: Any = block.forward
+        forward: Any = torch.compile(block.forward) if compiled else block.forward  # compiled alone, all blocks share a program
         if recompute != "none":
             contexts = {"context_fn": _selective} if recompute == "selective" else {}
             forward = partial(checkpoint, forward, use_reentrant=False, **contexts)
-        if compiled:
-            forward = torch.compile(forward)
         if compiled or recompute != "none":
             block.forward = forward
     try:

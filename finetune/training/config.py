@@ -65,6 +65,8 @@ class LargeTrainingConfig(LoopConfig):
             raise ValueError("connector is for adapters: without them all weights learn; leave it out")
         if self.optimizer == "adamw8bit" and self.parallel == "fsdp":
             raise ValueError("optimizer adamw8bit does not know sharded weights; take adamw with parallel fsdp, or parallel ddp")
+        if self.compile and self.activation_checkpointing == "selective":
+            raise ValueError("compile does not combine with activation_checkpointing selective; take full or none")
         return self
 
     def steps_for(self, pairs: int) -> int:

@@ -114,14 +114,16 @@ def ready_to_learn(model: nn.Module, config: LargeTrainingConfig, device: torch.
     editing: Any = model
     if config.adapters is None:
         model.float().requires_grad_(True)
-        return
-    if config.precision == "fp32" or config.parallel == "fsdp":
-        model.float()
-    add_adapters(model, config.adapters, config.adapter_layout, seed=config.seed, device=device)
+    else:
+        if config.precision == "fp32" or config.parallel == "fsdp":
+            model.float()
+        add_adapters(model, config.adapters, config.adapter_layout, seed=config.seed, device=device)
     if config.connector:
         if editing.connector_name is None:
             raise ValueError(f"{type(model).__name__} has no connector to train; leave connector out")
         model.get_submodule(editing.connector_name).requires_grad_(True)
+    for name in editing.idle_layers:
+        model.get_submodule(name).requires_grad_(False)
     for weight in model.parameters():
         if weight.requires_grad:
             weight.data = weight.data.float()

@@ -16,6 +16,7 @@ from pipeline.report.sections import (
     editors,
     evidence,
     filtering,
+    finetuning,
     galleries,
     headline,
     provenance,
@@ -28,7 +29,7 @@ from pipeline.report.sections import (
 from stages.engine import storage
 from stages.engine.rundir import RunDir
 
-SECTIONS = (headline, evidence, galleries, arms, reward, filtering, ratings, editors, samples, todo, quarantine, provenance)
+SECTIONS = (headline, evidence, galleries, arms, finetuning, reward, filtering, ratings, editors, samples, todo, quarantine, provenance)
 """The sections in their order. Each module has ``section(published)``, and ``STEPS``, the steps that it describes: a section is left out
 where those are all outside the run's configuration, and where it has no blocks.
 """

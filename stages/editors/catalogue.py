@@ -23,6 +23,7 @@ MODULES = (
     "stages.editors.process.specs",  # in interpreters of their own
     "stages.editors.http.specs",  # behind a server
     "stages.editors.trained",  # directories that the step finetune published
+    "stages.editors.native.step1x",  # Step1X-Edit v1.0, from the released weights
     "stages.editors.world",  # the toy world's six simulated editors
 )
 GROUP = "edit_reward_pipeline.editors"

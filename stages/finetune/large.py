@@ -39,8 +39,13 @@ from stages.finetune.samples import save_samples
 STEP = steps.FINETUNE
 BASE, HELD_OUT = "base", "held-out"
 _FOLDERS = ("editors", "metrics", "pairs", "samples")
-_IRRELEVANT = {"parallel_arms": True, "encode": {"workers", "unit_pairs"}, "training": {"threads", "loader_workers", "checkpoint_every"}}
-"""Settings that change no result."""
+_IRRELEVANT = {
+    "parallel_arms": True,
+    "workers": True,
+    "encode": {"workers", "unit_pairs"},
+    "training": {"threads", "loader_workers", "checkpoint_every", "keep_checkpoints"},
+}
+"""Settings that change no result. Another number of workers changes the rounding of sums: a training that was stopped may go on with it."""
 
 
 def run(context: Context, filtered: Index) -> Index:

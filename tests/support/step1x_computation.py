@@ -112,7 +112,7 @@ def denoiser(w: Weights, sizes: Step1XSizes, noisy: Tensor, reference: Tensor, t
     shift, scale = _linear(w, "final_layer.adaLN_modulation.1", F.silu(vector))[:, None].chunk(2, -1)
     image = joined[:, text.shape[1] :][:, : rows * columns // 4]
     tokens = _linear(w, "final_layer.linear", (1 + scale) * _plain_norm(image) + shift)
-    out = torch.empty(n, channels, rows, columns)
+    out = torch.empty(n, channels, rows, columns, dtype=tokens.dtype)
     for token in range(tokens.shape[1]):
         row, column = divmod(token, columns // 2)
         out[:, :, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2] = tokens[:, token].view(n, channels, 2, 2)
@@ -150,7 +150,7 @@ def _single_block(w: Weights, at: str, sizes: Step1XSizes, x: Tensor, vector: Te
 
 
 def _linear(w: Weights, name: str, x: Tensor) -> Tensor:
-    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+    return x.to(w[f"{name}.weight"].dtype) @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
 
 def _plain_norm(x: Tensor) -> Tensor:

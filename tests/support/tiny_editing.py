@@ -57,6 +57,7 @@ class Block(nn.Module):
 class TinyModel(nn.Module):
     block_lists = ("blocks",)
     connector_name = "reader"
+    idle_layers = ()
     last_time = None
     rescales_guidance = False
     fused_projections = ()

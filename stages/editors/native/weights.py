@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,11 +51,17 @@ def check_pipeline(editor: str, folder: Path, pipeline: str) -> None:
 
 
 def fingerprint(folder: Path) -> str:
-    """Short hash of names, sizes and samples of all files: weights of many GB are not read in full."""
+    """`fingerprint_of` all files of a directory."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not _hidden(path.relative_to(folder)))
+    return fingerprint_of({file.relative_to(folder).as_posix(): file for file in files})
+
+
+def fingerprint_of(files: Mapping[str, Path]) -> str:
+    """Short hash of names, sizes and samples of files: weights of many GB are not read in full."""
     digest = hashlib.sha256()
-    for file in sorted(path for path in folder.rglob("*") if path.is_file() and not _hidden(path.relative_to(folder))):
+    for name, file in sorted(files.items()):
         size = file.stat().st_size
-        digest.update(f"{file.relative_to(folder).as_posix()} {size}\n".encode())
+        digest.update(f"{name} {size}\n".encode())
         with file.open("rb") as stream:
             if size <= SAMPLES * SAMPLE_BYTES:
                 digest.update(stream.read())
