@@ -50,6 +50,11 @@ class EndpointJudge(VlmJudge):
         """The model, and a hash of the questions and of what changes a reply."""
         return f"{self.model} {settings_hash(self.asked(), self.attempts)[:12]}"
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """That of the key."""
+        return () if self.key_variable is None else (self.key_variable,)
+
     def check(self) -> None:
         """The key must be there."""
         self._key()

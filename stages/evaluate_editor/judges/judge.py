@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import BaseModel
 
@@ -40,6 +40,10 @@ class Judge(BaseModel):
     caveats: ClassVar[tuple[str, ...]] = ()
     """Remarks that are shown with the results."""
 
+    def absolute(self) -> Self:
+        """The same with paths that workers understand, which have another working directory."""
+        return self
+
     @property
     def label(self) -> str:
         """The judge's name in tables."""
@@ -49,6 +53,11 @@ class Judge(BaseModel):
     @abstractmethod
     def revision(self) -> str:
         """Changes whenever the same edit may get another score; no other judge has the same one."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Environment variables that it reads, which workers on other machines do not have."""
+        return ()
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         """US$ of so many tokens; None where it is not known."""

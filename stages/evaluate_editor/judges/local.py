@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -39,6 +39,10 @@ class LocalJudge(VlmJudge):
             raise ValueError(
                 f"evaluate_editor.judge.path: there is no directory {self.path}, and it is no Hub id such as Qwen/Qwen2.5-VL-7B-Instruct"
             )
+
+    def absolute(self) -> Self:
+        """A directory is named from the root; a Hub id stays."""
+        return self.model_copy(update={"path": str(Path(self.path).absolute())}) if Path(self.path).is_dir() else self
 
     def open(self, replies: Path) -> JudgeEdits:
         """Load the model."""
