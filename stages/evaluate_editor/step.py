@@ -46,8 +46,9 @@ def run(context: Context) -> Index:
     compared = systems(context.flow, config, trained, finetuned.path / "editors")
     folder = context.run.step(STEP)
     settings = {
-        "evaluate_editor": config.model_dump(mode="json", exclude={"workers"}),
+        "evaluate_editor": config.model_dump(mode="json", include={"reference_arm", "bootstrap", "seed"}),
         **identity,
+        "systems": [system.name for system in compared],
         "judge_revisions": [judge.revision for judge in judges],
     }
     inputs = {steps.FINETUNE: trained.fingerprint} if trained else {}
@@ -134,6 +135,7 @@ def _judge(context: Context, folder: StepFolder, config: EvaluateEditorConfig, j
             cluster=context.cluster,
             workers=workers,
             num_gpus=context.cluster.share_of_a_gpu(workers) if judge.needs_gpu else 0.0,
+            threads=judge.units_at_once,
             phase=f"{label} {judge.label}",
             rows_are="edits",
             show=judge.meter,

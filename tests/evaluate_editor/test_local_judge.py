@@ -45,7 +45,9 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "vocab_size": len(tokenizer), "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
             "num_key_value_heads": 1, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]},
         },
-        vision_config={"depth": 2, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 16, "fullatt_block_indexes": [1]},
+        vision_config={
+            "depth": 2, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 16, "fullatt_block_indexes": [1],
+        },
         image_token_id=ids["image_pad"],
         video_token_id=ids["video_pad"],
         vision_start_token_id=ids["vision_start"],
@@ -89,9 +91,7 @@ def test_random_weights_give_no_scores_and_are_asked_once(weights: Path, tmp_pat
     assert set(json.loads(found.raw)) == {"semantic_consistency", "perceptual_quality"}
 
 
-def test_a_model_that_answers_gives_scores_and_is_not_loaded_again_for_what_is_kept(
-    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_answers_gives_scores_and_is_not_asked_again(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoding is replaced by the tokens of an answer; everything around it is real."""
     judge = LocalJudge(name="local", path=str(weights))
     judging = judge.open(tmp_path)
@@ -109,7 +109,7 @@ def test_a_model_that_answers_gives_scores_and_is_not_loaded_again_for_what_is_k
 
 
 def test_what_is_no_such_model_is_refused(weights: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="has no config.json"):
+    with pytest.raises(ValueError, match=r"has no config\.json"):
         LocalJudge(name="local", path=str(tmp_path)).check()
     with pytest.raises(ValueError, match="there is no directory a/b/c, and it is no Hub id"):
         LocalJudge(name="local", path="a/b/c").check()

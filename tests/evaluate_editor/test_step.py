@@ -11,7 +11,9 @@ from PIL import Image
 from stages.config import FlowConfig
 from stages.editors.editor import EditRequest
 from stages.editors.trained import TrainedEditor
+from stages.engine import storage
 from stages.engine.rundir import Index
+from stages.evaluate_editor import generation, judging
 from stages.evaluate_editor.judges.endpoint import OFFICIAL_BACKBONE, EndpointJudge
 from stages.evaluate_editor.preservation import preservation
 from stages.evaluate_editor.systems import COPY, EXACT, systems
@@ -109,3 +111,17 @@ def test_preservation_is_measured_outside_of_what_changed() -> None:
     assert preservation(source, damaged).changed_share > worse.changed_share  # which the share shows
     with_reference = preservation(source, damaged, reference)
     assert with_reference.psnr is not None and with_reference.psnr < 15
+
+
+def test_an_editor_of_the_toy_data_set_edits_its_items(tmp_path: Path) -> None:
+    """Its edits get the scores of the program that knows the exact ones; seeds are the items', so the same every time."""
+    chosen = {"items": 4, "reference_arm": COPY, "editors": [{"editor": "world/quill", "name": "quill"}]}
+    flow = FlowConfig.model_validate({"name": "x", "world": {}, "evaluate_editor": chosen})
+    assert flow.evaluate_editor is not None
+    *_, quill = systems(flow, flow.evaluate_editor, None, tmp_path)
+    whole, part = (generation.make_work(flow)(generation.Piece(quill, *span)).tables["benchmark_edits"] for span in ((0, 4), (1, 2)))
+    assert whole["error"].to_pylist() == [""] * 4 and whole["edit_id"].to_pylist()[1:3] == part["edit_id"].to_pylist()
+    storage.publish_bytes(tmp_path / "edits.parquet", storage.table_bytes(whole))
+    judge = flow.evaluate_editor.judge
+    verdicts = judging.make_work(flow, judge, tmp_path)(judging.JudgingPiece(str(tmp_path / "edits.parquet"), 0, 4)).tables["verdicts"]
+    assert verdicts["status"].to_pylist() == ["ok"] * 4 and sum(verdicts["overall"].to_pylist()) > 4

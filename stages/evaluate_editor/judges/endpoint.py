@@ -39,6 +39,7 @@ class EndpointJudge(VlmJudge):
     prompt_price: float | None = Field(None, ge=0, description="US$ per million prompt tokens, for the cost meter")
     completion_price: float | None = Field(None, ge=0, description="US$ per million completion tokens, for the cost meter")
     most_workers: ClassVar[int | None] = 1
+    units_at_once: ClassVar[int] = 2
 
     @property
     def label(self) -> str:
@@ -79,7 +80,8 @@ class EndpointJudge(VlmJudge):
             )
         )
         client.check()
-        return VlmJudging(client, ReplyCache(replies, self.asked()), self.attempts, self.concurrency, self.image_format)
+        cache = ReplyCache(replies, self.asked())
+        return VlmJudging(client, cache, attempts=self.attempts, concurrency=self.concurrency, image_format=self.image_format)
 
     def asked(self) -> dict[str, Any]:
         """With the model and the fields of every request."""

@@ -37,6 +37,8 @@ class Judge(BaseModel):
     """Whether it computes on a GPU where there is one."""
     most_workers: ClassVar[int | None] = None
     """Processes that may judge at the same time; None: any number."""
+    units_at_once: ClassVar[int] = 1
+    """Units that a process judges at the same time, so that calls of the next one fill the end of the one before."""
     caveats: ClassVar[tuple[str, ...]] = ()
     """Remarks that are shown with the results."""
 
