@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stages.context import Context
 
 
+TRACKERS = ("tensorboard", "wandb")
 PACKAGES = ("torch", "transformers", "diffusers", "ray", "pyarrow", "webdataset", "numpy", "pillow")
 
 
@@ -42,11 +43,14 @@ def _add(name: str, text: str, more: str = "") -> None:
     @run.command(name=name, help=f"{text}\n\n{EXAMPLE.format(command=f'run {name}', more=more)}")
     @common
     @click.option("--force", is_flag=True, help="Redo what was made with other settings or inputs.")
-    def command(options: Options) -> None:
+    @click.option("--track", "trackers", multiple=True, type=click.Choice(TRACKERS), help="Send what is measured there; may be repeated.")
+    def command(options: Options, trackers: tuple[str, ...]) -> None:
         with opened(options) as context:
             from pipeline.report import page
+            from pipeline.tracking import tracked
 
-            run_steps(context, steps_of(context.flow, name))
+            with tracked(context.run, trackers):
+                run_steps(context, steps_of(context.flow, name))
             print(f"\nreport: {page.build(context.run)}")
 
 

@@ -5,9 +5,9 @@ The docstring of each reader in stages/datasets/ says what files it expects.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
 from stages.datasets.presets import known
 from stages.engine.config import Config
@@ -18,8 +18,39 @@ VALIDATION_SHARE = 0.1
 """Share of source images held out where neither the configuration nor the data set says it."""
 
 
-class WorldConfig(Config):
-    """The built-in toy data set: what it draws."""
+Flaw = Literal[
+    "ghost", "side-resize", "wrong-value", "over-edit", "half", "no-op", "wrong-object", "wrong-kind", "unrelated",
+    "noise", "blur", "jpeg", "seam", "cast",
+]  # fmt: skip
+ALL_FLAWS: tuple[Flaw, ...] = (
+    "ghost", "side-resize", "wrong-value", "over-edit", "half", "no-op", "wrong-object", "wrong-kind", "unrelated",
+    "noise", "blur", "jpeg", "seam", "cast",
+)  # fmt: skip
+
+
+def _needed(flaws: tuple[Flaw, ...]) -> tuple[Flaw, ...]:
+    """Every level below 4 needs a flaw that can always be made (stages/world/flaws.py)."""
+    for level in (("ghost", "side-resize"), ("over-edit", "half"), ("no-op", "wrong-kind", "unrelated"), ALL_FLAWS[9:]):
+        if not set(level) & set(flaws):
+            raise ValueError(f"at least one of {', '.join(level)} is needed")
+    return flaws
+
+
+Flaws = Annotated[tuple[Flaw, ...], AfterValidator(_needed)]
+
+
+class _Drawn(Config):
+    """What simulated editors draw. All flaws are left out of the plain form, so that what was made before there was a choice stays."""
+
+    flaws: Flaws = Field(ALL_FLAWS, description="Flaws that occur in the edits")
+
+    @model_serializer(mode="wrap")
+    def _plain(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in plain(self).items() if name != "flaws" or tuple(value) != ALL_FLAWS}
+
+
+class WorldConfig(_Drawn):
+    """The built-in toy data set: what it draws. ``flaws``: of the candidates."""
 
     size: int = Field(32, ge=16, description="Side of the images in pixels")
     kinds: tuple[EditKind, ...] = Field(ALL_KINDS, min_length=1, description="Edit kinds that occur")
@@ -34,7 +65,7 @@ class WorldSources(Config):
     validation: int = Field(150, ge=2, description="Held-out source groups")
 
 
-class WorldEdits(Config):
+class WorldEdits(_Drawn):
     """A set of synthetic edits drawn by the toy world, half of them flawed, in place of a delivered data set."""
 
     dataset: Literal["world-edits"]

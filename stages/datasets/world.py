@@ -7,8 +7,8 @@ another split has as a source.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -33,7 +33,8 @@ def plan(config: WorldSources | WorldEdits, request: Request) -> list[Slice]:
         raise ValueError(f"{request.key}: dataset {config.dataset} is drawn and needs the section world in the configuration")
     drawing = request.world.model_dump(mode="json")
     if isinstance(config, WorldEdits):
-        return cut(EDITS, "", {"seed": request.seed, "split": config.split, "drawing": drawing}, [None] * config.count, request.unit_rows)
+        shared = {"seed": request.seed, "split": config.split, "drawing": drawing} | config.model_dump(include={"flaws"}, mode="json")
+        return cut(EDITS, "", shared, [None] * config.count, request.unit_rows)
     slices = []
     for split, count in (("train", config.train), ("validation", config.validation)):
         shared = {"seed": request.seed, "split": split, "drawing": drawing}
@@ -52,7 +53,7 @@ def fetch(piece: Slice) -> Iterator[Edit]:
         if piece.dataset == SOURCES:
             source, edited, metadata, split = render(item.scene, drawing.size), b"", items.to_metadata(item), item.split
         else:
-            source, made = _noisy(item, drawing)
+            source, made = _noisy(item, drawing, piece.shared)
             edited, metadata, split = images.png(made.image), flaws.to_metadata(made), ""
         yield Edit(
             row_id=str(number),
@@ -84,7 +85,7 @@ def samples(config: WorldEdits, *, seed: int, world: WorldConfig | None, image_s
         drawing = WorldConfig(**piece.shared["drawing"])
         for number, _ in piece.rows:
             item = _item(seed, config.split, number, drawing)
-            before, made = _noisy(item, drawing)
+            before, made = _noisy(item, drawing, piece.shared)
             source.append(_resized(before, image_size))
             edited.append(_resized(made.image, image_size))
             instructions.append(item.instruction)
@@ -96,10 +97,10 @@ def _item(seed: int, split: str, number: int, drawing: WorldConfig) -> items.Ite
     return items.item(seed, split, number, kinds=drawing.kinds, jitter=drawing.jitter)
 
 
-def _noisy(item: items.Item, drawing: WorldConfig) -> tuple[np.ndarray, flaws.Made]:
+def _noisy(item: items.Item, drawing: WorldConfig, shared: Mapping[str, Any]) -> tuple[np.ndarray, flaws.Made]:
     """Source uint8 [size, size, 3] and noisy edit of an item."""
     renders = flaws.renders_of(item, drawing.size)
-    return renders.source, editors.noisy_edit(item, drawing.size, renders=renders)
+    return renders.source, editors.noisy_edit(item, drawing.size, renders, shared.get("flaws", flaws.FLAWS))
 
 
 def _resized(pixels: np.ndarray, size: int) -> np.ndarray:

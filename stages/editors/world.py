@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class WorldEditor:
     """A simulated editor. Its metadata contains the ground-truth quality in each dimension, for simulated raters only."""
 
-    def __init__(self, name: str, size: int) -> None:
+    def __init__(self, name: str, world: WorldConfig) -> None:
         self.name = name
-        self.size = size
+        self.world = world
 
     def edit(self, batch: Sequence[EditRequest]) -> list[Edited]:
         """Draw the candidates. Raises ``ValueError`` for a source of another data set."""
@@ -29,8 +29,8 @@ class WorldEditor:
     def _edit(self, request: EditRequest) -> Edited:
         if request.dataset != "world":
             raise ValueError(f"a toy editor edits only sources of the toy world, not of {request.dataset}")
-        item, renders = _drawn(request.metadata, self.size)
-        made = editors.edit(item, self.size, self.name, request.seed, renders)
+        item, renders = _drawn(request.metadata, self.world.size)
+        made = editors.edit(item, self.world.size, self.name, request.seed, renders, self.world.flaws)
         return Edited(Image.fromarray(made.image), flaws.to_metadata(made))
 
     def save_memory(self) -> bool:
@@ -55,7 +55,7 @@ def _world(flow: FlowConfig, name: str) -> WorldConfig:
 
 
 def _open(name: str, _: object, flow: FlowConfig) -> WorldEditor:
-    return WorldEditor(name, _world(flow, name).size)
+    return WorldEditor(name, _world(flow, name))
 
 
 def _identity(name: str, _: object, flow: FlowConfig) -> dict[str, Any]:

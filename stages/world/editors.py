@@ -7,9 +7,10 @@ poor visual quality, ``bobbin`` is the opposite, ``thimble`` is good at both, ``
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from stages.world.flaws import ARTEFACTS, Made, Renders, make_edit
+from stages.world.flaws import ARTEFACTS, FLAWS, Made, Renders, make_edit
 from stages.world.items import Item
 from stages.world.seeds import generator, pick, pick_level
 
@@ -38,24 +39,26 @@ NOISY_MIX = EditorProfile((0.15, 0.15, 0.20, 0.50), (0.12, 0.15, 0.23, 0.50))
 """The editor behind a noisy fine-tuning set: about half of its edits reach level 3 or 4 in both dimensions."""
 
 
-def _make(item: Item, size: int, profile: EditorProfile, renders: Renders | None, *key: int | str) -> Made:
+def _make(item: Item, size: int, profile: EditorProfile, renders: Renders | None, flaws: Collection[str], *key: int | str) -> Made:
     rng = generator("edit", *key, item.seed, item.split, item.index)
     return make_edit(
         item,
         size,
         if_level=pick_level(rng, profile.instruction_following),
         vq_level=pick_level(rng, profile.visual_quality),
-        vq_artefact=pick(rng, profile.artefacts),
+        vq_artefact=pick(rng, [artefact for artefact in profile.artefacts if artefact in flaws] or [a for a in ARTEFACTS if a in flaws]),
         rng=rng,
         renders=renders,
+        flaws=flaws,
     )
 
 
-def edit(item: Item, size: int, editor: str, seed: int, renders: Renders | None = None) -> Made:
-    """The edit that an editor makes of an item with a seed, the same at every call."""
-    return _make(item, size, EDITORS[editor], renders, editor, seed)
+def edit(item: Item, size: int, editor: str, seed: int, renders: Renders | None = None, flaws: Collection[str] = FLAWS) -> Made:
+    """The edit that an editor makes of an item with a seed, the same at every call. ``flaws``: those that may occur; an editor none of
+    whose artefacts is among them adds the others."""
+    return _make(item, size, EDITORS[editor], renders, flaws, editor, seed)
 
 
-def noisy_edit(item: Item, size: int, renders: Renders | None = None) -> Made:
+def noisy_edit(item: Item, size: int, renders: Renders | None = None, flaws: Collection[str] = FLAWS) -> Made:
     """The one edit of an item in a noisy set."""
-    return _make(item, size, NOISY_MIX, renders, "noisy")
+    return _make(item, size, NOISY_MIX, renders, flaws, "noisy")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +26,11 @@ JPEG = {3: 28, 2: 9, 1: 2}  # quality
 SEAM = {3: 18.0, 2: 40.0, 1: 80.0}  # brightness of a box outline; its inside gets 0.35 of it
 CAST = {3: 16.0, 2: 34.0, 1: 66.0}  # shift of the channels, two signs
 ARTEFACTS = ("noise", "blur", "jpeg", "seam", "cast")
+MISTAKES = {3: ("ghost", "side-resize"), 2: ("wrong-value", "over-edit", "half"), 1: ("no-op", "wrong-object", "wrong-kind", "unrelated")}
+"""Flaws of instruction following, by level."""
+FLAWS = frozenset({*ARTEFACTS, *MISTAKES[3], *MISTAKES[2], *MISTAKES[1]})
+SOMETIMES = {"wrong-value", "wrong-object"}
+"""Flaws that some edits cannot have: another one of the level is drawn then."""
 CAST_SIGNS = ((1, 0, -1), (-1, 0, 1), (1, -1, 0), (-1, 1, 0), (0, 1, -1), (0, -1, 1))
 
 GHOST, HALF = 0.72, 0.42
@@ -128,29 +134,22 @@ def _side_resize(rng: np.random.Generator, item: Item) -> Scene:
     return with_object(item.target, index, radius=0.72 * things[index].radius)
 
 
-def instruction_following_flaw(rng: np.random.Generator, item: Item, level: int) -> tuple[Recipe, str]:
-    """What an edit of that level shows, and the name of its flaw, drawn evenly from those of the level that apply."""
+def instruction_following_flaw(rng: np.random.Generator, item: Item, level: int, among: Collection[str] = FLAWS) -> tuple[Recipe, str]:
+    """What an edit of that level shows, and the name of its flaw, drawn evenly from those of the level and ``among`` that apply."""
     assert level in (1, 2, 3, 4), level
     if level == 4:
         return Recipe(item.target), "none"
-    if level == 3:
-        if rng.random() < 0.5:
-            return Recipe(item.target, GHOST), "ghost"
-        return Recipe(_side_resize(rng, item)), "side-resize"
-    if level == 2:
-        flaw = pick(rng, ("wrong-value", "over-edit", "half"))
-        if flaw == "wrong-value":
-            scene = _wrong_value(rng, item)
-            if scene is not None:
-                return Recipe(scene), flaw
-            flaw = pick(rng, ("over-edit", "half"))
-        return (Recipe(item.target, HALF), flaw) if flaw == "half" else (Recipe(_over_edit(rng, item)), flaw)
-    flaw = pick(rng, ("no-op", "wrong-object", "wrong-kind", "unrelated"))
-    if flaw == "wrong-object":
-        scene = _wrong_object(rng, item)
+    flaws = [flaw for flaw in MISTAKES[level] if flaw in among]
+    flaw = pick(rng, flaws)
+    if flaw in SOMETIMES:
+        scene = (_wrong_value if flaw == "wrong-value" else _wrong_object)(rng, item)
         if scene is not None:
             return Recipe(scene), flaw
-        flaw = pick(rng, ("no-op", "wrong-kind", "unrelated"))
+        flaw = pick(rng, [flaw for flaw in flaws if flaw not in SOMETIMES])
+    if flaw in ("ghost", "half"):
+        return Recipe(item.target, GHOST if flaw == "ghost" else HALF), flaw
+    if flaw in ("side-resize", "over-edit"):
+        return Recipe((_side_resize if flaw == "side-resize" else _over_edit)(rng, item)), flaw
     if flaw == "no-op":
         return Recipe(item.scene), flaw
     if flaw == "wrong-kind":
@@ -208,13 +207,14 @@ def make_edit(
     vq_artefact: str,
     rng: np.random.Generator,
     renders: Renders | None = None,
+    flaws: Collection[str] = FLAWS,
 ) -> Made:
-    """The edit of an item with the given level in each dimension.
+    """The edit of an item with the given level in each dimension. ``flaws``: those of instruction following that may occur.
 
     ``renders`` (of this item and size) saves drawing source and exact edit again for each candidate of a group.
     """
     renders = renders or renders_of(item, size)
-    recipe, if_flaw = instruction_following_flaw(rng, item, if_level)
+    recipe, if_flaw = instruction_following_flaw(rng, item, if_level, flaws)
     drawn = {item.target: renders.target, item.scene: renders.source}
     image = drawn[recipe.scene] if recipe.scene in drawn else render(recipe.scene, size)
     if recipe.weight != 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from functools import lru_cache
 from itertools import combinations, pairwise
@@ -12,6 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
+from stages.datasets import world
+from stages.datasets.config import ALL_FLAWS, WorldConfig, WorldEdits
+from stages.datasets.slices import Request
 from stages.evaluate_editor.verdict import viescore
 from stages.world.editors import EDITORS, edit, noisy_edit
 from stages.world.edits import KINDS, TEMPLATES, sample_edit
@@ -265,6 +269,30 @@ def test_half_of_the_noisy_set_is_good() -> None:
     made = [noisy_edit(item(0, "noisy", i), 32) for i in range(2000)]
     good = np.mean([m.instruction_following_level >= 3 and m.visual_quality_level >= 3 for m in made])
     assert good == pytest.approx(0.7 * 0.73, abs=0.03)
+
+
+SEEN = ("ghost", "wrong-value", "half", "no-op", "wrong-object", "noise", "blur", "jpeg")
+
+
+def test_flaws_that_are_held_out_do_not_occur() -> None:
+    """Candidates with some kinds of flaws, a noisy set with the others: the editors' draws of levels stay."""
+    unseen = tuple(flaw for flaw in ALL_FLAWS if flaw not in SEEN)
+    drawing = WorldConfig(flaws=SEEN)
+    assert drawing.model_dump()["flaws"] == SEEN and "flaws" not in WorldConfig().model_dump()
+    for index in range(150):
+        one = item(0, "train", index)
+        for name in EDITORS:
+            made, free = edit(one, 32, name, 0, flaws=SEEN), edit(one, 32, name, 0)
+            assert {made.if_flaw, made.vq_flaw} <= {*SEEN, "none"}
+            assert (made.instruction_following_level, made.visual_quality_level) == (
+                free.instruction_following_level,
+                free.visual_quality_level,
+            )
+    (piece,) = world.plan(WorldEdits(dataset="world-edits", count=300, flaws=unseen), Request(300, "x", seed=0, world=drawing))
+    flaws = {json.loads(row.metadata)[f"{dimension}_flaw"] for row in world.fetch(piece) for dimension in DIMENSIONS}
+    assert flaws == {*unseen, "none"}
+    with pytest.raises(ValueError, match=r"at least one of ghost, side-resize is needed"):
+        WorldConfig(flaws=unseen[1:])
 
 
 # Judge
