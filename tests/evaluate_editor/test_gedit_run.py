@@ -23,9 +23,10 @@ from pipeline.cli import main
 from pipeline.planning.plan import plan
 from pipeline.report.page import build
 from stages.context import Context
-from stages.engine import storage
+from stages.engine import contracts, images, storage
 from stages.engine.cluster import Cluster
 from stages.engine.rundir import RunDir
+from stages.engine.units import publish_table
 from stages.evaluate_editor import step
 
 ITEMS = 22
@@ -43,6 +44,15 @@ def tiny_editor(folder: Path) -> Path:
     pixels = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3)).astype(np.uint8)
     Editor.from_config(settings, codec.fit(pixels, settings.codec), ["do it with many words of any kind"]).save(folder)
     return folder
+
+
+def publish_sources(run: Path, pictures: list[bytes]) -> None:
+    """The step generate of a run whose ratings are of these images."""
+    facts = {"dataset": "mine", "split": "train", "group": "g", "instruction": "do", "language": "en", "task": "", "metadata": "{}"}
+    rows = [facts | {"source_id": str(number), "image": images.stored(data)} for number, data in enumerate(pictures)]
+    folder = RunDir(run).step("generate")
+    draft, _ = folder.begin(settings={}, inputs={}, force=False)
+    folder.publish(draft, artifacts={"sources": publish_table(folder, "sources", contracts.table("sources", rows))})
 
 
 def test_a_run_that_is_stopped_and_resumed(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,6 +93,7 @@ def test_a_run_that_is_stopped_and_resumed(tmp_path: Path, cluster: Cluster, mon
             (tmp_path / "x.yaml").write_text(yaml.safe_dump(wanted | {"evaluate_editor": section}))
             return Context(RunDir(tmp_path / "run"), config.load(tmp_path / "x.yaml").flow, cluster, force=bool(changed))
 
+        publish_sources(tmp_path / "run", [gedit_copy.png(number, (96, 64)) for number in (4, 7, 500)])
         assert "3 systems x 22 items, judge judge-1; about 132 calls" in plan(context().flow, tmp_path / "run")
         with pytest.raises(ValueError, match="failed in succession"):
             step.run(context())
@@ -106,11 +117,17 @@ def test_a_run_that_is_stopped_and_resumed(tmp_path: Path, cluster: Cluster, mon
         assert len(server.requests) == before and len(other.requests) == len(answered)
         assert {path: path.stat().st_mtime_ns for path in edits} == edits  # no edit was made again
         evaluation = storage.read_json(tmp_path / "run" / "evaluate-editor" / "evaluation.json")
+        assert evaluation["contamination"] == {"items": 22, "seen": 2, "sources": 3}
         assert evaluation["judge"]["name"] == MODEL and evaluation["further_judges"][0]["judge"]["name"] == "other"
         assert evaluation["further_judges"][0]["arms"]["tiny"]["overall"] == pytest.approx(5)
         assert again.results["overall"] == index.results["overall"]
         page = build(RunDir(tmp_path / "run")).read_text(encoding="utf-8")
-        assert "The same edits, judged by other" in page and "Published figures of GEdit-Bench" in page and "What edits keep" in page
+        assert (
+            "2 of the 22 items have an image that the reward model" in page
+            and "The same edits, judged by other" in page
+            and "Published figures of GEdit-Bench" in page
+            and "What edits keep" in page
+        )
 
         said = CliRunner().invoke(main, ["editor-bench", "agreement", "--run", "run"], catch_exceptions=False).output
         assert f"{MODEL} " in said and "44 edits judged by both, 0 by one of them only" in said and "Spearman" in said
