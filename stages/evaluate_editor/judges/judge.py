@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel
 
@@ -70,6 +70,10 @@ class Judge(BaseModel):
         prompt, completion = (int(sum(one.get(name, 0) for one in figures)) for name in ("prompt_tokens", "completion_tokens"))
         price = self.cost(prompt, completion)
         return f"{prompt + completion:,} tokens{'' if price is None else f', US$ {price:.2f}'}" if prompt + completion else ""
+
+    def record(self) -> dict[str, Any]:
+        """Settings that go into the results, as plain JSON values."""
+        return {}
 
     def check(self) -> None:
         """Raise ``ValueError`` for what is missing; called before anything is generated."""
