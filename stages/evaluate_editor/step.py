@@ -25,7 +25,7 @@ from stages.evaluate_editor.evaluation import caveats, evaluate, preservation
 from stages.evaluate_editor.generation import Piece
 from stages.evaluate_editor.judges.judge import Judge
 from stages.evaluate_editor.judging import JudgingPiece, judged_edits
-from stages.evaluate_editor.systems import COPY, EXACT, System, systems
+from stages.evaluate_editor.systems import BASE, COPY, EXACT, System, systems
 
 __all__ = ["COPY", "EXACT", "STEP", "run"]
 
@@ -34,16 +34,30 @@ REPLIES = "replies"
 """Folder of the replies of judges that cost something; it stays when the step is made again."""
 
 
+def check(context: Context) -> None:
+    """Raise ``ValueError`` for what is missing, before any step of the command begins: items, editors, folders, keys of judges.
+
+    Nothing is looked at where the step is done.
+    """
+    config = context.flow.evaluate_editor
+    if config is None or (context.run.step(STEP).index() is not None and not context.force):
+        return
+    config.items.identity(context.flow)
+    finetune = context.flow.finetune
+    systems(context.flow, config, (BASE, *finetune.arms) if finetune is not None else (), None)
+    for judge in (config.judge, *config.further_judges):
+        judge.check()
+
+
 def run(context: Context) -> Index:
     """Edit and judge what is not judged yet; returns the step's index."""
     config: EvaluateEditorConfig = context.need("evaluate_editor")
     judges = (config.judge, *config.further_judges)
-    for judge in judges:
-        judge.check()
     identity = config.items.identity(context.flow)
     finetuned = context.run.step(steps.FINETUNE)
     trained = finetuned.require() if context.flow.finetune is not None else None
-    compared = systems(context.flow, config, trained, finetuned.path / "editors")
+    arms = trained.results["arms"] if trained else ()
+    compared = systems(context.flow, config, arms, finetuned.path / "editors")
     folder = context.run.step(STEP)
     settings = {
         "evaluate_editor": config.model_dump(mode="json", include={"reference_arm", "bootstrap", "seed"}),
@@ -52,14 +66,12 @@ def run(context: Context) -> Index:
         "judge_revisions": [judge.revision for judge in judges],
     }
     inputs = {steps.FINETUNE: trained.fingerprint} if trained else {}
-    inputs |= {
-        f"system {system.name}": settings_hash(system.key)
-        for system in compared
-        if not trained or system.name not in trained.results["arms"]
-    }
+    inputs |= {f"system {system.name}": settings_hash(system.key) for system in compared if system.name not in arms}
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
         return done
+    for judge in judges:
+        judge.check()
     made = _generate(context, folder, config, compared, identity)
     _require_edits(folder, made)
     judged = [_judge(context, folder, config, judge, made) for judge in judges]
