@@ -63,7 +63,8 @@ def explain(key: str) -> str:
     if not found:
         raise ValueError(f"{key!r} names no key; give one such as reward.training.steps")
     variants = len({(kind(field), default(field), field.description) for _, field in found}) > 1
-    value = default(found[0][1]) if above is None else _yaml(getattr(above, name))
+    of_above = above is not None and name in type(above).model_fields  # the default may be another variant than the one with this key
+    value = _yaml(getattr(above, name)) if of_above else default(found[0][1])
     lines = []
     for model, field in dict(found).items():
         owner = f" (where {_tag(model)})" if variants and _tag(model) else ""

@@ -67,6 +67,8 @@ def run_steps(context: Context, steps: Sequence[Step]) -> None:
     print(f"run directory: {context.run.path}")
     listed = (f"{number}. {step.name} ({step.reads} -> {step.writes})" for number, step in enumerate(steps, start=1))
     print("steps: " + "; ".join(listed), flush=True)
+    for step in steps:  # before any of them begins
+        getattr(importlib.import_module(step.module), "check", lambda _: None)(context)
     rows = []
     for step in steps:
         before = context.run.step(step.name).index()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from finetune.published import COLUMNS, TABLE_3
@@ -10,8 +10,9 @@ from finetune.published_editors import EDITORS
 from pipeline import words
 from pipeline.report.bar_charts import intervals
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Table
+from pipeline.report.published import Published
 from reward.evaluation.estimate import Estimate
-from stages.evaluate_editor.step import COPY, EXACT
+from stages.evaluate_editor.step import COPY, EXACT, STEP
 
 AVERAGES = {
     "items": "overall = mean over items of √(SC·PQ)",
@@ -41,6 +42,19 @@ def of_judge(evaluation: Mapping[str, Any], trained: Sequence[str]) -> list[Bloc
         per_task = [(words.name(task), *(_score(values.get(task)) for values in tasks.values())) for task in every]
         blocks.append(Fold("Overall score by task", [Table(("Task", *tasks), per_task)]))
     return [*blocks, *_wins(evaluation, reference)]
+
+
+def verdicts_of(published: Published, items: Collection[str]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Verdicts of the first judge in the headline's language on these items, by item and system."""
+    evaluation = published.json(STEP, "evaluation.json")
+    columns = ["item_id", "language", "arm", "judge_revision", "overall", "status"]
+    table = published.table(STEP, "verdicts", columns, where=("item_id", items))
+    judge, language = evaluation.get("judge", {}).get("revision"), evaluation.get("language", "")
+    return {
+        (row["item_id"], row["arm"]): row
+        for row in (table.to_pylist() if table else [])
+        if row["judge_revision"] == judge and language in ("", row["language"])
+    }
 
 
 def preservation(evaluation: Mapping[str, Any]) -> list[Block]:

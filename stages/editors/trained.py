@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from PIL import Image
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from stages.editors.editor import Edited, EditorSpec, EditRequest, Licence
 from stages.engine import storage
@@ -19,10 +19,17 @@ if TYPE_CHECKING:
     from stages.config import FlowConfig
 
 
+def _absolute(path: str) -> str:
+    """Workers have another working directory."""
+    return path and storage.absolute(path)
+
+
 class TrainedSettings(Config):
     """Which editor."""
 
-    path: str = Field("", description="Directory of the editor, e.g. runs/demo/finetune/editors/selected")
+    path: Annotated[str, AfterValidator(_absolute)] = Field(
+        "", description="Directory of the editor, e.g. runs/demo/finetune/editors/selected"
+    )
 
 
 class TrainedEditor:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from stages.engine.config import Config
 from stages.evaluate_editor.items.gedit_bench import GEditBench
@@ -14,10 +14,23 @@ from stages.evaluate_editor.judges.endpoint import EndpointJudge
 from stages.evaluate_editor.judges.local import LocalJudge
 from stages.evaluate_editor.judges.world import WorldJudge
 
-Items = WorldItems | GEditBench | ImgEditBench
-"""Benchmarks of the editor: the union of their configuration classes."""
-Judges = WorldJudge | EndpointJudge | LocalJudge
-"""Judges: the union of their configuration classes."""
+NamedItems = GEditBench | ImgEditBench
+"""Benchmarks of the editor that have settings: the union of their configuration classes."""
+NamedJudges = EndpointJudge | LocalJudge
+"""Judges that have settings: the union of their configuration classes."""
+
+
+def _form(given: Any) -> str:
+    """A table with settings, or one plain value."""
+    return "plain" if isinstance(given, (int, str, WorldItems, WorldJudge)) else "table"
+
+
+Items = Annotated[
+    Annotated[WorldItems, Tag("plain")] | Annotated[NamedItems, Field(discriminator="name"), Tag("table")], Discriminator(_form)
+]
+Judges = Annotated[
+    Annotated[WorldJudge, Tag("plain")] | Annotated[NamedJudges, Field(discriminator="name"), Tag("table")], Discriminator(_form)
+]
 
 
 class FurtherEditor(Config):

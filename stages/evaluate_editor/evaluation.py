@@ -21,19 +21,19 @@ Edits = Mapping[str, Sequence[JudgedEdit]]
 def evaluate(edits: Edits, config: EvaluateEditorConfig, judge: Judge, seed: int) -> dict[str, Any]:
     """One judge's results: those of the headline column, and ``columns`` where the benchmark has several.
 
-    ``arms``: figures per system; ``differences``: paired, against the reference; ``wins``: per task against the reference, how many items
-    were won, tied and lost. ``seed``: of the resamples.
+    ``language``: of the headline, empty where it is of all; ``arms``: figures per system; ``differences``: paired, against the reference;
+    ``wins``: per task against the reference, how many items were won, tied and lost. ``seed``: of the resamples.
     """
     columns = {title: _column(_part(edits, language, subset), config, seed) for title, language, subset in config.items.columns()}
-    headline = next(iter(columns))
+    headline, language, _ = config.items.columns()[0]
     every = [edit.verdict for of_system in edits.values() for edit in of_system]
     snapshots = sorted({verdict.snapshot for verdict in every if verdict.snapshot})
     tokens = {name: sum(verdict.tokens[side] for verdict in every) for side, name in enumerate(("prompt_tokens", "completion_tokens"))}
     return (
         columns[headline]
-        | {"headline": headline, "reference_arm": config.reference_arm, "averaging": config.items.averaging}
+        | {"headline": headline, "language": language, "reference_arm": config.reference_arm, "averaging": config.items.averaging}
         | ({"columns": columns} if len(columns) > 1 else {})
-        | {"judge": {"name": judge.label, "revision": judge.revision} | ({"snapshots": snapshots} if snapshots else {})}
+        | {"judge": {"name": judge.label, "revision": judge.revision} | judge.record() | ({"snapshots": snapshots} if snapshots else {})}
         | ({"cost": tokens | _price(judge, *tokens.values())} if any(tokens.values()) else {})
     )
 

@@ -42,6 +42,7 @@ def make_work(flow: FlowConfig) -> Work:
     config = flow.evaluate_editor
     assert config is not None
     opened: dict[str, Editing] = {}
+    language = config.items.columns()[0][1]
 
     def work(piece: Piece) -> UnitOutput:
         entries = config.items.read(flow, piece.first, piece.count)
@@ -51,7 +52,7 @@ def make_work(flow: FlowConfig) -> Work:
         shown = [
             {name: row[name] for name in ("item_id", "task", "arm", "image")} | {"instruction": entry.instruction}
             for number, (entry, row) in enumerate(zip(entries, rows, strict=True), start=piece.first)
-            if number < SAMPLES and isinstance(entry, Item) and row["image"]
+            if number < SAMPLES and isinstance(entry, Item) and row["image"] and language in ("", entry.language)
         ]
         tables = {"benchmark_edits": contracts.table("benchmark_edits", rows), "samples": contracts.table("samples", shown)}
         return UnitOutput(tables, rows_in=piece.count, rows_out=piece.count)

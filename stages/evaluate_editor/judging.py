@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from stages.evaluate_editor.items.item import Item
 from stages.evaluate_editor.judges.judge import Judge
 from stages.evaluate_editor.verdict import HEADLINE, JudgedEdit, Verdict
 
+FAILED_CALLS = "failed_calls"
+"""Figure of a unit: edits without a verdict because a call of the judge failed."""
+
 
 @dataclass(frozen=True)
 class JudgingPiece:
@@ -27,10 +31,11 @@ class JudgingPiece:
     count: int
 
 
-def make_work(flow: FlowConfig, judge: Judge, replies: Path) -> Work:
-    """What a worker does with a piece: its verdicts as tables."""
+def make_work(flow: FlowConfig, judge: Judge, replies: Path, environment: Mapping[str, str] | None = None) -> Work:
+    """What a worker does with a piece: its verdicts as tables. ``environment``: variables of the judge, of the process that was started."""
     config = flow.evaluate_editor
     assert config is not None
+    os.environ.update(environment or {})
     judge_edits = judge.open(replies)
 
     def work(piece: JudgingPiece) -> UnitOutput:
@@ -46,6 +51,7 @@ def make_work(flow: FlowConfig, judge: Judge, replies: Path) -> Work:
         tables = _tables(rows, verdicts, judge)
         prompt, completion = (sum(verdict.tokens[side] for verdict in given) for side in (0, 1))
         figures = {"prompt_tokens": float(prompt), "completion_tokens": float(completion)}
+        figures[FAILED_CALLS] = float(sum(verdict.status == "api_error" for verdict in given))
         return UnitOutput(tables, rows_in=piece.count, rows_out=len(rows), figures=figures)
 
     return work

@@ -7,15 +7,17 @@ lower and upper bound. Differences are paired by item (`stages.evaluate_editor.s
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import Any
 
+from stages.config import FlowConfig
 from stages.context import Context
 from stages.engine import steps, storage
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Index, StepFolder
-from stages.engine.units import Done, Unit
+from stages.engine.units import Done, Unit, UnitRecord
 from stages.evaluate_editor import generation, judging
 from stages.evaluate_editor.config import EvaluateEditorConfig
 from stages.evaluate_editor.contamination import seen_items
@@ -23,7 +25,7 @@ from stages.evaluate_editor.evaluation import caveats, evaluate, preservation
 from stages.evaluate_editor.generation import Piece
 from stages.evaluate_editor.judges.judge import Judge
 from stages.evaluate_editor.judging import JudgingPiece, judged_edits
-from stages.evaluate_editor.systems import COPY, EXACT, System, systems
+from stages.evaluate_editor.systems import BASE, COPY, EXACT, System, systems
 
 __all__ = ["COPY", "EXACT", "STEP", "run"]
 
@@ -32,32 +34,46 @@ REPLIES = "replies"
 """Folder of the replies of judges that cost something; it stays when the step is made again."""
 
 
+def check(context: Context) -> None:
+    """Raise ``ValueError`` for what is missing, before any step of the command begins: items, editors, folders, keys of judges.
+
+    Nothing is looked at where the step is done.
+    """
+    config = context.flow.evaluate_editor
+    if config is None or (context.run.step(STEP).index() is not None and not context.force):
+        return
+    config.items.identity(context.flow)
+    finetune = context.flow.finetune
+    systems(context.flow, config, (BASE, *finetune.arms) if finetune is not None else (), None)
+    for judge in (config.judge, *config.further_judges):
+        judge.check()
+
+
 def run(context: Context) -> Index:
     """Edit and judge what is not judged yet; returns the step's index."""
     config: EvaluateEditorConfig = context.need("evaluate_editor")
     judges = (config.judge, *config.further_judges)
-    for judge in judges:
-        judge.check()
     identity = config.items.identity(context.flow)
     finetuned = context.run.step(steps.FINETUNE)
     trained = finetuned.require() if context.flow.finetune is not None else None
-    compared = systems(context.flow, config, trained, finetuned.path / "editors")
+    arms = trained.results["arms"] if trained else ()
+    compared = systems(context.flow, config, arms, finetuned.path / "editors")
     folder = context.run.step(STEP)
     settings = {
-        "evaluate_editor": config.model_dump(mode="json", exclude={"workers"}),
+        "evaluate_editor": config.model_dump(mode="json", include={"reference_arm", "bootstrap", "seed"}),
         **identity,
+        "systems": [system.name for system in compared],
         "judge_revisions": [judge.revision for judge in judges],
     }
     inputs = {steps.FINETUNE: trained.fingerprint} if trained else {}
-    inputs |= {
-        f"system {system.name}": settings_hash(system.key)
-        for system in compared
-        if not trained or system.name not in trained.results["arms"]
-    }
+    inputs |= {f"system {system.name}": settings_hash(system.key) for system in compared if system.name not in arms}
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
         return done
+    for judge in judges:
+        judge.check()
     made = _generate(context, folder, config, compared, identity)
+    _require_edits(folder, made)
     judged = [_judge(context, folder, config, judge, made) for judge in judges]
     results = []
     for judge, verdicts in zip(judges, judged, strict=True):
@@ -94,7 +110,7 @@ def _generate(context: Context, folder: StepFolder, config: EvaluateEditorConfig
     return run_units(
         folder,
         units,
-        partial(generation.make_work, context.flow),
+        partial(generation.make_work, _for_workers(context, config)),
         cluster=context.cluster,
         workers=config.workers,
         num_gpus=context.cluster.share_of_a_gpu(config.workers),
@@ -103,27 +119,49 @@ def _generate(context: Context, folder: StepFolder, config: EvaluateEditorConfig
     )
 
 
+def _require_edits(folder: StepFolder, made: Done) -> None:
+    """Raise ``ValueError`` for a system that has not a single edit, with the error of its first one."""
+    rows = folder.read_table("benchmark_edits", made.artifacts()["benchmark_edits"], ["arm", "error"]).to_pylist()
+    for name in dict.fromkeys(row["arm"] for row in rows):
+        errors = [row["error"] for row in rows if row["arm"] == name]
+        if all(errors):
+            raise ValueError(f"evaluate_editor: {name} has no edit of any of the {len(errors):,} items; the first: {errors[0]}")
+
+
 def _judge(context: Context, folder: StepFolder, config: EvaluateEditorConfig, judge: Judge, made: Done) -> Done:
-    """One judge's verdicts on all edits."""
-    units = []
-    size, count = config.items.unit_items, config.items.count(context.flow)
-    firsts = list(range(0, count, size))
+    """One judge's verdicts on all edits. Where calls failed, edits get a second pass after all others; replies that came are kept."""
+    pieces = []
+    firsts = range(0, config.items.count(context.flow), config.items.unit_items)
     for number, record in enumerate(made.records):
         part = record.parts["benchmark_edits"]
-        piece = JudgingPiece(str(folder.path / part.path), firsts[number % len(firsts)], part.rows)
-        units.append(Unit(settings_hash(STEP, "judge", judge.revision, part.sha256), piece, part.rows))
+        pieces.append((part.sha256, JudgingPiece(str(folder.path / part.path), firsts[number % len(firsts)], part.rows)))
     workers = min(config.workers, judge.most_workers or config.workers)
-    return run_units(
-        folder,
-        units,
-        partial(judging.make_work, context.flow, judge, folder.path / REPLIES),
-        cluster=context.cluster,
-        workers=workers,
-        num_gpus=context.cluster.share_of_a_gpu(workers) if judge.needs_gpu else 0.0,
-        phase=f"judge {judge.label}",
-        rows_are="edits",
-        show=judge.meter,
-    )
+    environment = {name: os.environ[name] for name in judge.variables}
+
+    def judged(label: str, some: list[tuple[str, JudgingPiece]]) -> list[UnitRecord]:
+        units = [Unit(settings_hash(STEP, label, judge.revision, sha256), piece, piece.count) for sha256, piece in some]
+        return run_units(
+            folder,
+            units,
+            partial(judging.make_work, _for_workers(context, config), judge.absolute(), folder.path / REPLIES, environment),
+            cluster=context.cluster,
+            workers=workers,
+            num_gpus=context.cluster.share_of_a_gpu(workers) if judge.needs_gpu else 0.0,
+            threads=judge.units_at_once,
+            phase=f"{label} {judge.label}",
+            rows_are="edits",
+            show=judge.meter,
+        ).records
+
+    records = judged("judge", pieces)
+    failed = [number for number, record in enumerate(records) if record.figures.get(judging.FAILED_CALLS)]
+    for number, record in zip(failed, judged("judge again", [pieces[number] for number in failed]), strict=True):
+        records[number] = record
+    return Done(records)
+
+
+def _for_workers(context: Context, config: EvaluateEditorConfig) -> FlowConfig:
+    return context.flow.model_copy(update={"evaluate_editor": config.model_copy(update={"items": config.items.absolute()})})
 
 
 def _results(evaluation: dict[str, Any]) -> dict[str, Any]:

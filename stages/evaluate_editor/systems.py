@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from stages.config import FlowConfig
 from stages.editors import catalogue
-from stages.engine.rundir import Index
 from stages.evaluate_editor.config import EvaluateEditorConfig
 
 COPY, EXACT = "copy-of-source", "exact-edit"
 """Lower and upper bound that are judged with the editors."""
-TRAINED = "trained"
+TRAINED, BASE = "trained", "base"
+"""Name of the editor that opens what finetune publishes, and finetune's name of the editor that was not fine-tuned."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class System:
     folder: str = ""
 
 
-def systems(flow: FlowConfig, config: EvaluateEditorConfig, trained: Index | None, editors: Path) -> list[System]:
-    """All of them, the bounds first. ``trained``: index of the step finetune; ``editors``: its folder of editors.
+def systems(flow: FlowConfig, config: EvaluateEditorConfig, arms: Sequence[str], editors: Path | None) -> list[System]:
+    """All of them, the bounds first. ``arms``: the trained editors; ``editors``: their folder, None before they are trained.
 
     Raises ``ValueError`` for an editor that there is not, a name that two systems have, and a reference that is none of them.
     """
@@ -41,8 +41,9 @@ def systems(flow: FlowConfig, config: EvaluateEditorConfig, trained: Index | Non
     if config.items.has_references:
         found.append(System(EXACT, "exact", EXACT))
     bounds = {system.name for system in found}
-    for arm in trained.results["arms"] if trained else ():
-        found.append(_editor(flow, arm, TRAINED, {"path": str(editors / arm)}, f"the trained editor {arm}"))
+    for arm in arms:
+        given = {} if editors is None else {"path": str(editors / arm)}
+        found.append(_editor(flow, arm, TRAINED, given, f"the trained editor {arm}") if given else System(arm, "editor", None, TRAINED))
     for number, entry in enumerate(config.editors):
         found.append(_editor(flow, entry.name or entry.editor, entry.editor, entry.settings, f"evaluate_editor.editors.{number}"))
     for number, folder in enumerate(config.edits):

@@ -77,6 +77,7 @@ def changed(number: int, **values: Any) -> list[dict[str, Any]]:
         (gedit_copy.rows(languages=("en",)), {"languages": ["cn"]}, r"languages: .* has no items in cn; it has 22 in en"),
         (changed(0, task_type="subject_add"), {}, "there is no task 'subject_add' in GEdit-Bench; its tasks are background_change"),
         (changed(0, instruction_language="fr"), {}, "instruction_language should be en or cn, it is 'fr'"),
+        (changed(1, instruction_language="zh", key="../x"), {"languages": ["en"]}, "the key should be a text that can name a file"),
         (changed(2, key="k000"), {}, "has the item k000 in en 2 times"),
         (changed(0, key="../x"), {}, "the key should be a text that can name a file"),
         (changed(0, instruction=" "), {}, "has no instruction"),

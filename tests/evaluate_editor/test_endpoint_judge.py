@@ -18,6 +18,7 @@ from stages.evaluate_editor.items.item import Item
 from stages.evaluate_editor.judges.endpoint import EndpointJudge
 from stages.evaluate_editor.verdict import Verdict
 from stages.evaluate_editor.vlm.endpoint import FAILURES_IN_SUCCESSION, is_snapshot_of
+from stages.evaluate_editor.vlm.pace import Pace
 
 FAST = {"model": MODEL, "backoff": 0.01, "timeout": 1.0, "concurrency": 2, "patience": 2}
 
@@ -206,3 +207,18 @@ def test_revisions_tell_judges_apart_and_prices_are_added_up() -> None:
     priced = EndpointJudge(name="endpoint", prompt_price=2.0, completion_price=8.0)
     assert priced.cost(1_000_000, 500_000) == 6.0 and plain.cost(1, 1) is None
     assert priced.meter([{"prompt_tokens": 1e6, "completion_tokens": 0}]) == "1,000,000 tokens, US$ 2.00"
+
+
+def test_a_rate_and_a_pause_hold_for_all_threads() -> None:
+    slept: list[float] = []
+    pace = Pace(1, slept.append)
+    pace.wait()
+    pace.wait()
+    assert len(slept) == 1 and 40 < slept[0] <= 60  # the first call begins at once, the second a minute later
+    free = Pace(None, slept.append)
+    free.wait()
+    free.pause(30)
+    free.wait()
+    free.pause(6000)
+    free.wait()
+    assert len(slept) == 3 and 20 < slept[1] <= 30 and 40 < slept[2] <= 60

@@ -421,8 +421,14 @@ def _evaluate_editor(run: Written, hostile: bool) -> None:
             shown.append(facts | {"instruction": HOSTILE if hostile else item.instruction, "image": images.stored(images.png(pixels))})
             verdict = {
                 "language": "en",
+                "subsets": [],
+                "edit_id": f"{number} {arm}",
                 "judge": "world",
                 "judge_revision": "1",
+                "judge_snapshot": "",
+                "attempts": 1,
+                "prompt_tokens": 0,
+                "completion_tokens": 0,
                 "semantic_consistency": mean,
                 "perceptual_quality": mean,
                 "overall": mean,

@@ -17,9 +17,9 @@ IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
 def png(value: int, size: tuple[int, int] = (48, 32)) -> bytes:
-    """One colour with a darker square, so that every value is another picture."""
-    pixels = np.full((size[1], size[0], 3), value % 200 + 40, np.uint8)
-    pixels[4:12, 4:12] = value % 97
+    """Squares of random colours: another picture for every value."""
+    colours = np.random.default_rng(value).integers(0, 256, (4, 6, 3)).astype(np.uint8)
+    pixels = colours.repeat(size[1] // 4, 0).repeat(size[0] // 6, 1)
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "PNG")
     return buffer.getvalue()

@@ -58,10 +58,7 @@ def _samples(published: Published) -> list[Block]:
     table = published.table(STEP, "samples", ["item_id", "instruction", "arm", "image"])
     if table is None:
         return []
-    verdicts = published.table(
-        STEP, "verdicts", ["item_id", "arm", "overall", "status"], where=("item_id", set(table["item_id"].to_pylist()))
-    )
-    judged = {(row["item_id"], row["arm"]): row for row in verdicts.to_pylist()} if verdicts else {}
+    judged = editor_scores.verdicts_of(published, set(table["item_id"].to_pylist()))
     items: dict[str, list[dict]] = {}
     for row in table.to_pylist():
         items.setdefault(row["item_id"], []).append(row)

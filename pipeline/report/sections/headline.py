@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline import words
 from pipeline.flow import STEP_NAMES
-from pipeline.report import scored_edits
+from pipeline.report import editor_scores, scored_edits
 from pipeline.report.blocks import Block, Callout, Columns, Fact, Facts, Remark, Section, Strip
 from pipeline.report.pictures import picture
 from pipeline.report.published import Published
@@ -144,8 +144,7 @@ def _pictures(published: Published) -> list[Block]:
     arm, reference, *_, difference = effect
     rows = {(row["item_id"], row["arm"]): row for row in samples.to_pylist()}
     items = {item for item, _ in rows}
-    verdicts = published.table("evaluate-editor", "verdicts", ["item_id", "arm", "overall"], where=("item_id", items))
-    scores = {(row["item_id"], row["arm"]): row["overall"] for row in verdicts.to_pylist()} if verdicts else {}
+    scores = {key: row["overall"] for key, row in editor_scores.verdicts_of(published, items).items()}
     gains = {
         item: scores[item, arm] - scores[item, reference]
         for item in sorted(items)

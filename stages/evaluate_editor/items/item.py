@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel
 
@@ -61,6 +61,10 @@ class ItemSource(BaseModel):
     """Whether a reward model may have been trained on the items' images."""
     unit_items: ClassVar[int] = 16
     """Items of a unit of work, which is what a crash loses at most."""
+
+    def absolute(self) -> Self:
+        """The same with paths that workers understand, which have another working directory."""
+        return self
 
     @abstractmethod
     def identity(self, flow: FlowConfig) -> dict[str, Any]:

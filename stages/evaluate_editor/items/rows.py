@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from stages.engine.config import Config
 from stages.engine.ids import settings_hash
@@ -40,6 +40,13 @@ class RowItems(ItemSource, Config):
     @abstractmethod
     def images(self, rows: Sequence[BenchmarkRow]) -> Iterator[bytes | Fault]:
         """Encoded source images."""
+
+    def absolute(self) -> Self:
+        """Paths of this machine are made absolute."""
+        from stages.engine import storage
+
+        given = self.model_dump(include={"path", "images_in"})
+        return self.model_copy(update={name: storage.absolute(path) for name, path in given.items()})
 
     def identity(self, flow: FlowConfig) -> dict[str, Any]:
         """The rows; where they lie does not count."""

@@ -39,6 +39,7 @@ class EndpointJudge(VlmJudge):
     prompt_price: float | None = Field(None, ge=0, description="US$ per million prompt tokens, for the cost meter")
     completion_price: float | None = Field(None, ge=0, description="US$ per million completion tokens, for the cost meter")
     most_workers: ClassVar[int | None] = 1
+    units_at_once: ClassVar[int] = 2
 
     @property
     def label(self) -> str:
@@ -49,6 +50,11 @@ class EndpointJudge(VlmJudge):
     def revision(self) -> str:
         """The model, and a hash of the questions and of what changes a reply."""
         return f"{self.model} {settings_hash(self.asked(), self.attempts)[:12]}"
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """That of the key."""
+        return () if self.key_variable is None else (self.key_variable,)
 
     def check(self) -> None:
         """The key must be there."""
@@ -74,7 +80,8 @@ class EndpointJudge(VlmJudge):
             )
         )
         client.check()
-        return VlmJudging(client, ReplyCache(replies, self.asked()), self.attempts, self.concurrency, self.image_format)
+        cache = ReplyCache(replies, self.asked())
+        return VlmJudging(client, cache, attempts=self.attempts, concurrency=self.concurrency, image_format=self.image_format)
 
     def asked(self) -> dict[str, Any]:
         """With the model and the fields of every request."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel
 
@@ -37,8 +37,14 @@ class Judge(BaseModel):
     """Whether it computes on a GPU where there is one."""
     most_workers: ClassVar[int | None] = None
     """Processes that may judge at the same time; None: any number."""
+    units_at_once: ClassVar[int] = 1
+    """Units that a process judges at the same time, so that calls of the next one fill the end of the one before."""
     caveats: ClassVar[tuple[str, ...]] = ()
     """Remarks that are shown with the results."""
+
+    def absolute(self) -> Self:
+        """The same with paths that workers understand, which have another working directory."""
+        return self
 
     @property
     def label(self) -> str:
@@ -50,6 +56,11 @@ class Judge(BaseModel):
     def revision(self) -> str:
         """Changes whenever the same edit may get another score; no other judge has the same one."""
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Environment variables that it reads, which workers on other machines do not have."""
+        return ()
+
     def cost(self, prompt_tokens: int, completion_tokens: int) -> float | None:
         """US$ of so many tokens; None where it is not known."""
         return None
@@ -59,6 +70,10 @@ class Judge(BaseModel):
         prompt, completion = (int(sum(one.get(name, 0) for one in figures)) for name in ("prompt_tokens", "completion_tokens"))
         price = self.cost(prompt, completion)
         return f"{prompt + completion:,} tokens{'' if price is None else f', US$ {price:.2f}'}" if prompt + completion else ""
+
+    def record(self) -> dict[str, Any]:
+        """Settings that go into the results, as plain JSON values."""
+        return {}
 
     def check(self) -> None:
         """Raise ``ValueError`` for what is missing; called before anything is generated."""

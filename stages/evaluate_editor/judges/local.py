@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -40,6 +40,10 @@ class LocalJudge(VlmJudge):
                 f"evaluate_editor.judge.path: there is no directory {self.path}, and it is no Hub id such as Qwen/Qwen2.5-VL-7B-Instruct"
             )
 
+    def absolute(self) -> Self:
+        """A directory is named from the root; a Hub id stays."""
+        return self.model_copy(update={"path": str(Path(self.path).absolute())}) if Path(self.path).is_dir() else self
+
     def open(self, replies: Path) -> JudgeEdits:
         """Load the model."""
         from stages.evaluate_editor.vlm.judging import VlmJudging
@@ -47,7 +51,7 @@ class LocalJudge(VlmJudge):
         from stages.evaluate_editor.vlm.reply_cache import ReplyCache
 
         model = LocalModel(self.path, revision=self.weights or None, max_new_tokens=self.max_new_tokens)
-        return VlmJudging(model, ReplyCache(replies, self.asked()), 1, 1, self.image_format)
+        return VlmJudging(model, ReplyCache(replies, self.asked()), attempts=1, concurrency=1, image_format=self.image_format)
 
     def asked(self) -> dict[str, Any]:
         """With the model; of a directory, the names and sizes of its files."""

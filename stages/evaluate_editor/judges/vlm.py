@@ -25,6 +25,10 @@ class VlmJudge(Judge, Config):
         "The judge is asked questions of our own. Its scores compare with each other, not with published ones of the same model.",
     )
 
+    def record(self) -> dict[str, Any]:
+        """What replies depend on."""
+        return self.asked()
+
     def asked(self) -> dict[str, Any]:
         """What a reply depends on beside pictures and instruction."""
         texts = settings_hash([question.text for question in QUESTIONS])

@@ -14,14 +14,14 @@ from __future__ import annotations
 import json
 import random
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import requests
 
 from stages.evaluate_editor.vlm.chat import Answer
+from stages.evaluate_editor.vlm.pace import Pace
 from stages.evaluate_editor.vlm.pictures import data_url
 
 AGAIN = frozenset({408, 409, 429})
@@ -29,7 +29,6 @@ FATAL = frozenset({401, 403, 404})
 FILTERS = ("content_filter", "content_policy", "responsibleaipolicy", "moderation", "safety")
 """Parts of error codes by which providers name their content filters."""
 QUOTA = ("insufficient_quota", "billing_hard_limit_reached")
-LONGEST_WAIT = 60.0
 SHOWN = 300
 FAILURES_IN_SUCCESSION = 20
 
@@ -52,16 +51,15 @@ class Endpoint:
     per_minute: int | None
 
 
-@dataclass
 class ChatClient:
     """Asks an endpoint; threads may share it, and its rate limit and pauses hold for all of them."""
 
-    endpoint: Endpoint
-    sleep: Callable[[float], None] = time.sleep
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _next_at: float = 0.0
-    _failures: int = 0
-    _local: threading.local = field(default_factory=threading.local)
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.pace = Pace(endpoint.per_minute)
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._local = threading.local()
 
     def check(self) -> None:
         """Raise ``ValueError`` where nothing answers at the URL."""
@@ -80,7 +78,7 @@ class ChatClient:
         body = {"model": self.endpoint.model, "messages": [{"role": "user", "content": content}], **self.endpoint.body}
         said = ""
         for attempt in range(self.endpoint.patience + 1):
-            self._wait()
+            self.pace.wait()
             try:
                 reply = self._session().post(f"{self.endpoint.base_url}/chat/completions", json=body, timeout=self.endpoint.timeout)
             except requests.RequestException as error:
@@ -91,7 +89,7 @@ class ChatClient:
                     return self._counted(answer)
                 said, wait = f"HTTP {reply.status_code}: {reply.text[:SHOWN]}", _retry_after(reply)
             if attempt < self.endpoint.patience:
-                self._pause(wait if wait is not None else _backoff(self.endpoint.backoff, attempt))
+                self.pace.pause(wait if wait is not None else _backoff(self.endpoint.backoff, attempt))
         return self._counted(Answer("api_error", said))
 
     def _answer(self, reply: requests.Response) -> Answer | None:
@@ -146,21 +144,6 @@ class ChatClient:
                 "run the same command again when it answers: finished verdicts and replies are kept"
             )
         return answer
-
-    def _wait(self) -> None:
-        """Until this call's turn."""
-        with self._lock:
-            now = time.monotonic()
-            turn = max(now, self._next_at)
-            if self.endpoint.per_minute:
-                self._next_at = turn + 60 / self.endpoint.per_minute
-        if turn > now:
-            self.sleep(turn - now)
-
-    def _pause(self, seconds: float) -> None:
-        """No thread asks for so long."""
-        with self._lock:
-            self._next_at = max(self._next_at, time.monotonic() + min(seconds, LONGEST_WAIT))
 
     def _session(self) -> requests.Session:
         if not hasattr(self._local, "session"):

@@ -31,15 +31,13 @@ class _Asked:
     why: str = ""
 
 
-@dataclass(frozen=True)
 class VlmJudging:
-    """Judges with a chat model. ``attempts``: calls per question at most; ``concurrency``: calls at the same time."""
+    """Judges with a chat model. ``attempts``: calls per question at most; ``concurrency``: calls at the same time, whoever judges."""
 
-    chat: Chat
-    cache: ReplyCache
-    attempts: int
-    concurrency: int
-    image_format: Format
+    def __init__(self, chat: Chat, cache: ReplyCache, *, attempts: int, concurrency: int, image_format: Format) -> None:
+        self.chat, self.cache = chat, cache
+        self.attempts, self.image_format = attempts, image_format
+        self.threads = ThreadPoolExecutor(concurrency)
 
     def __call__(self, items: Sequence[Item], edited: Sequence[np.ndarray]) -> list[Verdict]:
         """One verdict per edit, in their order. An edit of another size than its source is the caller's mistake."""
@@ -48,13 +46,12 @@ class VlmJudging:
             assert output.shape == item.image.shape, "an edit is judged at its source's size"
             pictures = {"source": encoded(item.image, self.image_format), "edited": encoded(output, self.image_format)}
             jobs += [(question, [pictures[role] for role in question.images], item.instruction) for question in QUESTIONS]
-        with ThreadPoolExecutor(self.concurrency) as threads:
-            futures = [threads.submit(self._ask, *job) for job in jobs]
-            try:
-                asked = [future.result() for future in futures]
-            except BaseException:
-                threads.shutdown(cancel_futures=True)
-                raise
+        futures = [self.threads.submit(self._ask, *job) for job in jobs]
+        try:
+            asked = [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
         count = len(QUESTIONS)
         return [_verdict(asked[first : first + count]) for first in range(0, len(asked), count)]
 
