@@ -57,18 +57,19 @@ def optimise(
     validate: Callable[[], Metrics] | None = None,
     validate_every: int = 1,
     report_means: bool = False,
+    unused: bool = False,
 ) -> list[Metrics]:
     """Run to `steps` steps, from the newest sound checkpoint if there is one; returns all metrics since step 0.
 
     task: what the checkpoints belong to, any text. validate: metrics after every validate_every-th step and after the last. Reported are
     the objective's metrics of every report_every-th step, or with report_means their means since the report before. on_metrics gets every
     report; after a resume those of the finished steps first. With ema_decay, validation sees the averaged weights, and the module ends
-    with them. Raises ValueError if checkpoint_dir contains another task's checkpoints, for weights that are not float32, when loss or
-    gradient are no longer finite, or when a checkpoint cannot be written.
+    with them. unused: some weights that learn may reach no output. Raises ValueError if checkpoint_dir contains another task's checkpoints,
+    for weights that are not float32, when loss or gradient are no longer finite, or when a checkpoint cannot be written.
     """
     rank, _ = rank_and_world()
     device = next(module.parameters()).device
-    parallel = replicated(module)  # from here on all workers have the same weights
+    parallel = replicated(module, unused=unused)  # from here on all workers have the same weights
     optimizer = make_optimizer(parameter_groups, config, sharded=isinstance(module, FSDPModule))
     peaks = [group["lr"] for group in optimizer.param_groups]
     learning = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -96,6 +97,8 @@ def optimise(
             with torch.autocast(device.type, dtype=torch.bfloat16, enabled=config.precision == "bf16"):
                 loss, reported = objective(parallel, step)
             _backward(loss)
+            if unused:
+                _fill_gradients(learning)
             norm = _clip(learning, config.clip_norm)
             optimizer.step()
             if average is not None:
@@ -176,6 +179,13 @@ def _backward(loss: Tensor) -> None:
     _, world = rank_and_world()
     with torch.autocast(loss.device.type, enabled=False):
         (loss * world).backward()
+
+
+def _fill_gradients(parameters: Sequence[nn.Parameter]) -> None:
+    """Zero gradients where there are none: the optimizer keeps averages of all weights from the first step on, so checkpoints have them."""
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
 
 
 def _clip(parameters: Sequence[nn.Parameter], limit: float) -> Tensor:
