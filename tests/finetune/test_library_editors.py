@@ -12,9 +12,10 @@ from PIL import Image
 from tiny_editing import PairsInMemory
 from tiny_editors import kontext, qwen_2511
 from tiny_step1x import write_step1x
+from torch import nn
 
 from finetune import families
-from finetune.config import RectifiedFlowConfig, SamplingConfig
+from finetune.config import AdapterLayout, RectifiedFlowConfig, SamplingConfig
 from finetune.editing_model import Condition, Encoders
 from finetune.library_editors.config import KontextConfig, PretrainedEditorConfig, QwenImageEditConfig
 from finetune.library_editors.kontext import KontextEncoders
@@ -118,31 +119,41 @@ def test_images_survive_the_scale_of_the_latents(tmp_path: Path, editor: Callabl
     assert not moments.deviation.any()
 
 
-@pytest.mark.parametrize("editor", [step1x_editor, kontext_editor, qwen_editor])
-def test_one_trainer_trains_every_family(tmp_path: Path, editor: Callable[[Path], tuple[Any, Any, Any]]) -> None:
+@pytest.mark.parametrize(
+    ("editor", "layout"), [(step1x_editor, "fused"), (step1x_editor, "split"), (kontext_editor, "fused"), (qwen_editor, "split")]
+)
+def test_one_trainer_trains_every_family(tmp_path: Path, editor: Callable[[Path], tuple[Any, Any, Any]], layout: AdapterLayout) -> None:
     config, _, encoders = editor(tmp_path / "editor")
     size = encoders.working_size(*SIZE, 64)
     images = [picture(seed).resize(size) for seed in range(4)]
     pairs = PairsInMemory([encode_pair(encoders, image, images[0], "go", size) for image in images], _nulls(encoders, images, size))
-    model = families.open_model(config, CPU)
-    before = {name: weight.clone() for name, weight in model.named_parameters()}
     metrics: list[dict[str, float]] = []
-    train(
-        model=model, base="tiny", pairs=pairs, held_out=PairsInMemory([], []), flow=RectifiedFlowConfig(), device=CPU,
-        config=LargeTrainingConfig(
-            steps=8, batch_size=4, pairs_per_pass=4, adapters=AdapterConfig(rank=4, alpha=4), learning_rate=1e-2, warmup_steps=0,
-            precision="fp32", loader_workers=0, report_every=1, activation_checkpointing="none",
-            progress=ProgressConfig(pairs=0, samples=0),
-        ),
-        checkpoint_dir=tmp_path / "checkpoints", on_metrics=metrics.append, on_samples=lambda step, latents: None, sampling=config.sampling,
-    )  # fmt: skip
+
+    def trained() -> nn.Module:
+        model = families.open_model(config, CPU)
+        train(
+            model=model, base="tiny", pairs=pairs, held_out=PairsInMemory([], []), flow=RectifiedFlowConfig(), device=CPU,
+            config=LargeTrainingConfig(
+                steps=8, batch_size=4, pairs_per_pass=4, adapters=AdapterConfig(rank=4, alpha=4), adapter_layout=layout,
+                learning_rate=1e-2, warmup_steps=0, precision="fp32", loader_workers=0, report_every=1, activation_checkpointing="none",
+                progress=ProgressConfig(pairs=0, samples=0),
+            ),
+            checkpoint_dir=tmp_path / "checkpoints", on_metrics=metrics.append, on_samples=lambda step, latents: None,
+            sampling=config.sampling,
+        )  # fmt: skip
+        return model
+
+    model: Any = trained()
     assert len(metrics) == 8 and all(np.isfinite(one["loss"]) for one in metrics)
+    before = dict(families.open_model(config, CPU).named_parameters())
     after = {name.replace(".base_layer", ""): weight for name, weight in model.named_parameters()}
     learnt = {name for name in after if "lora_" in name}
     assert all(torch.equal(before[name], after[name]) for name in after.keys() - learnt)
     for name in learnt:
         idle = any(name.startswith(f"{layer}.") for layer in model.idle_layers)
         assert after[name].requires_grad is not idle and ("lora_A" in name or after[name].any().item() is not idle)
+    resumed = trained()  # from the last checkpoint: nothing is left to do
+    assert all(torch.equal(one, two) for one, two in zip(model.parameters(), resumed.parameters(), strict=True))
 
 
 def _nulls(encoders: Encoders, images: list[Image.Image], size: tuple[int, int]) -> list[Condition]:
