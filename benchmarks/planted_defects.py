@@ -170,6 +170,76 @@ OTHER_SCRIPTS = (
 )  # fmt: skip
 LATIN_SCRIPT = ("Rends le ciel rose", "Mach den Himmel rosa", "Haz el cielo rosa", "Làm cho bầu trời màu hồng", "Zrób niebo różowe")
 
+BROKEN = (
+    "I'm sorry, but I can't help with editing this photo.", "I’m sorry, I cannot assist with that request.", "Sorry, but I can't do that.",
+    "I cannot generate images of real people.", "As an AI language model, I do not edit pictures.",
+    "I apologize, but this is not possible.",
+    "Unfortunately, I am unable to process this image.", "We are unable to fulfil this request.", "抱歉，我无法编辑这张图片。",
+    "作为一个人工智能，我不能这样做。", "My apologies, the image could not be loaded.", "I won't be able to remove the person.",
+    "see https://example.org/edit?id=3", "make it look like www.example.com/cat.jpg", "data:image/png;base64,iVBORw0KGgo",
+    "<p>Make the sky <b>pink</b></p>", "make the sky pink &amp; the sea green", "<|im_start|>user make it red<|im_end|>",
+    "```json make it red```", "![edit](cat.png) make it red", '{"instruction": "make it red"}', "make it \\u7ea2",
+    "make\x00 it red", "make it r\ufffdd", "\x1b[31mmake it red", "add a cat. " * 400,
+)  # fmt: skip
+"""Texts that are no instructions. They were written after the word lists of the gate."""
+ADJUSTMENTS = (
+    "make it brighter", "darken the photo a little", "fix the white balance", "reduce the yellow tint", "increase the saturation",
+    "make the colors pop", "warm up the tones", "give it a cooler look", "remove the haze", "lower the exposure by one stop",
+    "lift the shadows", "bring down the highlights", "add some contrast", "make it black and white", "give the photo a vintage look",
+    "color grade it like a thriller", "make the picture more vivid", "it is overexposed, please correct that", "give it a sepia tone",
+    "fade the colours", "make it look like golden hour", "correct the colour cast", "more warmth please", "make the light softer",
+    "it should look like it was taken at dusk", "turn down the saturation", "apply an HDR effect", "change the lighting to neon",
+    "make everything more orange", "let it look gloomy",
+)  # fmt: skip
+"""Wishes for other light or colours of the whole picture, written after the word lists of the gate; the last two have none of its words."""
+
+
+def with_edits_of(change: Defect, instructions: Sequence[str]) -> Defect:
+    """Spoilt edits, one after the other, under other instructions."""
+    return lambda edits: asking(instructions)(change(edits))
+
+
+def pushed(across: int, down: int) -> Callable[[Image.Image], Image.Image]:
+    """Moved to the right and down by pixels; the edge is repeated."""
+
+    def change(image: Image.Image) -> Image.Image:
+        pixels = np.asarray(image)
+        padded = np.pad(pixels, ((down, 0), (across, 0), (0, 0)), mode="edge")
+        return Image.fromarray(padded[: pixels.shape[0], : pixels.shape[1]])
+
+    return change
+
+
+def mirrored(image: Image.Image) -> Image.Image:
+    """Left and right exchanged."""
+    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+
+
+def of_source(change: Callable[[Image.Image], Image.Image]) -> Defect:
+    """The edited image is made of the source."""
+    return lambda edits: [replace(edit, edited=encoded(change(opened(edit.source)), "JPEG")) for edit in edits]
+
+
+def painted(colour: tuple[int, int, int], left: float, top: float) -> Callable[[Image.Image], Image.Image]:
+    """One colour to the right of and below a place, in shares of the sides."""
+
+    def change(image: Image.Image) -> Image.Image:
+        found = image.copy()
+        found.paste(colour, (round(left * image.width), round(top * image.height), image.width, image.height))
+        return found
+
+    return change
+
+
+def of_another_row(edits: Sequence[Edit]) -> list[Edit]:
+    """Every edit with the edited image of the next one that has another source."""
+    found = []
+    for number, edit in enumerate(edits):
+        others = [*edits[number + 1 :], *edits[:number]]
+        found.append(replace(edit, edited=next(other.edited for other in others if other.source != edit.source)))
+    return found
+
+
 PLANTED: tuple[tuple[str, str, Defect], ...] = (
     ("size", "both shrunk to 96 pixels", on_both(to_longest_side(96))),
     ("aspect", "edit squeezed to three quarters of its width", on_edited(squeezed)),
@@ -180,6 +250,15 @@ PLANTED: tuple[tuple[str, str, Defect], ...] = (
     ("unchanged", "copy, JPEG quality 50", copied("JPEG", 50)),
     ("unchanged", "copy, WebP quality 80", copied("WEBP", 80)),
     ("unchanged", "copy at half size, JPEG quality 85", copied("JPEG", 85, 0.5)),
+    ("unchanged", "source moved by a pixel, JPEG", of_source(pushed(1, 0))),
+    ("unchanged", "source moved by 3 and 2 pixels, JPEG", of_source(pushed(3, 2))),
+    ("unchanged", "source mirrored, JPEG", of_source(mirrored)),
+    ("flat", "edit all white", on_edited(painted((255, 255, 255), 0, 0))),
+    ("flat", "edit all grey", on_edited(painted((120, 124, 128), 0, 0))),
+    ("flat", "right half of the edit white", on_edited(painted((255, 255, 255), 0.5, 0))),
+    ("flat", "lower third of the edit black", on_edited(painted((0, 0, 0), 0, 0.667))),
+    ("unrelated", "edited image of another row", of_another_row),
+    ("broken_text", f"{len(BROKEN)} texts that are no instructions", asking(BROKEN)),
     ("upscaled", "edit enlarged twice, bicubic", on_edited(blown_up(2, BICUBIC))),
     ("upscaled", "edit enlarged twice, Lanczos", on_edited(blown_up(2, LANCZOS))),
     ("upscaled", "edit enlarged three times, bicubic", on_edited(blown_up(3, BICUBIC))),
@@ -190,6 +269,7 @@ PLANTED: tuple[tuple[str, str, Defect], ...] = (
     ("drift", "edit redder by 4 levels", on_edited(shifted_colours(4))),
     ("drift", "edit redder by 8 levels", on_edited(shifted_colours(8))),
     ("drift", "edit with gamma 1.2", on_edited(gamma(1.2))),
+    ("drift", f"no fault: gamma 1.2 asked for by {len(ADJUSTMENTS)} wishes", with_edits_of(on_edited(gamma(1.2)), ADJUSTMENTS)),
     ("redrawn", "edit blurred, sigma 3", on_edited(blurred)),
     ("redrawn", "edit zoomed by 3 %", on_edited(moved)),
     ("near_duplicate", "again, JPEG quality 85", on_both(lambda image: image, quality=85)),

@@ -26,8 +26,14 @@ def shrunk(image: Image.Image, width: int, height: int) -> np.ndarray:
 
 def cells(pixels: np.ndarray, side: int) -> np.ndarray:
     """Means over squares: [height, width, channels] -> [rows, columns, channels]. A rest narrower than a cell is left out."""
+    return blocks(pixels, side).mean(axis=2)
+
+
+def blocks(pixels: np.ndarray, side: int) -> np.ndarray:
+    """Squares: [height, width, channels] -> [rows, columns, side * side, channels]. A rest narrower than a square is left out."""
     rows, columns = (length // side for length in pixels.shape[:2])
-    return pixels[: rows * side, : columns * side].reshape(rows, side, columns, side, -1).mean(axis=(1, 3))
+    cut = pixels[: rows * side, : columns * side].reshape(rows, side, columns, side, -1)
+    return cut.transpose(0, 2, 1, 3, 4).reshape(rows, columns, side * side, -1)
 
 
 def cell_side(pixels: np.ndarray) -> int:

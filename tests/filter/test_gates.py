@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from benchmarks.planted_defects import LATIN_SCRIPT, NOTHING, OTHER_SCRIPTS, PLANTED, drawn_edits, nameless, real_triplets
+from benchmarks.planted_defects import BROKEN, LATIN_SCRIPT, NOTHING, OTHER_SCRIPTS, PLANTED, drawn_edits, nameless, real_triplets
 from reward.inputs.decoding import DECODER
 from reward.likeness import words
 from stages.datasets import readers as edits
@@ -23,7 +24,7 @@ from stages.engine import contracts
 from stages.engine.ids import settings_hash
 from stages.filter import decide as gates
 from stages.filter import inspection
-from stages.filter.gates import language, near_duplicate, near_embedding, nothing_asked, source_reuse, upscaled
+from stages.filter.gates import broken_text, language, near_duplicate, near_embedding, nothing_asked, source_reuse, upscaled
 from stages.filter.gates.config import GATES, GatesConfig
 from stages.filter.gates.language import LanguageGate
 from stages.filter.gates.near_duplicate import NearDuplicateGate
@@ -52,7 +53,8 @@ def row(number: int = 0, **changes: Any) -> dict[str, Any]:
         "source_sha256": f"source {number}", "edited_sha256": f"edited {number}",
         "source_phash": number, "edited_phash": number, "change_phash": number, "instruction": f"make number {number} red",
         "largest_change": 90.0, "background_change": 0.5, "background_match": 1.0, "swap_evidence": None, "fine_detail": -1.2,
-        "latin_share": 1.0, "han_share": 0.0, "asked_words": 4,
+        "latin_share": 1.0, "han_share": 0.0, "asked_words": 4, "flat_share": 0.0, "structure_match": 0.95, "aligned_change": 90.0,
+        "text_faults": 0, "characters": 18,
     }  # fmt: skip
     return plain | changes
 
@@ -96,6 +98,12 @@ def test_sound_photographs_pass(clean: pa.Table) -> None:
         ("copy, same bytes", 1.0),
         ("copy, JPEG quality 50", 0.8),
         ("copy, WebP quality 80", 0.8),
+        ("source moved by a pixel, JPEG", 0.8),
+        ("source mirrored, JPEG", 0.8),
+        ("edit all white", 1.0),
+        ("edit all grey", 1.0),
+        ("right half of the edit white", 0.6),
+        ("edited image of another row", 0.8),
         ("edit enlarged twice, bicubic", 0.8),
         ("edit enlarged four times, Lanczos, JPEG 75", 0.8),
         ("exchanged, with file names", 0.6),
@@ -131,6 +139,39 @@ def test_instructions_that_ask_for_nothing_and_those_that_only_sound_so() -> Non
         "leave only the dog", "copy the dog to the left", "保持背景不变，去掉狗", "Let her cry.", "1",
     )  # fmt: skip
     assert [text for text in asking if nothing_asked.asked_words(words(text)) == 0] == []
+
+
+def test_blank_edits_are_found_under_instructions_about_the_whole_picture(sound: list[Edit]) -> None:
+    blank = {what: plant for gate, what, plant in PLANTED if gate == "flat"}
+    style = [replace(edit, instruction="Change the style of the picture to anime") for edit in sound]
+    assert caught(inspected(style), "flat") == 0.0
+    for what, plant in blank.items():
+        assert caught(inspected(plant(style)), "flat") >= 0.8, what
+    wanted = [replace(edit, instruction="Put it on a plain white background") for edit in sound]
+    assert caught(inspected(blank["right half of the edit white"](wanted)), "flat") == 0.0, "a part of it was asked for"
+    assert caught(inspected(blank["edit all white"](wanted)), "flat") == 1.0
+
+
+def test_texts_that_are_no_instructions_and_those_that_only_look_so() -> None:
+    assert sum(broken_text.faults(text) > 0 for text in BROKEN) >= len(BROKEN) - 2  # one is too long, one begins otherwise
+    sound = (
+        "Change the text to \"I'm sorry\"", "make the man say: I can't wait",
+        "add a sign with 50 % < 100 %", "put the hat on & remove the dog",
+        "a <3 on the mug", "turn [the left] mug blue",
+        "replace 'www' with 'http'", "Make it red\nand blue",
+        "让天空变成粉色，谢谢", "make her 👩🏽‍🚀",
+    )  # fmt: skip
+    assert [text for text in sound if broken_text.faults(text)] == []
+    config = GatesConfig()
+    lengths = table([row(0), row(1, characters=config.broken_text.longest + 1), row(2, text_faults=1)])
+    assert GATES["broken_text"].decide(lengths, config.broken_text).caught.tolist() == [False, True, True]
+
+
+def test_wishes_for_other_light_are_no_drift(sound: list[Edit]) -> None:
+    plant = next(plant for gate, what, plant in PLANTED if gate == "drift" and what.startswith("no fault"))
+    assert caught(inspected(plant(sound[:2])), "drift") <= 0.1
+    moved = [replace(edit, instruction="Mirror the picture") for edit in sound]
+    assert caught(inspected(next(plant for _, what, plant in PLANTED if what == "source mirrored, JPEG")(moved)), "unchanged") == 0.0
 
 
 def test_language_is_what_the_script_tells() -> None:

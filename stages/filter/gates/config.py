@@ -9,7 +9,9 @@ from pydantic import Field, create_model
 from stages.engine.config import Config
 from stages.filter.gates import (
     aspect,
+    broken_text,
     drift,
+    flat,
     language,
     near_duplicate,
     near_embedding,
@@ -19,15 +21,19 @@ from stages.filter.gates import (
     source_reuse,
     swapped,
     unchanged,
+    unrelated,
     upscaled,
 )
 from stages.filter.gates.gate import Gate
 
 GATES: dict[str, Gate] = {
     "nothing_asked": nothing_asked.GATE,
+    "broken_text": broken_text.GATE,
     "language": language.GATE,
     "size": size.GATE,
     "aspect": aspect.GATE,
+    "flat": flat.GATE,
+    "unrelated": unrelated.GATE,
     "unchanged": unchanged.GATE,
     "upscaled": upscaled.GATE,
     "swapped": swapped.GATE,

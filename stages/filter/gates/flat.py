@@ -1,0 +1,65 @@
+"""Gate: the edited image, or a part of it, is blank.
+
+Value ``flat_share``: share of the cells that have one and the same colour in the edited image, each of them flat, and are not flat cells of
+that colour in the source. So a white background that was there before does not count. Caught above the threshold. An instruction that
+asks for a plain background or an empty picture explains a part, but not all of it: there only a value above ``ALL`` counts, and the value
+is null otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from stages.filter.gates.gate import Gate, GateConfig, above
+
+if TYPE_CHECKING:
+    from stages.filter.pair import Pair
+
+FLAT = 3.0
+"""Largest difference (0..255) within a flat cell, and between cells of one colour."""
+ALL = 0.95
+_PLAIN = re.compile(
+    r"\b(?:background|backdrop|plain|solid|blank|empty|white|black|cut ?out|isolate[ds]?|transparent|mask|silhouette|segment\w*|depth"
+    r"|edges?|sketch|line ?art|outlines?)\b|背景|纯色|空白|白色|黑色|抠图|线稿|轮廓"
+)
+
+
+class FlatGate(GateConfig):
+    """The edit is blank, as a whole or in part."""
+
+    share: float = Field(0.25, ge=0, le=1, description="Caught above this share of the picture that became one flat colour")
+
+
+def measure(pair: Pair) -> dict[str, float | int | None]:
+    """The flat share."""
+    share = _share(pair)
+    return {"flat_share": None if share <= ALL and _PLAIN.search(pair.words) else share}
+
+
+def _share(pair: Pair) -> float:
+    import numpy as np
+
+    from reward.inputs.cells import blocks
+
+    source, edited = (blocks(small, pair.cell) for small in (pair.small_source, pair.small_edited))  # [rows, columns, pixels, 3]
+    was, now = (np.ptp(of, axis=2).max(axis=2) <= FLAT for of in (source, edited))  # [rows, columns]
+    if not now.any():
+        return 0.0
+    colour = edited.mean(axis=2)[now]  # [flat cells, 3]
+    keys, place = np.unique((colour // (2 * FLAT)).astype(np.int64) @ [1 << 20, 1 << 10, 1], return_inverse=True)
+    most = np.median(colour[place == np.bincount(place, minlength=len(keys)).argmax()], axis=0)
+    there, here = (np.abs(of.mean(axis=2) - most).max(axis=2) <= FLAT for of in (source, edited))
+    return float((now & here & ~(was & there)).mean())
+
+
+GATE = Gate(
+    config=FlatGate,
+    description="Blank pictures",
+    caption="pictures that became one flat colour, share",
+    columns={"flat_share": "float64"},
+    measure=measure,
+    decide=lambda inspected, config: above(inspected["flat_share"].to_numpy(), config.share),
+)
