@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from stages.editors.editor import Edited, EditorSpec, EditRequest, Licence
+from stages.editors.editor import Edited, EditorSpec, EditRequest
+from stages.editors.licences import APACHE
 from stages.world import editors, flaws, items
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ EDITORS = [
     EditorSpec(
         name=f"world/{name}",
         revision="1",
-        licence=Licence("Apache-2.0"),
+        licence=APACHE,
         open=partial(_open, name),
         identity=partial(_identity, name),
         max_batch=64,

@@ -21,19 +21,13 @@ from stages.editors.http.settings import (
     QwenPlusSettings,
     QwenSettings,
 )
+from stages.editors.licences import APACHE, FLUX_DEV
 from stages.editors.process import canvas
 
 if TYPE_CHECKING:
     from stages.config import FlowConfig
     from stages.editors.editor import Editor
 
-APACHE = Licence("Apache-2.0")
-FLUX = Licence(
-    "FLUX.1 [dev] Non-Commercial License",
-    "The model may be run for non-commercial purposes only; its edits may not be used to train, fine-tune or distil a model that competes "
-    "with FLUX.1 [dev] or FLUX.1 Kontext [dev]; edits must be filtered or reviewed.",
-    open=False,
-)
 VLLM, SGLANG = ("vllm",), ("sglang",)
 COMMANDS = {"vllm": "vllm serve {} --omni", "sglang": "sglang serve --model-path {}"}
 ESTIMATE = "estimated from its operations at 400 TFLOP/s; on the server's GPU"
@@ -79,7 +73,7 @@ def http_editor(
 
 EDITORS = [
     http_editor(
-        "http/flux-kontext", "black-forest-labs/FLUX.1-Kontext-dev", VLLM, KontextSettings, FLUX, canvas_rules.kontext,
+        "http/flux-kontext", "black-forest-labs/FLUX.1-Kontext-dev", VLLM, KontextSettings, FLUX_DEV, canvas_rules.kontext,
         conditioning="instruction", seconds=18,
     ),
     http_editor(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from stages.editors.editor import CanvasRule, Licence
+from stages.editors.licences import APACHE
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     Condition = dict[str, Tensor]
     """What the encoders make of one request, by argument of the pipeline; each with a leading dimension of one."""
 
-APACHE = Licence("Apache-2.0")
 Pipeline = Any
 """A pipeline of diffusers."""
 
@@ -62,4 +62,4 @@ class NativeModel:
     seconds: float
     seconds_source: str
     licence: Licence = APACHE
-    max_batch: int = 4
+    max_batch: int = 1

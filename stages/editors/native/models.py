@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stages.editors import canvas_rules
-from stages.editors.editor import Licence
+from stages.editors.licences import FLUX_DEV
 from stages.editors.native.editor_of import editor_of
 from stages.editors.native.klein import KLEIN
 from stages.editors.native.kontext import KONTEXT
@@ -24,12 +24,7 @@ FLUX_KONTEXT = NativeModel(
     memory_gb=36,
     seconds=12,
     seconds_source=ESTIMATE,
-    licence=Licence(
-        "FLUX.1 [dev] Non-Commercial License",
-        terms="Run it for non-commercial purposes only, with a content filter or human review of its edits, and do not train a model that "
-        "competes with FLUX.1 [dev] or FLUX.1-Kontext on them.",
-        open=False,
-    ),
+    licence=FLUX_DEV,
 )
 QWEN_IMAGE_EDIT = NativeModel(
     name="qwen-image-edit",

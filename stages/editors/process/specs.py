@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stages.editors import canvas_rules
 from stages.editors.editor import CanvasRule, EditorSpec, Licence
+from stages.editors.licences import APACHE
 from stages.editors.process import canvas
 from stages.editors.process.environment import LOCKS, Checkout, Environment, interpreter
 from stages.editors.process.settings import (
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from stages.editors.editor import Editor
 
 BRIDGES = Path(__file__).parent / "bridges"
-APACHE = Licence("Apache-2.0")
 PYTORCH = "PyTorch BSD-3-Clause, its CUDA libraries NVIDIA's own licence, transformers and diffusers Apache-2.0"
 ESTIMATE = "estimated from its operations at 400 TFLOP/s"
 
