@@ -18,6 +18,7 @@ RESULTS = Path(__file__).with_name("RESULTS.md")
 WHOLE = ("stages", "reward", "finetune", "configs")
 MEASURES = {
     "Effect of the loop on the toy world": WHOLE,
+    "Answers to sceptics of the toy experiment": WHOLE,
     "Ablations on the toy world": ("stages/world", "stages/preferences", "reward", "configs/ablations"),
     "Objectives": ("stages/world", "stages/annotate/simulate.py", "stages/preferences", "reward"),
     "Two images on the toy world": ("stages/world", "stages/preferences", "reward", "configs/demo-images.yaml"),

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +64,9 @@ def main() -> int:
     parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True, help="write the table into RESULTS.md")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    lines = [f"`python benchmarks/sceptics.py --seed {options.seed} --trainings {options.trainings}`", ""]
+    command = f"Command: `python benchmarks/sceptics.py --seed {options.seed} --trainings {options.trainings}`"
+    when = f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, Python {platform.python_version()}."
+    lines = [command, when, ""]
     lines += ["| flaws of the noisy set | arm | samples | good in both | overall (0..10) | less full | trainings |", "| --- " * 7 + "|"]
     for name in OVERRIDES:
         run = options.runs / f"{name}-seed{options.seed}"
