@@ -92,6 +92,8 @@ def train(
                 task=task(config, flow, base, pairs, held_out),
                 checkpoint_dir=checkpoint_dir,
                 report_every=config.report_every,
+                unused=True,  # the last blocks of some families compute what nothing reads
+                keep_frozen=False,
                 report_means=True,  # the loss of one batch depends on the times that were drawn
                 on_metrics=report,
                 validate=progress.measure if len(held_out.bucket_of) else None,

@@ -57,16 +57,14 @@ def arm_sizes(flow: FlowConfig, run: RunDir) -> dict[str, int | None]:
 
 
 def table(config: LargeFinetuneConfig, sizes: Mapping[str, int | None]) -> str:
-    """Cost of every arm, and the disk. Raises ``ValueError`` where an arm cannot be trained."""
+    """Cost of every arm, and the disk."""
     training = config.training
     per_pair = _flop(config.model_dump_json())
     rows, hours_in_all = [], 0.0
     for arm, pairs in sizes.items():
         if pairs is not None and pairs < training.batch_size:
-            raise ValueError(
-                f"finetune.arms: {arm} has {pairs} pairs, fewer than finetune.training.batch_size {training.batch_size}; "
-                "lower it, or select more"
-            )
+            rows.append([arm, f"{pairs:,}: fewer than a batch", "", "", "", ""])
+            continue
         if training.steps is None and pairs is None:
             rows.append([arm, "known after filter", "", "", "", ""])
             continue

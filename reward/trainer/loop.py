@@ -33,8 +33,6 @@ from reward.trainer.order import derived_seed
 from reward.trainer.sharding import replicated, unsynchronised
 from reward.trainer.workers import rank_and_world
 
-_LEARNING, _PARTIAL = StateDictOptions(ignore_frozen_params=True), StateDictOptions(ignore_frozen_params=True, strict=False)
-
 Metrics = dict[str, float]
 LossTerms = tuple[Tensor, dict[str, Tensor]]
 """One worker's terms of a step's loss (a scalar), and its terms of the metrics (scalars); over all workers and passes they add up."""
@@ -57,18 +55,21 @@ def optimise(
     validate: Callable[[], Metrics] | None = None,
     validate_every: int = 1,
     report_means: bool = False,
+    unused: bool = False,
+    keep_frozen: bool = True,
 ) -> list[Metrics]:
     """Run to `steps` steps, from the newest sound checkpoint if there is one; returns all metrics since step 0.
 
     task: what the checkpoints belong to, any text. validate: metrics after every validate_every-th step and after the last. Reported are
     the objective's metrics of every report_every-th step, or with report_means their means since the report before. on_metrics gets every
     report; after a resume those of the finished steps first. With ema_decay, validation sees the averaged weights, and the module ends
-    with them. Raises ValueError if checkpoint_dir contains another task's checkpoints, for weights that are not float32, when loss or
-    gradient are no longer finite, or when a checkpoint cannot be written.
+    with them. unused: some weights that learn may reach no output. keep_frozen: checkpoints have the weights that do not learn, too. Raises
+    ValueError if checkpoint_dir contains another task's checkpoints, for weights that are not float32, when loss or gradient are no longer
+    finite, or when a checkpoint cannot be written.
     """
     rank, _ = rank_and_world()
     device = next(module.parameters()).device
-    parallel = replicated(module)  # from here on all workers have the same weights
+    parallel = replicated(module, unused=unused)  # from here on all workers have the same weights
     optimizer = make_optimizer(parameter_groups, config, sharded=isinstance(module, FSDPModule))
     peaks = [group["lr"] for group in optimizer.param_groups]
     learning = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -77,7 +78,7 @@ def optimise(
             raise ValueError(f"the weights are {parameter.dtype}, training needs torch.float32; load the model in it")
     average = None if config.ema_decay is None else WeightAverage(module, config.ema_decay)
     window = _Window(report_means)
-    record = _Record(module, optimizer, average, window, checkpoint_dir, hashlib.sha256(task.encode()).hexdigest())
+    record = _Record(module, optimizer, average, window, checkpoint_dir, hashlib.sha256(task.encode()).hexdigest(), keep_frozen)
     first, history = record.resume()
     for metrics in history:
         on_metrics(dict(metrics))
@@ -96,6 +97,8 @@ def optimise(
             with torch.autocast(device.type, dtype=torch.bfloat16, enabled=config.precision == "bf16"):
                 loss, reported = objective(parallel, step)
             _backward(loss)
+            if unused:
+                _fill_gradients(learning)
             norm = _clip(learning, config.clip_norm)
             optimizer.step()
             if average is not None:
@@ -178,6 +181,13 @@ def _backward(loss: Tensor) -> None:
         (loss * world).backward()
 
 
+def _fill_gradients(parameters: Sequence[nn.Parameter]) -> None:
+    """Zero gradients where there are none: the optimizer keeps averages of all weights from the first step on, so checkpoints have them."""
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+
+
 def _clip(parameters: Sequence[nn.Parameter], limit: float) -> Tensor:
     """Scale gradients down to a norm; returns the norm that they had."""
     norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
@@ -236,6 +246,7 @@ class _Record:
     window: _Window
     directory: Path
     task: str
+    keep_frozen: bool
 
     def resume(self) -> tuple[int, list[Metrics]]:
         """Load the newest sound checkpoint. Returns the steps done and their metrics."""
@@ -247,7 +258,9 @@ class _Record:
             raise ValueError(f"{path} belongs to other settings or data; use an empty checkpoint directory")
         state = self.state()
         load_checkpoint(path, state)
-        set_state_dict(self.module, self.optimizer, model_state_dict=state["module"], optim_state_dict=state["optimizer"], options=_PARTIAL)
+        set_state_dict(
+            self.module, self.optimizer, model_state_dict=state["module"], optim_state_dict=state["optimizer"], options=self._options()
+        )
         self.window.steps, totals = notes["window"]
         if rank_and_world()[0] == 0:
             device = next(self.module.parameters()).device
@@ -259,7 +272,10 @@ class _Record:
         return {"task": self.task, "step": done, "history": history, "window": [self.window.steps, self.window.totals()]}
 
     def state(self) -> dict[str, Any]:
-        """Tensors that loading fills in place, and what the optimizer keeps beside them. Weights that do not learn are left out."""
-        module, optimizer = get_state_dict(self.module, self.optimizer, options=_LEARNING)
+        """Tensors that loading fills in place, and what the optimizer keeps beside them."""
+        module, optimizer = get_state_dict(self.module, self.optimizer, options=self._options())
         averages = self.average.averages if self.average is not None else {}
         return {"module": module, "optimizer": optimizer, "averages": averages}
+
+    def _options(self) -> StateDictOptions:
+        return StateDictOptions(ignore_frozen_params=not self.keep_frozen, strict=self.keep_frozen)

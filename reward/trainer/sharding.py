@@ -34,14 +34,15 @@ def will_shard(parallel: Parallel) -> bool:
     return parallel == "fsdp" and rank_and_world()[1] > 1
 
 
-def replicated(module: nn.Module) -> nn.Module:
+def replicated(module: nn.Module, *, unused: bool = False) -> nn.Module:
     """The module with its weights on every worker, equal to the first worker's; itself when there is one worker or when it is sharded.
 
-    Buffers are taken as constants: they are copied from the first worker once, not in every pass.
+    Buffers are taken as constants: they are copied from the first worker once, not in every pass. unused: some weights that learn reach no
+    output.
     """
     if rank_and_world()[1] == 1 or isinstance(module, FSDPModule):
         return module
-    return DistributedDataParallel(module, broadcast_buffers=False)
+    return DistributedDataParallel(module, broadcast_buffers=False, find_unused_parameters=unused)
 
 
 @contextmanager

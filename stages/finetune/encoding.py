@@ -6,9 +6,12 @@ Only what no earlier unit has is encoded. A unit has the null conditions of the 
 from __future__ import annotations
 
 import hashlib
+import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -56,6 +59,7 @@ def encode(
     units = _units(missing, found, config, encoding)
     if not units:
         return found
+    _check_room(step.path, editor, config, len(missing))
     made = run_units(
         step,
         units,
@@ -67,6 +71,19 @@ def encode(
         rows_are="pairs",
     )
     return cache.of_units(step, [*found.units, *made.records])
+
+
+def _check_room(folder: Path, editor: PretrainedEditorConfig, config: EncodeConfig, pairs: int) -> None:
+    """Say what the entries will take. Raises ``ValueError`` where the disk does not have it."""
+    from finetune.estimate import bytes_per_pair
+
+    needed, free = pairs * bytes_per_pair(editor, config.side), shutil.disk_usage(folder.parent).free
+    print(f"{folder.name}: {pairs:,} pairs to encode, about {needed / 1e9:,.1f} GB", file=sys.stderr, flush=True)
+    if needed > free:
+        raise ValueError(
+            f"{pairs:,} encoded pairs take about {needed / 1e9:,.1f} GB, and the disk of {folder} has {free / 1e9:,.1f} GB; "
+            "choose another --run directory, a smaller finetune.encode.side or fewer pairs"
+        )
 
 
 def _units(rows: Sequence[PairRow], found: cache.Cache, config: EncodeConfig, encoding: str) -> list[Unit]:

@@ -48,6 +48,7 @@ class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.mix, self.out = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+        self.unread = nn.Linear(WIDTH, WIDTH)  # as the last blocks of some families have
 
     def forward(self, tokens: Tensor) -> Tensor:  # [n, tokens, WIDTH]
         attended = nn.functional.scaled_dot_product_attention(tokens, tokens, tokens)
