@@ -139,7 +139,7 @@ def _walk(location: Iterable[str | int], data: Any) -> tuple[KeyPath, list[type[
     for position, part in enumerate(parts):
         is_last = position == len(parts) - 1
         present = (isinstance(data, dict) and part in data) or (isinstance(data, list) and isinstance(part, int) and part < len(data))
-        names_union_member = not present and (not is_last or any(part in _tags(model) for model in owners))
+        names_union_member = not present and (not is_last or any(part in (model.__name__, *_tags(model)) for model in owners))
         if names_union_member:
             owners = [model for model in owners if part in (model.__name__, *_tags(model))] or owners
             continue

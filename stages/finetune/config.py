@@ -79,8 +79,10 @@ def _size(value: Any) -> str:
     """Which of the two classes a section is: a large editor names its family."""
     editor = value.get("editor") if isinstance(value, dict) else getattr(value, "editor", None)
     family = editor.get("family") if isinstance(editor, dict) else getattr(editor, "family", None)
-    return "small" if family is None else "large"
+    return (FinetuneConfig if family is None else LargeFinetuneConfig).__name__
 
 
-FinetuneSection = Annotated[Annotated[FinetuneConfig, Tag("small")] | Annotated[LargeFinetuneConfig, Tag("large")], Discriminator(_size)]
+_Small = Annotated[FinetuneConfig, Tag(FinetuneConfig.__name__)]
+_Large = Annotated[LargeFinetuneConfig, Tag(LargeFinetuneConfig.__name__)]
+FinetuneSection = Annotated[_Small | _Large, Discriminator(_size)]
 """The section finetune: `editor.family` chooses a large editor."""
