@@ -23,6 +23,10 @@ from stages.editors.on_canvas import OnCanvas
 Result = Edited | Failure
 
 
+class AcceleratorLost(RuntimeError):
+    """The accelerator can do nothing more in this process, as after a failed assertion on it: only another process can go on."""
+
+
 class Editing:
     """A loaded editor with its spec. As a context manager it closes the editor."""
 
@@ -79,6 +83,7 @@ class Editing:
 
         Where memory runs out, the batch is halved; one request that does not fit gets the editor's savings of memory, and fails when there
         are none left. What raises another error is tried alone, and fails when it raises again. A source never takes the place of an edit.
+        Raises ``AcceleratorLost``.
         """
         canvas = self.canvas(batch[0].image.size)
         size = min(len(batch), self._fitting.get(canvas, len(batch)))
@@ -90,6 +95,8 @@ class Editing:
                 continue
             except Exception as error:  # plug-ins and their libraries raise anything
                 message, out_of_memory = _line(error), isinstance(error, _memory_errors())
+                if not out_of_memory and isinstance(error, _fatal_errors()):
+                    raise AcceleratorLost(message) from error
             _free_memory()
             if not out_of_memory:
                 done += self._alone(part) if len(part) > 1 else [Failure("error", message)]
@@ -119,6 +126,12 @@ def _memory_errors() -> tuple[type[BaseException], ...]:
     """What Python and torch raise when memory runs out; torch is not imported for it."""
     torch = sys.modules.get("torch")
     return (MemoryError, torch.OutOfMemoryError) if torch is not None else (MemoryError,)
+
+
+def _fatal_errors() -> tuple[type[BaseException], ...]:
+    """What torch raises when an accelerator fails."""
+    torch = sys.modules.get("torch")
+    return (torch.AcceleratorError,) if torch is not None else ()
 
 
 def _free_memory() -> None:
