@@ -16,6 +16,7 @@ from reward.likeness import NearHashes, perceptual_hash
 from stages.contamination import source_hashes
 from stages.context import Context
 from stages.engine import steps
+from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Part, StepFolder
 from stages.evaluate_editor.config import EvaluateEditorConfig
@@ -25,15 +26,20 @@ DISTANCE = 4
 """Bits of 64 in which the hashes of near duplicates may differ."""
 
 
+def known_sources(context: Context, config: EvaluateEditorConfig) -> dict[str, str]:
+    """Hash of the sources that items are compared with, as an input of the step; empty where none are."""
+    index = context.run.step(steps.GENERATE).index() if config.items.may_be_known else None
+    return {} if index is None else {"sources of ratings": settings_hash([part.sha256 for part in index.artifacts["sources"]])}
+
+
 def seen_items(context: Context, folder: StepFolder, config: EvaluateEditorConfig, edits: Sequence[Part]) -> dict[str, Any]:
     """``{"items", "seen", "sources"}``; empty where the run has no sources, or the items cannot be among them.
 
     edits: parts of the table ``benchmark_edits``.
     """
-    generate = context.run.step(steps.GENERATE)
-    if not config.items.may_be_known or generate.index() is None:
+    if not known_sources(context, config):
         return {}
-    units = source_hashes.units(generate)
+    units = source_hashes.units(context.run.step(steps.GENERATE))
     done = run_units(
         folder, units, source_hashes.make_work, cluster=context.cluster, workers=config.workers, phase="hash sources", rows_are="sources"
     )

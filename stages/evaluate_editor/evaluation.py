@@ -67,11 +67,12 @@ def _price(judge: Judge, prompt: int, completion: int) -> dict[str, float]:
 def preservation(edits: pa.Table) -> dict[str, dict[str, Any]]:
     """Per system: mean PSNR and SSIM outside the changed region, over the edits that have one, and the mean share of changed pixels.
 
-    ``shares``: how many edits there are, and how many have pixels outside.
+    ``n``: edits that there are; ``measured``: of these, edits with pixels outside.
     """
     found: dict[str, dict[str, Any]] = {}
-    for name in dict.fromkeys(edits["arm"].to_pylist()):
-        rows = [row for row in edits.to_pylist() if row["arm"] == name and row["changed_share"] is not None]
+    every = edits.to_pylist()
+    for name in dict.fromkeys(row["arm"] for row in every):
+        rows = [row for row in every if row["arm"] == name and row["changed_share"] is not None]
         outside = [row for row in rows if row["psnr"] is not None]
         found[name] = {measure: _mean([row[measure] for row in outside]) for measure in ("psnr", "ssim")}
         found[name] |= {"changed_share": _mean([row["changed_share"] for row in rows]), "n": len(rows), "measured": len(outside)}

@@ -20,7 +20,7 @@ from stages.engine.rundir import Index, StepFolder
 from stages.engine.units import Done, Unit, UnitRecord
 from stages.evaluate_editor import generation, judging
 from stages.evaluate_editor.config import EvaluateEditorConfig
-from stages.evaluate_editor.contamination import seen_items
+from stages.evaluate_editor.contamination import known_sources, seen_items
 from stages.evaluate_editor.evaluation import caveats, evaluate, preservation
 from stages.evaluate_editor.generation import Piece
 from stages.evaluate_editor.judges.judge import Judge
@@ -62,11 +62,13 @@ def run(context: Context) -> Index:
     settings = {
         "evaluate_editor": config.model_dump(mode="json", include={"reference_arm", "bootstrap", "seed"}),
         **identity,
+        "items": config.items.count(context.flow),
         "systems": [system.name for system in compared],
         "judge_revisions": [judge.revision for judge in judges],
     }
     inputs = {steps.FINETUNE: trained.fingerprint} if trained else {}
     inputs |= {f"system {system.name}": settings_hash(system.key) for system in compared if system.name not in arms}
+    inputs |= known_sources(context, config)
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
         return done
