@@ -85,7 +85,7 @@ def measure(cluster: Cluster, workers: int, edits: int) -> float:
             "generate": {
                 "sources": {"dataset": "table", "tables": [{"name": "mine", "path": str(path / "sources.jsonl")}]},
                 "editors": [{"name": "odd/plain", "candidates": 12, "settings": settings}],
-                "unit_sources": 2,
+                "unit_sources": 5,
                 "workers": workers,
             },
         }

@@ -48,7 +48,8 @@ def make_candidates(
                 name=f"{editor.name}, {editor.key}",
                 num_cpus=0.0 if gpus else 1.0,
                 num_gpus=gpus,
-                in_flight=1 if gpus else 2,
+                threads=1 if gpus else 2,
+                in_flight=1 if gpus else 2,  # a GPU has units of minutes: none waits behind another while a process has nothing to do
                 seconds=editor.spec.seconds or SECONDS,
             )
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
+import threading
 import time
 import traceback
 from collections import Counter
@@ -48,6 +49,8 @@ class EditWork:
         self.planned: PlannedEditor = planned(flow)[number]
         self.rules: FailureRules = flow.generate.failures
         self.made: Counter[str] = Counter()
+        self.turn = threading.Lock()
+        """One unit is edited at a time; the table of the one before may still be written."""
         started = time.monotonic()
         self.finishing = Finishing(self.planned, flow.seed, Outputs(flow.generate.outputs))
         try:
@@ -63,14 +66,15 @@ class EditWork:
     def __call__(self, task: EditTask) -> UnitOutput:
         """The candidates of a task. Raises ``CrewFailed`` when too many fail."""
         journal = Journal(task.journal)
-        journal.begin(())
-        figures = {"edits": 0.0, "seconds": 0.0, "loads": float(self.loaded > 0), "loading": self.loaded}
-        self.loaded = 0.0
-        try:
-            self._make(task, journal, figures)
-        except CrewFailed:
-            journal.forget_failures()
-            raise
+        with self.turn:
+            journal.begin(())
+            figures = {"edits": 0.0, "seconds": 0.0, "loads": float(self.loaded > 0), "loading": self.loaded}
+            self.loaded = 0.0
+            try:
+                self._make(task, journal, figures)
+            except CrewFailed:
+                journal.forget_failures()
+                raise
         table = journal.table()
         assert table.num_rows == task.rows, f"{table.num_rows} candidates in the journal of a unit of {task.rows}"
         figures["failed"] = float(table["status"].to_pylist().count("failed"))
