@@ -31,7 +31,7 @@ def settings(config: LibraryEditorConfig, part: str) -> dict[str, Any]:
 def open_pipeline(pipeline: Any, config: LibraryEditorConfig) -> Any:
     """The pipeline without its transformer, in bf16. ValueError when the folder is not readable."""
     try:
-        return pipeline.from_pretrained(config.directory, transformer=None, scheduler=None, torch_dtype=torch.bfloat16)
+        return pipeline.from_pretrained(config.directory, transformer=None, scheduler=None, dtype=torch.bfloat16)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{config.directory} is no readable folder of {pipeline.__name__} ({str(error).splitlines()[0]})") from error
 
@@ -39,7 +39,7 @@ def open_pipeline(pipeline: Any, config: LibraryEditorConfig) -> Any:
 def open_part(part: Any, config: LibraryEditorConfig, name: str) -> Any:
     """One model of the folder, in bf16. ValueError when it is not readable."""
     try:
-        return part.from_pretrained(config.directory, subfolder=name, torch_dtype=torch.bfloat16)
+        return part.from_pretrained(config.directory, subfolder=name, dtype=torch.bfloat16)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{config.directory}/{name} is not readable ({str(error).splitlines()[0]}); download it again") from error
 

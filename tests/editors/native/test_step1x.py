@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from tiny_step1x import write_step1x
 
-from finetune.adapter_files import save_kohya
+from finetune.adapter_files import save_diffusers
 from finetune.adapters import add_adapters
 from finetune.config import SamplingConfig
 from finetune.families import open_model
@@ -71,10 +71,15 @@ def test_instructions_that_cannot_be_read_fail_alone(config: Step1XConfig) -> No
 def test_adapters_change_edits_and_identity(config: Step1XConfig, tmp_path: Path) -> None:
     model = open_model(config, CPU)
     add_adapters(model, AdapterConfig(rank=2, alpha=2), "split", seed=0, device=CPU)
-    save_kohya(model, tmp_path / "kohya.safetensors", torch.float32)
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            weight.data.fill_(0.1)
+    save_diffusers(model, tmp_path / "lora.safetensors", torch.float32)
     identity = catalogue.find(step1x.NAME, "name").identity
     assert identity(settings(config), FLOW) == identity(settings(config), FLOW)
-    with_adapters = settings(config, adapters=str(tmp_path / "kohya.safetensors"))
+    with_adapters = settings(config, adapters=str(tmp_path / "lora.safetensors"))
+    plain, adapted = (Step1XEditor(one).edit([request("go red")])[0] for one in (settings(config), with_adapters))
+    assert isinstance(plain, Edited) and isinstance(adapted, Edited) and plain.image != adapted.image
     assert identity(with_adapters, FLOW) != identity(settings(config), FLOW)
     assert identity(settings(config, guidance=5), FLOW) != identity(settings(config), FLOW)
 
