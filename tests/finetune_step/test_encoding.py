@@ -130,12 +130,15 @@ def test_pairs_that_cannot_be_used_are_set_aside_with_a_reason(
     images[0] = source, edited.resize((44, 40)), words
     images[1] = source, edited, "another edit of the same source"
     images[2] = images[2][0], Image.new("RGB", (2000, 4)), words
+    images[4] = source, edited, "a third edit of it, in another shard"
     run = sharded_run(tmp_path / "run", images, {"full": range(6)})
     found, done = encoded(context(run), monkeypatch)
     assert sorted(aside.reason for aside in found.set_aside.values()) == ["aspect-ratio", "aspect-ratio"]
     assert "differ by 10.0%, more than 2.0%" in next(iter(found.set_aside.values())).message
     rows = arm_rows(context(run), "full", encoding.encoding_of(context(run).flow.finetune.editor, EncodeConfig(side=48)))  # ty: ignore
-    assert rows[0].null_key == rows[1].null_key and rows[1].null_key in found.places
+    assert rows[0].null_key == rows[1].null_key == rows[4].null_key and rows[1].null_key in found.places
+    tables = [pq.read_table(run.step("finetune").path / unit.parts[cache.TABLE].path, columns=["key"]) for unit in found.units]
+    assert sum(table["key"].to_pylist().count(rows[0].null_key) for table in tables) == 1
     wider, done = encoded(context(run), monkeypatch, bound=0.2)
     assert len(done) == 1 and len(wider.places) == len(found.places) + 1
     assert isinstance(wider.outcome(rows[0].key, 0.2), cache.Place)
