@@ -74,7 +74,9 @@ def test_own_rubric_three_dimensions_and_a_slider(tmp_path: Path) -> None:
             annotate.export(context)
         write_rubric(folder, ours2=ENGLISH.replace("bad.", "worse."))
         later = with_settings(context, rubric_version="ours2")
+        assert annotate.is_exported(context) and not annotate.is_exported(later)
         annotate.export(later)
+        assert annotate.is_exported(later)
         assert ada.get("/api/work")["rubric_version"] == "ours2"
         ada.submit(second, 4, rubric_version="ours")  # was shown before the new version
         ada.submit(ada.get("/api/work")["groups"][0], 2.1, rubric_version="ours2")

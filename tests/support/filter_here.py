@@ -14,6 +14,7 @@ from stages.config import FlowConfig
 from stages.contamination import compare
 from stages.context import Context
 from stages.engine import run_units, unit_log
+from stages.engine.config import RayConfig
 from stages.engine.run_units import _Worker
 from stages.engine.rundir import RunDir, StepFolder
 from stages.engine.units import Done, Unit, UnitRecord, Work
@@ -31,6 +32,8 @@ needs_shared = pytest.mark.skipif(not MINI.exists(), reason=f"real data set {MIN
 class NoCluster:
     """Replaces the cluster in a context; nothing may be run on it."""
 
+    address = None
+    config = RayConfig()
     gpus = 0
 
     def share_of_a_gpu(self, actors: int) -> float:

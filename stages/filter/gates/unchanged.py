@@ -30,7 +30,8 @@ BOUND = 40.0
 """From here on the change of brightness alone, a lower bound of the change of colours, is the value: it is found in less time."""
 MARGIN_CELLS = 2
 _MOVES = re.compile(
-    r"\b(?:rotat\w+|flip\w*|mirror\w*|reflect\w*|shift\w*|mov\w+|zoom\w*|crop\w*|expand\w*|extend\w*|view\w*|angle|camera|pan|tilt)\b"
+    r"\b(?:rotat\w+|flip\w*|mirror\w*|reflect\w*|shift\w*|mov\w+|zoom\w*|crop\w*|expand\w*|extend\w*|view\w*|angle|camera|pan|tilt"
+    r"|upside|invert\w*|revers\w*|degrees?|(?:counter)?clockwise)\b"
     r"|旋转|翻转|镜像|移动|放大|缩小|裁剪|扩展|视角|镜头|角度"
 )
 
