@@ -91,6 +91,7 @@ found = {{}}
 for name, changes in (
     ("lora", {{}}),
     ("full", FULL),
+    ("adapted", {{"parallel": "fsdp"}}),
     ("unread", FULL | {{"unread": True}}),
     ("thrifty", FULL | {{"precision": "bf16", "activation_checkpointing": "full", "pairs_per_pass": 1}}),
 ):
@@ -123,6 +124,7 @@ def test_two_workers_train_as_one_and_go_on_after_a_kill(tmp_path: Path) -> None
     for name, changes in (("lora", {}), ("full", FULL)):
         found: list[dict[str, float]] = []
         alone[name], reports[name] = run(tmp_path / f"one-{name}", found.append, **changes).state_dict(), found
+    alone["adapted"], reports["adapted"] = alone["lora"], reports["lora"]
     for name in ("unread", "thrifty"):
         alone[name], reports[name] = alone["full"], reports["full"]
     assert [worker.wait(timeout=300) for worker in group] == [0, 0]
@@ -179,6 +181,7 @@ def test_samples_times_and_noise_do_not_depend_on_the_workers(monkeypatch: pytes
             for batch in (all_of_it, both)
         ]
         assert described[0] == described[1] and len(described[0]) == 4
+    assert len({float(pair.draws.time) for batch in whole for pair in batch}) == 4 * 4
     dropped = [pair for batch in shares(0, 1, 0) for pair in batch if bool(pair.draws.dropped)]
     assert dropped and all(len(pair.condition["words"]) == 1 for pair in dropped)
 
