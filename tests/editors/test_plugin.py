@@ -32,7 +32,7 @@ except ValueError as error:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """An environment's variables with the package on the path, installed by pip."""
-    text = (ROOT / "docs" / "editors.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "editors.md").read_text(encoding="utf-8").partition("\n## Your own editor\n")[2]
     folder = tmp_path_factory.mktemp("tint")
     code, project = (re.search(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) for language in ("python", "toml"))
     assert code and project

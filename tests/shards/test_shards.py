@@ -164,7 +164,7 @@ def test_members_are_the_original_bytes_read_by_webdataset(filtered: tuple[Conte
 
 
 def test_the_fine_tune_step_reads_them(filtered: tuple[Context, Index]) -> None:
-    from stages.finetune.step import samples_of
+    from stages.finetune.small import samples_of
 
     loaded = samples_of(shard_reading.folder_in(filtered[0], "random"), 32)
     assert loaded.source.shape == (25, 32, 32, 3) and len(set(loaded.sample_ids)) == 25

@@ -64,6 +64,8 @@ def tables(dataset: ImportedDataset, items: Iterable[ImportedItem], known: Itera
             "instruction": item.instruction,
             "language": "",
             "task": item.task,
+            "benchmark": "",
+            "licence": "",
             "metadata": json.dumps({"uid": item.uid}),
         }
         for item in items
