@@ -87,6 +87,8 @@ def make_run(path: Path, groups: int) -> Context:
         "language": "en",
         "task": "",
         "metadata": "{}",
+        "benchmark": "",
+        "licence": "",
     }
     sources = [same | {"source_id": content_id("s", n), "group": content_id("g", n), "image": picture()} for n in range(groups)]
     candidates = [

@@ -111,6 +111,8 @@ def make_run(path: Path, groups: int) -> Context:
             "language": "en",
             "task": TASKS[number % len(TASKS)],
             "metadata": "{}",
+            "benchmark": "",
+            "licence": "",
         }
         sources.append(row)
         for place, editor in enumerate(EDITORS):

@@ -48,7 +48,17 @@ def tiny_editor(folder: Path) -> Path:
 
 def publish_sources(run: Path, pictures: list[bytes]) -> None:
     """The step generate of a run whose ratings are of these images."""
-    facts = {"dataset": "mine", "split": "train", "group": "g", "instruction": "do", "language": "en", "task": "", "metadata": "{}"}
+    facts = {
+        "dataset": "mine",
+        "split": "train",
+        "group": "g",
+        "instruction": "do",
+        "language": "en",
+        "task": "",
+        "metadata": "{}",
+        "benchmark": "",
+        "licence": "",
+    }
     rows = [facts | {"source_id": str(number), "image": images.stored(data)} for number, data in enumerate(pictures)]
     folder = RunDir(run).step("generate")
     draft, _ = folder.begin(settings={}, inputs={}, force=False)

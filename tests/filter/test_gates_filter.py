@@ -26,6 +26,16 @@ def records(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "filter" / "units.jsonl").read_text().splitlines()]
 
 
+def assert_same(a: RunDir, b: RunDir) -> None:
+    """The same inspection and gates; the same scores up to what the make-up of a batch does to the last digit that is stored."""
+    a_step, b_step = a.step("filter"), b.step("filter")
+    assert a_step.read("inspected", schema=INSPECTED) == b_step.read("inspected", schema=INSPECTED)
+    assert a_step.read("gated") == b_step.read("gated")
+    a_scores, b_scores = a_step.read("scores"), b_step.read("scores")
+    assert a_scores["sample_id"] == b_scores["sample_id"] and a_scores["flags"] == b_scores["flags"]
+    assert a_scores["overall_mean"].to_pylist() == pytest.approx(b_scores["overall_mean"].to_pylist(), abs=3e-5)
+
+
 def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
     shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,7 +82,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
 
     other = context("other", backwards=True, language={"action": "drop"})
     filter.run(other)
-    assert other.run.artifact_hashes() == RunDir(tmp_path / "run").artifact_hashes()
+    assert_same(other.run, RunDir(tmp_path / "run"))
     index = filter.run(context("run", force=True))  # all rows again: none is scored
     assert index.counts["out"] == 59 and not any("scores" in record["parts"] for record in records(tmp_path / "run")[len(before) :])
     assert RunDir(tmp_path / "run").artifact_hashes() == first
@@ -80,7 +90,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
     index = filter.run(context("other", force=True))
     again = [record for record in records(tmp_path / "other")[done:] if "scores" in record["parts"]]
     assert index.counts["out"] == 59 and sum(record["rows_out"] for record in again) == 5, "only the rows that no unit has"
-    assert other.run.artifact_hashes() == first
+    assert_same(other.run, RunDir(tmp_path / "run"))
     filter.run(context("other", force=True, language={"action": "drop"}))
     page = build(other.run).read_text()
     assert "Gates before scoring" in page and "In 63 = scored 54 + quarantined 4 + gated 5" in page
