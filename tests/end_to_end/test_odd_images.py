@@ -25,7 +25,7 @@ from stages.datasets import readers as edits
 from stages.datasets.config import TripletEdits
 from stages.engine import images
 from stages.filter import inspection
-from stages.finetune.step import samples_of
+from stages.finetune.small import samples_of
 from stages.scoring.preparation import Ready, prepare
 from stages.shards import format as shards
 

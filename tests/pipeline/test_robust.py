@@ -23,7 +23,7 @@ from paths import ROOT
 from stages.engine import storage
 from stages.engine.rundir import RunDir
 from stages.filter import shard_sets
-from stages.finetune import step as finetune
+from stages.finetune import small as finetune
 
 pytestmark = pytest.mark.slow
 
