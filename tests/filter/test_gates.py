@@ -20,7 +20,7 @@ from reward.inputs.decoding import DECODER
 from reward.likeness import words
 from stages.datasets import readers as edits
 from stages.datasets.readers import Edit
-from stages.engine import contracts
+from stages.engine import contracts, images
 from stages.engine.ids import settings_hash
 from stages.filter import decide as gates
 from stages.filter import inspection
@@ -172,6 +172,14 @@ def test_wishes_for_other_light_are_no_drift(sound: list[Edit]) -> None:
     assert caught(inspected(plant(sound[:2])), "drift") <= 0.1
     moved = [replace(edit, instruction="Mirror the picture") for edit in sound]
     assert caught(inspected(next(plant for _, what, plant in PLANTED if what == "source mirrored, JPEG")(moved)), "unchanged") == 0.0
+
+
+@pytest.mark.parametrize("size", [(1, 1), (4000, 5), (2, 300), (16, 16)])
+def test_tiny_and_thin_pictures_are_measured(size: tuple[int, int]) -> None:
+    width, height = size
+    pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    edit = Edit("0", "mine[0]", "mine", images.png(pixels), None, "add a hat", images.png(255 - pixels))
+    assert inspected([edit])["largest_change"].to_pylist()[0] > 0
 
 
 def test_language_is_what_the_script_tells() -> None:

@@ -3,7 +3,8 @@
 Value: the smaller of ``largest_change`` and ``aligned_change``. ``largest_change`` is the mean change (0..255) of the four cells that
 changed most, of about 4,096, so an object of a few hundredths of the picture's side still counts in full. ``aligned_change`` is the same
 after the edited image was moved back: the best shift by phase correlation and a least-squares step below one pixel, as it is and mirrored,
-without a margin. It is null for an instruction that moves the picture. Caught below the threshold.
+without a margin. It is null for an instruction that moves the picture, and for a picture that is one pixel thin once shrunk. Caught below
+the threshold.
 
 Source: C. D. Kuglin, D. C. Hines, The phase correlation image alignment method, 1975; B. D. Lucas, T. Kanade, An iterative image
 registration technique, 1981.
@@ -46,7 +47,9 @@ def measure(pair: Pair) -> dict[str, float | int | None]:
     """The largest change, as the images are and after alignment."""
     from reward.inputs.cells import largest_change
 
-    aligned = None if _MOVES.search(pair.words) else min(_aligned(pair, pair.small_edited), _aligned(pair, pair.small_edited[:, ::-1]))
+    aligned = None
+    if min(pair.small_source.shape[:2]) > 1 and not _MOVES.search(pair.words):
+        aligned = min(_aligned(pair, pair.small_edited), _aligned(pair, pair.small_edited[:, ::-1]))
     return {"largest_change": largest_change(pair.change), "aligned_change": aligned}
 
 
