@@ -23,7 +23,8 @@ _UNABLE = r"(?:can ?not|can't|am (?:unable|not able)|'?m (?:unable|not able)|won
 _REFUSAL = re.compile(
     r"\W*(?:(?:oh|unfortunately|i'?m afraid)\W+)?"
     r"(?:(?:i'?m|i am|we'?re|we are) (?:very |so |really |truly )?sorry\b|sorry\W+(?:but )?(?:i|we|this)\b"
-    rf"|(?:i|we) {_UNABLE}(?! (?:want|like|need|love)\b)|i'm (?:unable|not able)|as an? (?:ai|artificial|(?:large )?language)\b|my apologies|i apologi[sz]e"
+    rf"|(?:i|we) {_UNABLE}(?! (?:want|like|need|love)\b)|i'm (?:unable|not able)"
+    r"|as an? (?:ai|artificial|(?:large )?language)\b|my apologies|i apologi[sz]e"
     r"|(?:很)?抱歉|对不起|我(?:无法|不能)|作为(?:一个|一名)?(?:ai|人工智能|语言模型))",
     re.IGNORECASE,
 )

@@ -3,8 +3,8 @@
 Value: the smaller of ``largest_change`` and ``aligned_change``. ``largest_change`` is the mean change (0..255) of the four cells that
 changed most, of about 4,096, so an object of a few hundredths of the picture's side still counts in full. ``aligned_change`` is the same
 after the edited image was moved back: the best shift by phase correlation and a least-squares step below one pixel, as it is and mirrored,
-without the outermost cells and those that the shift filled. It is null for an instruction that moves the picture, and for a picture that is one pixel thin once shrunk. Caught below
-the threshold.
+without the outermost cells and those that the shift filled. It is null for an instruction that moves the picture, and for a picture that
+is one pixel thin once shrunk. Caught below the threshold.
 
 Source: C. D. Kuglin, D. C. Hines, The phase correlation image alignment method, 1975; B. D. Lucas, T. Kanade, An iterative image
 registration technique, 1981.
