@@ -65,7 +65,8 @@ def opened(browser: Browser, address: str, token: str) -> Tab:
 def test_other_layouts_own_keys_and_skip(tmp_path: Path, browser: Browser, shots: Path) -> None:
     context = exported(page_run(tmp_path / "run", groups=3, edits=2, plan=plan(overlap=0)))
     with serving(context) as address:
-        tab = opened(browser, address, roster(context).add("Ada")[1])
+        link = roster(context).add("Ada")[1]
+        tab = opened(browser, address, link)
         # Cyrillic letters, the unshifted digits of AZERTY, a dead key, Arabic digits
         physical(tab, ("&", "Digit1"), ("-", "Digit6"), ("'", "Digit4"), ("Dead", "Digit3"))
         assert strip(tab) == ["1 · 4", "3 · –"]
@@ -95,6 +96,11 @@ def test_other_layouts_own_keys_and_skip(tmp_path: Path, browser: Browser, shots
         tab.reload()
         tab.wait(READY)
         assert strip(tab) == ["1 · 4", "3 · 2"] and tab.run("document.querySelector('[data-action=score-2]').textContent") == "O"
+        other = opened(browser, address, roster(context).add("Bob")[1])
+        assert other.run("document.querySelector('[data-action=score-2]').textContent") == "2", "everybody has keys of their own"
+        other.close()
+        tab.open(f"http://{address}/a/{link}")
+        tab.wait(READY)
         tab.key("?")
         tab.click("#keys-reset")
         tab.key("Escape", "g", "1", "2")
@@ -170,6 +176,9 @@ def test_slider_ranking_and_adjudication(tmp_path: Path, browser: Browser, shots
         tab.click("#rating .dimension:last-child input")
         tab.wait("document.querySelectorAll('#strip .scores')[1].textContent === '4 · 5 · 3'")
         tab.screenshot(shots / "slider-1366.png")
+        tab.size(390, 844)
+        assert tab.run("document.querySelector('.slider input').clientWidth") > 150, "a slider can be moved on a telephone"
+        tab.size(1366, 768)
         tab.key("Enter")
         tab.wait("document.querySelector('#grid').open")
         tab.key("Enter")
@@ -190,5 +199,8 @@ def test_a_preview_says_so_and_keeps_nothing_in_the_browser(tmp_path: Path, brow
         assert tab.run("!document.querySelector('#preview').hidden")
         tab.key("1")
         tab.wait("document.querySelector('#saved').textContent === 'Saved'")
-        assert tab.run("Object.keys(localStorage).filter(key => key.includes('draft'))") == []
+        tab.key("?")
+        tab.click("[data-change='score-2']")
+        tab.key("o")
+        assert tab.run("document.querySelector('[data-action=score-2]').textContent") == "O" and tab.run("localStorage.length") == 0
         tab.close()

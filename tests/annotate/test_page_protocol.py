@@ -227,6 +227,28 @@ def test_skip_hand_over_and_hours(tmp_path: Path) -> None:
     assert rows(context, query, first["group_id"], ann.who) == [(2, 45 / 4)]
 
 
+def test_a_skip_counts_once_and_holds(tmp_path: Path) -> None:
+    context = exported(page_run(tmp_path / "run", groups=1, edits=2, plan=plan(overlap=1, overlap_raters=2)))
+    with serving(context) as address:
+        ann, bob, cyd = (Client(address, roster(context).add(name)[1]) for name in ("Ann", "Bob", "Cyd"))
+        lead = Client(address, roster(context).add("Lead", "lead")[1])
+        group = ann.get("/api/work")["groups"][0]
+        give = {"group_id": group["group_id"], "reason": "", "seconds": 20.0}
+        bob.get("/api/work")
+        for client in (ann, ann, bob):  # the second request repeats one whose answer was lost
+            assert client.ask("POST", "/api/skip", give) == (200, {})
+        draft = {"version": 0, "revision": 0, "body": {}}
+        assert ann.ask("PUT", f"/api/draft/{group['group_id']}", draft)[0] == 409, "an old window does not take it back"
+        over = {"subject": group["group_id"], "action": "hand-over", "to": cyd.who}
+        assert lead.ask("POST", "/api/lead/decision", over)[0] == 200
+        assert [len(client.get("/api/work")["groups"]) for client in (ann, bob, cyd)] == [0, 0, 1]
+        seconds = {entry["annotator"]: entry["seconds"] for entry in lead.get("/api/lead/summary")["hours"]}
+        assert seconds == {ann.who: 20.0, bob.who: 20.0}
+        assert lead.ask("POST", "/api/lead/decision", over | {"to": bob.who})[0] == 200
+        bob.submit(bob.get("/api/work")["groups"][0])
+        assert lead.get("/api/lead/summary")["skipped"] == []
+
+
 def test_a_preview_stores_nothing_beside_a_running_page(tmp_path: Path) -> None:
     context = exported(page_run(tmp_path / "run", groups=2, edits=2, plan=plan(overlap=0)))
     with serving(context):

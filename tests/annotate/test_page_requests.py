@@ -74,6 +74,11 @@ def test_odd_drafts_headers_and_paths(clients: Any) -> None:
     for number in (10**30, 1e308):
         odd = {**sent, "submission_id": secrets.token_hex(16), "based_on": known["revision"], "changes": number}
         assert answered(ada, "POST", "/api/submit", json.dumps(odd).encode())[0] == 422
+    for number in (float("nan"), float("inf")):
+        assert answered(ada, "PUT", draft, json.dumps({**known, "body": {"seconds": number}}).encode())[0] == 422
+    huge = [{**score, "score": 10**400} for score in sent["scores"]]
+    odd = {**sent, "submission_id": secrets.token_hex(16), "based_on": known["revision"], "scores": huge}
+    assert answered(ada, "POST", "/api/submit", json.dumps(odd).encode())[0] == 422
     assert answered(ada, "PUT", draft, b"[" * 100_000)[0] < 500
     for client in (ada, lead):
         for path in PATHS:

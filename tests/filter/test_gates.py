@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from benchmarks.planted_defects import BROKEN, LATIN_SCRIPT, NOTHING, OTHER_SCRIPTS, PLANTED, drawn_edits, nameless, real_triplets
-from reward.inputs.decoding import DECODER
+from reward.inputs.decoding import DECODER, decode
 from reward.likeness import words
 from stages.datasets import readers as edits
 from stages.datasets.readers import Edit
-from stages.engine import contracts
+from stages.engine import contracts, images
 from stages.engine.ids import settings_hash
 from stages.filter import decide as gates
 from stages.filter import inspection
@@ -157,7 +157,7 @@ def test_texts_that_are_no_instructions_and_those_that_only_look_so() -> None:
     sound = (
         "Change the text to \"I'm sorry\"", "make the man say: I can't wait",
         "add a sign with 50 % < 100 %", "put the hat on & remove the dog",
-        "a <3 on the mug", "turn [the left] mug blue",
+        "I don't like the sky, make it pink", "We won't need the tree; remove it", "a <3 on the mug", "turn [the left] mug blue",
         "replace 'www' with 'http'", "Make it red\nand blue",
         "让天空变成粉色，谢谢", "make her 👩🏽‍🚀",
     )  # fmt: skip
@@ -172,6 +172,25 @@ def test_wishes_for_other_light_are_no_drift(sound: list[Edit]) -> None:
     assert caught(inspected(plant(sound[:2])), "drift") <= 0.1
     moved = [replace(edit, instruction="Mirror the picture") for edit in sound]
     assert caught(inspected(next(plant for _, what, plant in PLANTED if what == "source mirrored, JPEG")(moved)), "unchanged") == 0.0
+
+
+@pytest.mark.parametrize("size", [(1, 1), (4000, 5), (2, 300), (16, 16)])
+def test_tiny_and_thin_pictures_are_measured(size: tuple[int, int]) -> None:
+    width, height = size
+    pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    edit = Edit("0", "mine[0]", "mine", images.png(pixels), None, "add a hat", images.png(255 - pixels))
+    assert inspected([edit])["largest_change"].to_pylist()[0] > 0
+
+
+def test_edits_near_the_edge_and_of_small_pictures_are_no_copies(sound: list[Edit]) -> None:
+    edits_of = []
+    for edit in sound:
+        pixels = np.array(decode(edit.source))
+        height, width = pixels.shape[:2]
+        pixels[-height // 12 : -height // 50, -width // 12 : -width // 50] ^= 255
+        edits_of.append(replace(edit, instruction="add a logo", edited=images.png(pixels)))
+    assert caught(inspected(edits_of), "unchanged") == 0.0
+    assert caught(inspected(drawn_edits(40, 64)), "unchanged") <= 0.05
 
 
 def test_language_is_what_the_script_tells() -> None:
@@ -313,7 +332,9 @@ def test_the_table_of_inspected_edits_is_the_contract_and_the_gates_columns() ->
     assert tuple(added[: len(gates.FIRST)]) == gates.FIRST  # the order that existing runs have
     assert gates.INSPECTED.metadata == contracts.INSPECTED.metadata and gates.INSPECTED.field("asked_words").type == pa.int32()
     later = {name.split("/")[0] for name in gates.LATER}
-    assert later == {*added[len(gates.FIRST) :], "background_change"}, "columns that came later, and those measured in another way since"
+    assert later == {*added[len(gates.FIRST) :], "background_change", "largest_change"}, (
+        "columns that came later, and those measured in another way since"
+    )
 
 
 def test_a_changed_measure_inspects_again(monkeypatch: pytest.MonkeyPatch) -> None:

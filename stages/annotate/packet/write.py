@@ -112,7 +112,8 @@ def is_of(target: Path, task: RatingTask) -> bool:
 def belongs_to(target: Path, task: RatingTask) -> bool:
     """Whether the folder is a complete packet of this task and its rubric, of all its groups or of some, with all its images."""
     manifest = _manifest_of(target, task)
-    return manifest.get("rubric_version") == task.rubric_version and all((target / name).exists() for name in manifest["images"])
+    known = "rubrics" in manifest and manifest["rubric_version"] == task.rubric_version
+    return known and all((target / name).exists() for name in manifest["images"])
 
 
 def rubric_versions(target: Path) -> list[str]:

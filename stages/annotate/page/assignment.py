@@ -175,7 +175,7 @@ def _still_open(connection: sqlite3.Connection, packet: Packet, annotator: str) 
     """Production groups that this person has open and others have not completed since, in the order of opening."""
     rows = connection.execute(
         "SELECT m.group_id FROM assignments m LEFT JOIN groups g USING (group_id) WHERE m.annotator = :who AND m.done = 0 "
-        "AND NOT EXISTS (SELECT 1 FROM skips s WHERE s.group_id = m.group_id AND s.annotator = :who AND s.open) "
+        "AND m.lease_ends > 0 "
         f"AND (g.group_id IS NULL OR g.wanted > ({_TAKEN})) ORDER BY m.rowid",
         {"who": annotator, "time": time.time()},
     )

@@ -13,10 +13,10 @@ Tables (times are ISO 8601 in UTC, scores are numbers of the scale, in a ranking
     no scores), comment, seconds (active, of the whole group, of this revision alone), wall_seconds, changes (how often a score was replaced
     before it was sent), submitted_at, rubric_version, scale_min, scale_max, project, content (hash of the submission)
 ``scores``: the scores of a submission: submission_id, candidate_id, dimension, score, position (on the page, from 1)
-``assignments``: annotator, group_id, round, opened_at, lease_ends (seconds since 1970), done (0 or 1)
+``assignments``: annotator, group_id, round, opened_at, lease_ends (seconds since 1970; 0: skipped), done (0 or 1)
 ``drafts``: annotator, group_id, version, body (JSON text), saved_at
 ``skips``: groups that a person gave back: annotator, group_id, skipped_at, seconds (active), reason, open (0 after the lead has handed the
-    group to somebody)
+    group to somebody, or this person has rated it all the same)
 ``groups``: group_id, place (order of assignment), wanted (people on this page), round
 ``elsewhere``: group_id, annotator: earlier raters of a group that is re-annotated; they must not get it again
 ``decisions``: decision_id, made_at, author, subject (a pseudonym or a group), action, reason

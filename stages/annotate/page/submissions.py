@@ -50,7 +50,7 @@ class PageRequest(BaseModel):
     @classmethod
     def _is_text(cls, value: Any) -> Any:
         try:
-            json.dumps(value, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
         except (UnicodeEncodeError, RecursionError):
             raise ValueError("half of a surrogate pair, which is no text, or too many levels") from None
         return value
@@ -136,12 +136,13 @@ def store(database: Database, packet: Packet, config: AnnotateConfig, annotator:
         )
         connection.execute("UPDATE assignments SET done = 1 WHERE annotator = ? AND group_id = ?", (annotator, sent.group_id))
         connection.execute("DELETE FROM drafts WHERE annotator = ? AND group_id = ?", (annotator, sent.group_id))
+        connection.execute("UPDATE skips SET open = 0 WHERE annotator = ? AND group_id = ?", (annotator, sent.group_id))
         return before + 1
 
 
 def skip(database: Database, annotator: str, sent: Skip) -> None:
     """Give a group back: somebody else gets it, this person does not again unless the lead hands it over. Its draft is deleted. Groups that
-    everybody rates (training, exams, calibration) and submitted ones cannot be skipped."""
+    everybody rates (training, exams, calibration) and submitted ones cannot be skipped. A repeated request is stored once."""
     if _CONTROL.search(sent.reason):
         raise Refused(422, "the reason has control characters")
     with database.write() as connection:
@@ -149,10 +150,11 @@ def skip(database: Database, annotator: str, sent: Skip) -> None:
             raise Refused(409, "everybody rates this group, so it cannot be skipped")
         if revision(connection, annotator, sent.group_id):
             raise Refused(409, "you have submitted this group, so it cannot be skipped")
+        if _is_skipped(connection, annotator, sent.group_id):
+            return
         who = (annotator, sent.group_id)
         connection.execute("UPDATE assignments SET lease_ends = 0 WHERE annotator = ? AND group_id = ?", who)
         connection.execute("DELETE FROM drafts WHERE annotator = ? AND group_id = ?", who)
-        connection.execute("UPDATE skips SET open = 0 WHERE annotator = ? AND group_id = ?", who)
         connection.execute("INSERT INTO skips VALUES (?, ?, ?, ?, ?, 1)", (*who, now(), sent.seconds, sent.reason))
 
 
@@ -163,6 +165,8 @@ def save_draft(database: Database, annotator: str, group_id: str, sent: Draft, *
         raise Refused(413, f"a draft has at most {LONGEST_DRAFT} characters")
     with database.write() as connection:
         round_of(connection, annotator, group_id)
+        if _is_skipped(connection, annotator, group_id):
+            raise Refused(409, "you have skipped this group; load the page again")
         known = revision(connection, annotator, group_id)
         if known != sent.revision:
             raise Refused(409, "this group was submitted from another window in the meantime", revision=known)
@@ -215,6 +219,12 @@ def round_of(connection: sqlite3.Connection, annotator: str, group_id: str) -> s
     return row["round"]
 
 
+def _is_skipped(connection: sqlite3.Connection, annotator: str, group_id: str) -> bool:
+    """Whether a person gave a group back and has not got it from the lead since."""
+    query = "SELECT 1 FROM assignments WHERE annotator = ? AND group_id = ? AND done = 0 AND lease_ends = 0"
+    return connection.execute(query, (annotator, group_id)).fetchone() is not None
+
+
 def _check(packet: Packet, annotator: str, round: str, sent: Submission) -> list[str]:
     """Refuse an incomplete or wrong submission; returns the candidates in the order shown."""
     if _CONTROL.search(sent.comment):
@@ -241,5 +251,5 @@ def _check(packet: Packet, annotator: str, round: str, sent: Submission) -> list
         raise Refused(422, f"{len(wanted) - len(given)} of {len(wanted)} scores are missing")
     outside = [score.score for score in sent.scores if score.score not in levels]
     if outside:
-        raise Refused(422, f"score {outside[0]:g} is not on the scale {levels[0]:g} to {levels[-1]:g}")
+        raise Refused(422, f"score {outside[0]!s:.20} is not on the scale {levels[0]:g} to {levels[-1]:g}")
     return order

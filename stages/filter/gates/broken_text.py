@@ -23,13 +23,14 @@ _UNABLE = r"(?:can ?not|can't|am (?:unable|not able)|'?m (?:unable|not able)|won
 _REFUSAL = re.compile(
     r"\W*(?:(?:oh|unfortunately|i'?m afraid)\W+)?"
     r"(?:(?:i'?m|i am|we'?re|we are) (?:very |so |really |truly )?sorry\b|sorry\W+(?:but )?(?:i|we|this)\b"
-    rf"|(?:i|we) {_UNABLE}|i'm (?:unable|not able)|as an? (?:ai|artificial|(?:large )?language)\b|my apologies|i apologi[sz]e"
+    rf"|(?:i|we) {_UNABLE}(?! (?:want|like|need|love)\b)|i'm (?:unable|not able)"
+    r"|as an? (?:ai|artificial|(?:large )?language)\b|my apologies|i apologi[sz]e"
     r"|(?:很)?抱歉|对不起|我(?:无法|不能)|作为(?:一个|一名)?(?:ai|人工智能|语言模型))",
     re.IGNORECASE,
 )
 _LINK = re.compile(r"\b(?:https?|ftp)://|\bwww\.\w|\bdata:image/", re.IGNORECASE)
 _MARKUP = re.compile(
-    r"</?[a-z][^<>]{0,300}>|<\||\|>|&(?:amp|lt|gt|quot|nbsp|#x?[0-9a-f]{1,6});|```|!?\[[^\]]*\]\([^)]*\)"
+    r"</?[a-z][^<>]{0,300}>|<\||\|>|&(?:amp|lt|gt|quot|nbsp|#x?[0-9a-f]{1,6});|```|!?\[[^\[\]]{0,300}\]\([^()]{0,2000}\)"
     r"|^\s*[\[{]\s*[\"']|\\u[0-9a-f]{4}",
     re.IGNORECASE,
 )

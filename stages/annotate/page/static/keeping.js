@@ -1,4 +1,4 @@
-// Drafts and submissions that have not reached the server are kept in this browser.
+// What this browser keeps for a person: drafts and submissions that have not reached the server, keys, the language. A preview keeps nothing.
 import { ask } from "./dom.js";
 
 const RETRY = [1, 2, 4, 8, 15];

@@ -1,10 +1,9 @@
 // Which key does what. A key is named by what it writes where that is a Latin letter, a digit or one of our signs, and else by its place on
-// the keyboard (event.code), so that Cyrillic, Greek, Arabic or AZERTY keyboards work. Everybody may change keys; this browser keeps them.
+// the keyboard (event.code), so that Cyrillic, Greek, Arabic or AZERTY keyboards work. Everybody may change keys; this browser keeps each person's.
 const SIGNS = "?+- ";
 const PLACES = { Minus: "-", Equal: "+", NumpadSubtract: "-", NumpadAdd: "+", Slash: "?", Space: " " };
 const LABELS = { ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", Backspace: "⌫", " ": "Space" };
 const RESERVED = ["Tab", "Escape", "Shift", "Control", "Alt", "Meta", "AltGraph", "CapsLock", "Dead", "Process", "Unidentified"];
-const STORED = "annotate-keys";
 
 export const SCORES = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map((number) => `score-${number}`);
 
@@ -31,23 +30,13 @@ export const ACTIONS = [
 ];
 const WORDS = Object.fromEntries(ACTIONS.map(([name, , words]) => [name, words]));
 
-let chosen = stored();
+let chosen = {};
+let keeping = null;
 
-function stored() {
-  try {
-    const value = JSON.parse(localStorage.getItem(STORED)) ?? {};
-    return Object.fromEntries(Object.entries(value).filter(([name, key]) => name in WORDS && typeof key === "string"));
-  } catch {
-    return {};
-  }
-}
-
-function keep() {
-  try {
-    localStorage.setItem(STORED, JSON.stringify(chosen));
-  } catch {
-    /* without local storage, until the page is closed */
-  }
+// The keys of this person. kept: what the browser keeps for the person.
+export function use(kept) {
+  keeping = kept;
+  chosen = Object.fromEntries(Object.entries(kept.read("keys") ?? {}).filter(([name, key]) => name in WORDS && typeof key === "string"));
 }
 
 const placed = (code) => PLACES[code] ?? /^Key([A-Z])$/.exec(code)?.[1].toLowerCase();
@@ -77,11 +66,11 @@ export function change(name, event) {
   const other = ACTIONS.find(([action]) => action !== name && keyFor(action) === key)?.[0];
   if (other) return `${label(other)} is used for “${WORDS[other]}”; give that another key first.`;
   chosen = { ...chosen, [name]: key };
-  keep();
+  keeping.write("keys", chosen);
   return "";
 }
 
 export function reset() {
   chosen = {};
-  keep();
+  keeping.write("keys", chosen);
 }

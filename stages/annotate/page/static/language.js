@@ -1,21 +1,12 @@
-// The rubric's language: the one that was chosen in this browser, else the browser's, else the first.
+// The rubric's language: the one that this person chose in this browser, else the browser's, else the first.
 import { $, fill, make } from "./dom.js";
-
-const STORED = "annotate-language";
-
-function wanted() {
-  try {
-    return [localStorage.getItem(STORED), ...navigator.languages];
-  } catch {
-    return navigator.languages;
-  }
-}
 
 const base = (language) => language?.split("-")[0];
 
-export function choose(rubrics) {
+// keeping: what the browser keeps for this person.
+export function choose(rubrics, keeping) {
   const have = Object.keys(rubrics);
-  for (const language of wanted()) {
+  for (const language of [keeping.read("language"), ...navigator.languages]) {
     const found = have.find((one) => one === language) ?? have.find((one) => one && base(one) === base(language));
     if (found !== undefined) return found;
   }
@@ -24,20 +15,20 @@ export function choose(rubrics) {
 
 function name(language) {
   if (!language) return "Original";
-  return new Intl.DisplayNames([language], { type: "language" }).of(language);
+  try {
+    return new Intl.DisplayNames([language], { type: "language" }).of(language);
+  } catch {
+    return language; // no language that the browser knows, e.g. en-old
+  }
 }
 
 // The list of languages, hidden where there is one; `changed` is called with another choice.
-export function listen(session, changed) {
+export function listen(session, keeping, changed) {
   const languages = Object.keys(session.rubrics);
   $("language").parentElement.hidden = languages.length < 2;
   fill($("language"), languages.map((language) => make("option", { value: language, selected: language === session.language }, name(language))));
   $("language").onchange = () => {
-    try {
-      localStorage.setItem(STORED, $("language").value);
-    } catch {
-      /* until the page is closed */
-    }
+    keeping.write("language", $("language").value);
     changed($("language").value);
   };
 }

@@ -2,6 +2,7 @@
 import { $, ask } from "./dom.js";
 import * as clock from "./clock.js";
 import { Keeping, randomId } from "./keeping.js";
+import * as keymap from "./keymap.js";
 import * as keys from "./keys.js";
 import * as language from "./language.js";
 import { again, banner, close, message, nothingLeft, saved, sentence, showGroup, stop, toggle, troubled } from "./messages.js";
@@ -411,8 +412,10 @@ async function load() {
     return false;
   }
   session.names = session.dimensions;
-  use(session, language.choose(session.rubrics));
-  language.listen(session, (other) => {
+  keeping = new Keeping(session);
+  keymap.use(keeping);
+  use(session, language.choose(session.rubrics, keeping));
+  language.listen(session, keeping, (other) => {
     use(session, other);
     if (state.group) view.prepareGroup(state, goTo, score), draw();
   });
@@ -428,7 +431,6 @@ function use(session, of) {
 async function start() {
   if (!(await load())) return;
   if (state.session.role === "lead") return location.replace("/lead");
-  keeping = new Keeping(state.session);
   keys.listen(state, { goTo, turn, move, showGrid, scoreByKey, submit, askSkip, skip, previous, forward, next, resolve, comment, flag });
   addEventListener("error", (event) => event.target.tagName === "IMG" && reload(event.target), true);
   zoom.listen();
