@@ -53,6 +53,7 @@ def test_candidates_are_shared_evenly() -> None:
         (ODD, {"annotate": 13}, r"generate.annotate: 13 of 12 candidates per source cannot be drawn"),
         ([ODD[0], ODD[0]], {}, "generate.editors: odd/plain with drawn seeds is there 2 times and would make equal candidates"),
         ([{"name": "odd/plane"}], {}, r"generate.editors.0.name: there is no editor 'odd/plane'; known: "),
+        ([{"name": "odd/plain", "seeds": [1, 2**31]}], {}, "odd/plain has the seed 2147483648: every library takes seeds from 0 to"),
         ([{"name": "odd/plain", "settings": {"tome": 1}}], {}, r"generate.editors.0.settings.tome: .*the settings of odd/plain are: tone"),
     ):
         with pytest.raises(ValueError, match=message):
