@@ -35,9 +35,11 @@ def table(flow: FlowConfig, sources: int, step: StepFolder) -> str:
     per_source = sum(editor.count for editor in editors)
     names = {editor.spec.name for editor in editors}
     annotate = flow.generate.annotate
+    least, most = annotate // len(names), -(-annotate // len(names))
+    shares = f"{least}" if least == most else f"{least} or {most}"
     about = (
         f"candidates: {sources:,} sources x {per_source} = {sources * per_source:,} edits; {annotate} of each source are drawn for "
-        f"annotation, {annotate // len(names)} or {-(-annotate // len(names))} of each editor as far as it has them\n"
+        f"annotation, {shares} of each editor as far as it has them\n"
     )
     text = about + words.text_table(header, rows)
     models = [editor for editor in editors if editor.spec.memory_gb]

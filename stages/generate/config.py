@@ -27,6 +27,8 @@ class EditorChoice(Config):
     def _one_number(self) -> Self:
         if self.seeds and self.candidates is not None:
             raise ValueError(f"{self.name} has seeds and candidates: give the seeds, or how many are to be drawn")
+        if wrong := [seed for seed in self.seeds if not 0 <= seed < 2**31]:
+            raise ValueError(f"{self.name} has the seed {wrong[0]}: every library takes seeds from 0 to {2**31 - 1:,} only")
         return self
 
 

@@ -99,6 +99,15 @@ def kept(folder: StepFolder, sources: Sequence[Part]) -> set[str]:
     return {key for key, record in unit_log.sound(folder).items() if record.family.split(" ", 1)[0] in here}
 
 
+def forget(folder: StepFolder, made: Sequence[Done]) -> None:
+    """Remove units in which no candidate could be made, so that a later command tries them again; not those of the published index."""
+    index = folder.index()
+    published = {part.path for part in index.artifacts.get("candidates", [])} if index else set()
+    for record in (record for of_editor in made for record in of_editor.records):
+        if record.parts["candidates"].path not in published:
+            shutil.rmtree(folder.path / "units" / record.key, ignore_errors=True)
+
+
 def tidy(folder: StepFolder) -> None:
     """Remove the journals of finished units, which a kill may have left."""
     logged = unit_log.sound(folder)

@@ -63,7 +63,12 @@ def run(context: Context) -> Index:
     made = crews.make_candidates(context, folder, config, editors, artifacts["sources"])
     artifacts |= {"candidates": [part for of_editor in made for part in of_editor.artifacts().get("candidates", [])]}
     candidates = folder.read_table("candidates", artifacts["candidates"], ["source_id", "candidate_id", "editor", "status", "error"])
-    _reject_failure_of_all(candidates["error"].to_pylist())
+    if all(errors := candidates["error"].to_pylist()):
+        crews.forget(folder, made)
+        raise ValueError(
+            f"none of the {len(errors):,} candidates could be made: {errors[0]}; after a repair, e.g. of generate.editors or "
+            "generate.outputs, the same command tries them again"
+        )
     drawn = draw.draw(draw.sound(candidates), config.annotate, flow.seed)
     artifacts["drawn"] = publish_table(folder, "drawn", draw.table(drawn))
     results = {
@@ -84,11 +89,6 @@ def run(context: Context) -> Index:
     )
     crews.tidy(folder)
     return index
-
-
-def _reject_failure_of_all(errors: Sequence[str]) -> None:
-    if all(errors):
-        raise ValueError(f"none of the {len(errors):,} candidates could be made: {errors[0] if errors else 'there are no sources'}")
 
 
 def _figures(

@@ -53,6 +53,7 @@ def test_candidates_are_shared_evenly() -> None:
         (ODD, {"annotate": 13}, r"generate.annotate: 13 of 12 candidates per source cannot be drawn"),
         ([ODD[0], ODD[0]], {}, "generate.editors: odd/plain with drawn seeds is there 2 times and would make equal candidates"),
         ([{"name": "odd/plane"}], {}, r"generate.editors.0.name: there is no editor 'odd/plane'; known: "),
+        ([{"name": "odd/plain", "seeds": [1, 2**31]}], {}, "odd/plain has the seed 2147483648: every library takes seeds from 0 to"),
         ([{"name": "odd/plain", "settings": {"tome": 1}}], {}, r"generate.editors.0.settings.tome: .*the settings of odd/plain are: tone"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -93,6 +94,7 @@ def test_the_plan_shows_what_it_will_cost(tmp_path: Path) -> None:
     asked = flow({"name": "odd/closed", "settings": {"tone": 2}}, ODD[0], sources=sources, annotate=7)
     text = plan_text(asked, tmp_path)
     assert "9,557 sources x 12 = 114,684 edits; 7 of each source are drawn for annotation, 3 or 4 of each editor" in text
+    assert "annotation, 1 of each editor as far" in plan_text(flow(*ODD, sources=sources), tmp_path)
     assert "cannot run yet: generate.editors.0: odd/closed has the licence 'Odd-NC'" in text
     (row,) = (line for line in text.splitlines() if line.startswith("odd/closed (tone 2), seeds: 6 drawn"))
     assert re.split(r"  +", row)[1:] == ["57,342", "477.9", "30 (its authors)", "24 GB: GPUs of 24 GB", "57.3 GB", "Odd-NC, to be accepted"]

@@ -96,6 +96,7 @@ def test_refusals(cluster: Cluster, tmp_path: Path) -> None:
         generate.run(context(tmp_path, TABLE, cluster, "generate.sources.tables.0.expected=7"))
     with pytest.raises(ValueError, match=r"none of the 3 candidates could be made: ValueError: a toy editor edits only sources of the toy"):
         generate.run(context(tmp_path, TABLE, cluster))
+    assert not [*tmp_path.rglob("candidates.parquet")], "what failed is tried again by the next command"
     write_table(tmp_path, [{"image": "no.png", "instruction": "a"}])
     with pytest.raises(ValueError, match=r"generate.sources: no row can be used \(missing-image 1\); e.g. sources.jsonl\[0\]: "):
         generate.run(context(tmp_path, TABLE, cluster))

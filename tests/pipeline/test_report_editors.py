@@ -52,10 +52,11 @@ def published(folder: Path, results: dict) -> Published:
 def test_shift_zoom_and_marks_are_shown(tmp_path: Path) -> None:
     figures = {
         "name": "kontext", "licence": "FLUX.1-dev", "failed": {"wrong-size": 1}, "flagged": {}, "per_source": 2, "made": 3, "drawn": 2,
+        "settings": {"steps": 50},
     }  # fmt: skip
     near = {"images": 5, "merged": 4, "groups": 2, "largest": 2, "across_declared_splits": 0}
     made, geometry, text = editors.section(published(tmp_path, {"editors": [figures], "near_duplicates": near})).blocks
-    assert isinstance(made, Table) and made.rows == [("kontext", "FLUX.1-dev", "wrong size 1", "–", "2", "3", "2")]
+    assert isinstance(made, Table) and made.rows == [("kontext (steps 50)", "FLUX.1-dev", "wrong size 1", "–", "2", "3", "2")]
     assert isinstance(geometry, Table) and geometry.rows == [
         ("kontext", "2 of 3", "2.50", "4.75", "1.00", "1.90", "20.0\u202f%"),
         ("still", "1 of 1", "0.00", "0.00", "1.00", "1.00", "–"),

@@ -34,7 +34,7 @@ def section(published: Published) -> Section:
 def _made(figures: Sequence[Mapping[str, Any]]) -> Table:
     rows = [
         (
-            entry["name"],
+            _name(entry),
             entry["licence"],
             _counts(entry["failed"]),
             _counts(entry["flagged"]),
@@ -46,6 +46,12 @@ def _made(figures: Sequence[Mapping[str, Any]]) -> Table:
     ]
     columns = ("Editor", "Licence", "Failed", "Flagged", "Per source", "Made", "Drawn for annotation")
     return Table(columns, rows, "Flagged candidates that are kept; those that are dropped count as failed.", text_columns=4)
+
+
+def _name(entry: Mapping[str, Any]) -> str:
+    """An editor may be listed several times: its settings that differ from its authors' tell them apart."""
+    changed = ", ".join(f"{name} {value}" for name, value in entry["settings"].items())
+    return f"{entry['name']} ({changed})" if changed else entry["name"]
 
 
 def _geometry(published: Published) -> list[Block]:
