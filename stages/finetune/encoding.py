@@ -142,7 +142,10 @@ def _pair(encoders: Encoders, config: EncodeConfig, row: PairRow, source: bytes,
     difference = ratio_difference(*images)
     if difference > config.ratio_difference:
         return cache.ratio_refused(difference, config.ratio_difference)
-    pair = encode_pair(encoders, *images, row.instruction, size)
+    try:
+        pair = encode_pair(encoders, *images, row.instruction, size)
+    except ValueError as error:
+        return cache.SetAside("unreadable-instruction", str(error))
     sizes = (*pair.target.mean.shape[1:], *pair.reference.mean.shape[1:])
     return {"ratio_difference": difference} | dict(zip(cache.SIZES, sizes, strict=True)) | _stored(pair_bytes(pair))
 

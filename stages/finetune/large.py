@@ -48,6 +48,15 @@ _IRRELEVANT = {
 """Settings that change no result. Another number of workers changes the rounding of sums: a training that was stopped may go on with it."""
 
 
+def check(config: LargeFinetuneConfig) -> None:
+    """Raise ``ValueError`` for a file of the editor that is missing or another model's, and for an optimizer that is not installed."""
+    from finetune import families
+    from reward.trainer.optimizer import check_installed
+
+    families.check_files(config.editor)
+    check_installed(config.training.optimizer)
+
+
 def run(context: Context, filtered: Index) -> Index:
     """Encode and train what is missing; returns the step's index. filtered: of the step filter."""
     from finetune import families
