@@ -53,7 +53,6 @@ class FinetuneConfig(Arms):
 class EncodeConfig(Config):
     """Encoding of pairs before training, once for all arms."""
 
-    side: int = Field(512, gt=0, description="Images are edited at an area of about side ** 2 pixels, in their ratio")
     ratio_difference: float = Field(
         0.02, ge=0, description="Pairs whose aspect ratios differ by more are set aside, since nothing is stretched"
     )
