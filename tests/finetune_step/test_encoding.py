@@ -188,7 +188,7 @@ def test_mistakes_are_refused_before_anything_is_loaded(tmp_path: Path, identity
     monkeypatch.setattr(families, "open_encoders", lambda *_: pytest.fail("loaded"))
     monkeypatch.setattr(families, "model_identity", lambda _: "base")
     run = sharded_run(tmp_path / "run", drawn_images(6), {"full": range(6), "few": range(3)})
-    with pytest.raises(ValueError, match=r"finetune\.arms: there is no selection 'best'; filter made few, full"):
+    with pytest.raises(ValueError, match=r"finetune\.arms: there is no selection 'best'; there are few, full"):
         step.run(context(run, ("full", "best")))
     with pytest.raises(ValueError, match=r"few has 3 pairs, fewer than finetune\.training\.batch_size 4"):
         step.run(context(run, ("full", "few")))
