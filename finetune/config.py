@@ -89,7 +89,7 @@ class SamplingConfig(Configuration):
 
     steps: int = Field(28, gt=0, description="Euler steps from noise (t = 1) to image (t = 0).")
     guidance: float = Field(6.0, ge=0, description="Classifier-free guidance; 1: the null condition is not computed.")
-    side: int = Field(512, gt=0, description="Images are edited at an area of about side ** 2 pixels.")
+    side: int = Field(512, gt=0, description="Images have an area of about side ** 2 pixels, in training as in sampling.")
 
 
 class SamplerConfig(Configuration):

@@ -54,6 +54,19 @@ def stored_rows(config: PretrainedEditorConfig, model: nn.Module) -> dict[str, R
     return _family(config).stored_rows(config, model)
 
 
+def check_weights(config: PretrainedEditorConfig) -> None:
+    """ValueError when the trained half's files are missing or another model's. Names and shapes are read, no weights."""
+    stored_rows(config, without_weights(config))
+
+
+def check_files(config: PretrainedEditorConfig) -> None:
+    """ValueError for a file of either half that is missing, and for weights of another model. No weights are read."""
+    for path in _family(config).encoder_files(config).values():
+        if not path.is_file():
+            raise ValueError(f"there is no file {path}; expected a file of the editor {config.family}")
+    check_weights(config)
+
+
 def open_model(config: PretrainedEditorConfig, device: torch.device, dtype: torch.dtype | None = None) -> nn.Module:
     """The trained half with its weights, read one by one; dtype None: each weight's own."""
     model = without_weights(config)
@@ -86,11 +99,14 @@ def _family(config: PretrainedEditorConfig) -> Any:
 
 
 def _hash(files: Mapping[str, Path]) -> str:
-    digest = hashlib.sha256()
-    for name, path in sorted(files.items()):
-        try:
-            with path.open("rb") as file:
-                digest.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-        except OSError as error:
-            raise ValueError(f"{path} is not readable ({error}); expected a file of the editor") from error
-    return digest.hexdigest()
+    lines = "".join(f"{name} {file_hash(path)}\n" for name, path in sorted(files.items()))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file of an editor. ValueError when it is not readable."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ValueError(f"{path} is not readable ({error}); expected a file of the editor") from error

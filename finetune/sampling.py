@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from PIL import Image
@@ -63,7 +64,8 @@ def sample_latents(
     times = sampling_times(config.steps, model.resolution_shift(*latents.shape[2:]), model.last_time).tolist()
     for now, after in itertools.pairwise(times):
         time = torch.full((branches * len(latents),), now, device=device)
-        velocity = model(torch.cat([latents] * branches), reference, time, collated).float()
+        with _mixed(model, device):
+            velocity = model(torch.cat([latents] * branches), reference, time, collated).float()
         if nulls:
             conditioned, null = velocity.chunk(2)
             velocity = null + config.guidance * (conditioned - null)
@@ -79,6 +81,12 @@ def _noise(shape: tuple[int, ...], what: str, seed: int, like: Tensor) -> Tensor
     """Standard normal noise, drawn on the CPU, so that every device gets the same."""
     generator = torch.Generator().manual_seed(derived_seed(what, seed))
     return torch.randn(shape, generator=generator).to(like)
+
+
+def _mixed(model: nn.Module, device: torch.device) -> AbstractContextManager[object]:
+    """A model with weights in bf16 computes in bf16, as in training, also where its adapters are float32."""
+    half = any(weight.dtype == torch.bfloat16 for weight in model.parameters())
+    return torch.autocast(device.type, torch.bfloat16) if half else nullcontext()
 
 
 def _with_norm(tokens: Tensor, like: Tensor) -> Tensor:

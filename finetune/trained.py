@@ -49,15 +49,10 @@ def open_trained(folder: Path, device: torch.device, dtype: torch.dtype) -> tupl
 
     ValueError when a file is missing or damaged, or when the base's file is another than the one that was trained.
     """
-    try:
-        record: dict[str, Any] = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-        editor = _EDITOR.validate_python(record["editor"])
-        training = None if record["training"] is None else LargeTrainingConfig.model_validate(record["training"])
-    except (OSError, KeyError, ValueError) as error:
-        raise ValueError(f"{folder} contains no readable editor ({str(error).splitlines()[0]}); train it again") from error
-    if training is not None and training.adapters is None:
+    editor, base, training = _read(folder)
+    if _learnt_in_full(training):
         return editor, families.open_model(families.with_weights(editor, folder / _WHOLE), device, dtype)
-    if families.model_identity(editor) != record["base"]:
+    if families.model_identity(editor) != base:
         raise ValueError(f"{folder} was trained from other weights than {editor.directory} has now; restore them, or train again")
     model = families.open_model(editor, device, dtype)
     if training is not None:
@@ -70,6 +65,44 @@ def open_trained(folder: Path, device: torch.device, dtype: torch.dtype) -> tupl
         if unknown:
             raise ValueError(f"{folder / _LEARNT} has weights that the editor does not have, such as {unknown[0]}; train it again")
     return editor, model.to(device).eval()
+
+
+def is_pretrained(folder: Path) -> bool:
+    """Whether the folder has a pretrained editor, rather than the toy data set's small one."""
+    return (folder / _RECORD).is_file()
+
+
+def identity(folder: Path) -> dict[str, Any]:
+    """Plain JSON values that name everything that the editor's edits depend on; where files lie does not count.
+
+    ValueError as of `open_trained`, and when a file of the frozen half is missing. No weights are loaded.
+    """
+    editor, base, training = _read(folder)
+    whole = _learnt_in_full(training)
+    families.check_weights(families.with_weights(editor, folder / _WHOLE) if whole else editor)
+    learnt = None if training is None else families.file_hash(folder / (_WHOLE if whole else _LEARNT))
+    return {
+        "editor": editor.model_dump(mode="json", exclude={"directory", "denoiser", "vae", "vlm"}),
+        "encoders": families.encoders_identity(editor),
+        "base": base,
+        "training": None if training is None else training.model_dump(mode="json", include={"adapters", "adapter_layout", "connector"}),
+        "learnt": learnt,
+    }
+
+
+def _read(folder: Path) -> tuple[PretrainedEditorConfig, str, LargeTrainingConfig | None]:
+    """The editor, the hash of its base's weights, and how it was trained. ValueError when the record is missing or damaged."""
+    try:
+        record: dict[str, Any] = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+        editor = _EDITOR.validate_python(record["editor"])
+        training = None if record["training"] is None else LargeTrainingConfig.model_validate(record["training"])
+        return editor, record["base"], training
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder} contains no readable editor ({str(error).splitlines()[0]}); train it again") from error
+
+
+def _learnt_in_full(training: LargeTrainingConfig | None) -> bool:
+    return training is not None and training.adapters is None
 
 
 def _learnt(model: nn.Module) -> dict[str, Tensor]:

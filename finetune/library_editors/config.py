@@ -18,15 +18,28 @@ class LibraryEditorConfig(Configuration):
     denoiser: str | None = Field(None, description="File with the transformer's weights in place of the folder's.")
 
 
+class KontextSampling(SamplingConfig):
+    """Sampling as FLUX.1-Kontext's authors do it, without a null condition."""
+
+    guidance: float = Field(1.0, ge=0, description="Classifier-free guidance; 1: the null condition is not computed.")
+    side: int = Field(1024, gt=0, description="Images have an area of about side ** 2 pixels, in training as in sampling.")
+
+
+class QwenImageEditSampling(SamplingConfig):
+    """Sampling as Qwen-Image-Edit-2511's authors do it."""
+
+    steps: int = Field(40, gt=0, description="Euler steps from noise (t = 1) to image (t = 0).")
+    guidance: float = Field(4.0, ge=0, description="Classifier-free guidance; 1: the null condition is not computed.")
+    side: int = Field(1024, gt=0, description="Images have an area of about side ** 2 pixels, in training as in sampling.")
+
+
 class KontextConfig(LibraryEditorConfig):
     """FLUX.1-Kontext-dev (arXiv 2506.15742)."""
 
     family: Literal["flux1-kontext"] = "flux1-kontext"
     text_tokens: int = Field(512, gt=0, description="Length of the T5 condition; padding is part of it.")
     embedded_guidance: float = Field(2.5, ge=0, description="Guidance that the denoiser gets as a condition, in training and sampling.")
-    sampling: SamplingConfig = Field(
-        SamplingConfig(guidance=1, side=1024), description="How edits are sampled; its authors use no null condition."
-    )
+    sampling: KontextSampling = Field(KontextSampling(), description="How edits are sampled.")
 
 
 class QwenImageEditConfig(LibraryEditorConfig):
@@ -34,7 +47,7 @@ class QwenImageEditConfig(LibraryEditorConfig):
 
     family: Literal["qwen-image-edit-2511"] = "qwen-image-edit-2511"
     vlm_side: int = Field(384, gt=0, description="The vision-language model sees the source at an area of about vlm_side ** 2 pixels.")
-    sampling: SamplingConfig = Field(SamplingConfig(steps=40, guidance=4, side=1024), description="How edits are sampled.")
+    sampling: QwenImageEditSampling = Field(QwenImageEditSampling(), description="How edits are sampled.")
 
 
 PretrainedEditorConfig = Annotated[Step1XConfig | KontextConfig | QwenImageEditConfig, Field(discriminator="family")]

@@ -58,7 +58,7 @@ def arm_sizes(flow: FlowConfig, run: RunDir) -> dict[str, int | None]:
 
 def table(config: LargeFinetuneConfig, sizes: Mapping[str, int | None]) -> str:
     """Cost of every arm, and the disk."""
-    training = config.training
+    training, side = config.training, config.editor.sampling.side
     per_pair = _flop(config.model_dump_json())
     rows, hours_in_all = [], 0.0
     for arm, pairs in sizes.items():
@@ -77,7 +77,7 @@ def table(config: LargeFinetuneConfig, sizes: Mapping[str, int | None]) -> str:
         rows.append([arm, size, f"{count:,}", epochs, f"{flop:.2e}", f"{hours:,.1f}"])
     header = ["arm", "pairs", "steps", "epochs", "FLOP", "GPU hours"]
     about = (
-        f"finetune, an estimate: {per_pair:.2e} FLOP per pair of {config.encode.side} x {config.encode.side} pixels (counted, with what is "
+        f"finetune, an estimate: {per_pair:.2e} FLOP per pair of {side} x {side} pixels (counted, with what is "
         f"computed again),\n{UTILISATION:.0%} of {PEAK_TFLOPS:.0f} TFLOP/s per GPU; {hours_in_all:,.1f} GPU hours for all arms that are "
         f"counted\n{disk(config, sizes)}\n"
     )
@@ -88,7 +88,7 @@ def disk(config: LargeFinetuneConfig, sizes: Mapping[str, int | None]) -> str:
     """What the encoded pairs take, in a sentence."""
     from finetune.estimate import bytes_per_pair
 
-    each = bytes_per_pair(config.editor, config.encode.side)
+    each = bytes_per_pair(config.editor, config.editor.sampling.side)
     known = [count for count in sizes.values() if count is not None]
     kept = f"encoded pairs take about {words.size(each)} each, null conditions included"
     if len(known) < len(sizes) or not known:
@@ -102,4 +102,4 @@ def _flop(config_json: str) -> float:
     from finetune.estimate import flop_per_pair
 
     config = LargeFinetuneConfig.model_validate_json(config_json)
-    return flop_per_pair(config.editor, config.encode.side, config.training)
+    return flop_per_pair(config.editor, config.editor.sampling.side, config.training)

@@ -108,14 +108,27 @@ def _missing_of_finetune(flow: FlowConfig) -> list[str]:
     missing = [arm for arm in flow.finetune.arms if arm not in known]
     notes = [f"cannot run yet: finetune.arms: there is no selection {arm!r} in filter.selections" for arm in missing]
     if isinstance(flow.finetune, LargeFinetuneConfig):
-        folder = flow.finetune.editor.directory
-        notes += [] if Path(folder).is_dir() else [f"missing input: {folder} (finetune.editor.directory)"]
-        from reward.trainer.optimizer import check_installed
+        notes += _missing_of_editor(flow.finetune)
+    return notes
 
+
+def _missing_of_editor(config: LargeFinetuneConfig) -> list[str]:
+    """Files of a pretrained editor, and its optimizer."""
+    from finetune import families
+    from reward.trainer.optimizer import check_installed
+
+    notes, folder = [], config.editor.directory
+    if Path(folder).is_dir():
         try:
-            check_installed(flow.finetune.training.optimizer)
+            families.check_files(config.editor)
         except ValueError as error:
-            notes.append(f"cannot run yet: finetune.training: {error}")
+            notes.append(f"cannot run yet: finetune.editor: {error}")
+    else:
+        notes.append(f"missing input: {folder} (finetune.editor.directory)")
+    try:
+        check_installed(config.training.optimizer)
+    except ValueError as error:
+        notes.append(f"cannot run yet: finetune.training: {error}")
     return notes
 
 

@@ -1,4 +1,4 @@
-"""An editor that was trained here: a directory that the step finetune published."""
+"""An editor that was trained here: a directory that the step finetune published, of the small editor or of a pretrained one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 from pydantic import AfterValidator, Field
 
+from stages.editors import fine_tuned
 from stages.editors.editor import Edited, EditorSpec, EditRequest, Licence
 from stages.engine import storage
 from stages.engine.config import Config
@@ -17,6 +18,7 @@ from stages.engine.config import Config
 if TYPE_CHECKING:
     from finetune.editor import Editor
     from stages.config import FlowConfig
+    from stages.editors.on_canvas import OnCanvas
 
 
 def _absolute(path: str) -> str:
@@ -33,7 +35,10 @@ class TrainedSettings(Config):
 
 
 class TrainedEditor:
-    """It edits at the square size that it was trained for; an image of another size is resized to it and back, bicubic."""
+    """The toy data set's small editor.
+
+    It edits at the square size that it was trained for; an image of another size is resized to it and back, bicubic.
+    """
 
     def __init__(self, editor: Editor) -> None:
         self.editor = editor
@@ -63,19 +68,26 @@ def _directory(settings: TrainedSettings) -> Path:
     return Path(settings.path)
 
 
-def _open(settings: TrainedSettings, flow: FlowConfig) -> TrainedEditor:
+def _open(settings: TrainedSettings, flow: FlowConfig) -> TrainedEditor | OnCanvas:
     import torch
 
+    from finetune import trained
     from finetune.editor import Editor
 
     torch.set_num_threads(1)  # the sums of several threads differ from machine to machine
-    editor = Editor.from_directory(_directory(settings))
+    folder = _directory(settings)
+    if trained.is_pretrained(folder):
+        return fine_tuned.open_editor(folder)
+    editor = Editor.from_directory(folder)
     return TrainedEditor(editor.to("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def _identity(settings: TrainedSettings, flow: FlowConfig) -> dict[str, Any]:
-    """The files; where they lie does not count."""
-    return {"files": storage.tree_hashes(_directory(settings))}
+    """The files, also those of a pretrained editor that the folder names; where they lie does not count."""
+    from finetune import trained
+
+    folder = _directory(settings)
+    return trained.identity(folder) if trained.is_pretrained(folder) else {"files": storage.tree_hashes(folder)}
 
 
 EDITORS = [

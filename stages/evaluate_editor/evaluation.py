@@ -13,7 +13,6 @@ from stages.evaluate_editor.judges.judge import Judge
 from stages.evaluate_editor.systems import COPY, EXACT
 from stages.evaluate_editor.verdict import JudgedEdit
 
-BASE_CAVEAT = "The base editor stands in for a pretrained one and was trained on a noisy set of its own."
 Edits = Mapping[str, Sequence[JudgedEdit]]
 """By system."""
 
@@ -83,7 +82,8 @@ def _mean(values: Sequence[float]) -> float | None:
     return round(sum(values) / len(values), 5) if values else None
 
 
-def caveats(config: EvaluateEditorConfig, flow: FlowConfig, *, trained: bool) -> list[str]:
+def caveats(config: EvaluateEditorConfig, flow: FlowConfig) -> list[str]:
     """What a reader of the table must know."""
     of_judges = [caveat for judge in (config.judge, *config.further_judges) for caveat in judge.caveats]
-    return list(dict.fromkeys([*config.items.remarks(flow), *of_judges, *([BASE_CAVEAT] if trained else [])]))
+    of_base = [flow.finetune.base_caveat] if flow.finetune is not None and flow.finetune.base_caveat else []
+    return list(dict.fromkeys([*config.items.remarks(flow), *of_judges, *of_base]))

@@ -88,7 +88,7 @@ def run(context: Context) -> Index:
     seen = seen_items(context, folder, config, parts)
     evaluation |= {"contamination": seen} if seen else {}
     evaluation |= {"preservation": preservation(edits), "seed": context.flow.seed, "resamples": config.bootstrap}
-    evaluation |= {"caveats": caveats(config, context.flow, trained=trained is not None)}
+    evaluation |= {"caveats": caveats(config, context.flow)}
     sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
     artifacts: dict[str, list] = {}
     for one in (made, *judged):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -21,7 +21,9 @@ class BaseTraining(Config):
 
 
 class Arms(Config):
-    """Arms: every selection fine-tunes a copy of the base editor."""
+    """Arms: every selection fine-tunes a copy of the base editor. ``base_caveat``: what a reader of their scores must know of it."""
+
+    base_caveat: ClassVar[str] = ""
 
     arms: tuple[str, ...] = Field(("full", "selected", "random", "naive"), min_length=1, description="Selections to train on")
     parallel_arms: int = Field(2, ge=1, description="Arms trained at the same time, where the cluster has room")
@@ -30,6 +32,8 @@ class Arms(Config):
 
 class FinetuneConfig(Arms):
     """The toy data set's small editor: its base is trained here, then every arm with the same steps."""
+
+    base_caveat: ClassVar[str] = "The base editor stands in for a pretrained one and was trained on a noisy set of its own."
 
     editor: EditorConfig = Field(EditorConfig(), description="Codec, text encoder, denoiser, objective, sampler")
     base: BaseTraining = Field(BaseTraining(), description="Training of the base editor, in place of a pretrained one")
@@ -49,7 +53,6 @@ class FinetuneConfig(Arms):
 class EncodeConfig(Config):
     """Encoding of pairs before training, once for all arms."""
 
-    side: int = Field(512, gt=0, description="Images are edited at an area of about side ** 2 pixels, in their ratio")
     ratio_difference: float = Field(
         0.02, ge=0, description="Pairs whose aspect ratios differ by more are set aside, since nothing is stretched"
     )

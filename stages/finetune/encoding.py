@@ -43,11 +43,11 @@ class _Task:
     nulls: frozenset[str]
 
 
-def encoding_of(editor: PretrainedEditorConfig, config: EncodeConfig) -> str:
+def encoding_of(editor: PretrainedEditorConfig) -> str:
     """Name of the encoding: of the encoders' files and settings, the working size and the decoder. Reads the files, loads nothing."""
     from finetune import families
 
-    return encoding_id(families.encoders_identity(editor), config.side, DECODER)
+    return encoding_id(families.encoders_identity(editor), editor.sampling.side, DECODER)
 
 
 def encode(
@@ -59,7 +59,7 @@ def encode(
     units = _units(missing, found, config, encoding)
     if not units:
         return found
-    _check_room(step.path, editor, config, len(missing))
+    _check_room(step.path, editor, len(missing))
     made = run_units(
         step,
         units,
@@ -73,16 +73,16 @@ def encode(
     return cache.of_units(step, [*found.units, *made.records])
 
 
-def _check_room(folder: Path, editor: PretrainedEditorConfig, config: EncodeConfig, pairs: int) -> None:
+def _check_room(folder: Path, editor: PretrainedEditorConfig, pairs: int) -> None:
     """Say what the entries will take. Raises ``ValueError`` where the disk does not have it."""
     from finetune.estimate import bytes_per_pair
 
-    needed, free = pairs * bytes_per_pair(editor, config.side), shutil.disk_usage(folder.parent).free
+    needed, free = pairs * bytes_per_pair(editor, editor.sampling.side), shutil.disk_usage(folder.parent).free
     print(f"{folder.name}: {pairs:,} pairs to encode, about {needed / 1e9:,.1f} GB", file=sys.stderr, flush=True)
     if needed > free:
         raise ValueError(
             f"{pairs:,} encoded pairs take about {needed / 1e9:,.1f} GB, and the disk of {folder} has {free / 1e9:,.1f} GB; "
-            "choose another --run directory, a smaller finetune.encode.side or fewer pairs"
+            "choose another --run directory, a smaller finetune.editor.sampling.side or fewer pairs"
         )
 
 
@@ -108,20 +108,20 @@ def make_work(editor: PretrainedEditorConfig, config: EncodeConfig) -> Work:
     from finetune import families
 
     encoders = families.open_encoders(editor, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    return partial(_encode, encoders, config)
+    return partial(_encode, encoders, editor.sampling.side, config)
 
 
-def _encode(encoders: Encoders, config: EncodeConfig, task: _Task) -> UnitOutput:
+def _encode(encoders: Encoders, side: int, config: EncodeConfig, task: _Task) -> UnitOutput:
     rows: list[dict[str, Any]] = []
     quarantine: list[Quarantined] = []
     nulls = set(task.nulls)
     for row, source, edited in _images(task.rows):
-        made = _pair(encoders, config, row, source, edited)
+        made = _pair(encoders, side, config, row, source, edited)
         rows.append({"key": row.key, "name": row.sample_id, **(vars(made) if isinstance(made, cache.SetAside) else made)})
         if isinstance(made, cache.SetAside):
             quarantine.append(Quarantined(row.sample_id, f"{row.shard}: {row.sample_id}", made.reason, made.message))
         if row.null_key in nulls:
-            null = _null(encoders, config, source)
+            null = _null(encoders, side, source)
             if not isinstance(null, cache.SetAside):
                 nulls.remove(row.null_key)
                 rows.append({"key": row.null_key, "name": row.source_sha256, **null})
@@ -129,32 +129,37 @@ def _encode(encoders: Encoders, config: EncodeConfig, task: _Task) -> UnitOutput
     return UnitOutput({cache.TABLE: table}, len(task.rows), len(task.rows) - len(quarantine), quarantine)
 
 
-def _pair(encoders: Encoders, config: EncodeConfig, row: PairRow, source: bytes, edited: bytes) -> dict[str, Any] | cache.SetAside:
+def _pair(
+    encoders: Encoders, side: int, config: EncodeConfig, row: PairRow, source: bytes, edited: bytes
+) -> dict[str, Any] | cache.SetAside:
     """The columns of an encoded pair, or why it is set aside."""
     from finetune.precompute.encode import encode_pair, ratio_difference
     from finetune.precompute.entry import pair_bytes
 
     try:
         images = [decode(data, what=f"the {role} image") for role, data in (("source", source), ("edited", edited))]
-        size = encoders.working_size(*images[0].size, config.side)
+        size = encoders.working_size(*images[0].size, side)
     except ValueError as error:
         return cache.SetAside("unusable-image", str(error))
     difference = ratio_difference(*images)
     if difference > config.ratio_difference:
         return cache.ratio_refused(difference, config.ratio_difference)
-    pair = encode_pair(encoders, *images, row.instruction, size)
+    try:
+        pair = encode_pair(encoders, *images, row.instruction, size)
+    except ValueError as error:
+        return cache.SetAside("unreadable-instruction", str(error))
     sizes = (*pair.target.mean.shape[1:], *pair.reference.mean.shape[1:])
     return {"ratio_difference": difference} | dict(zip(cache.SIZES, sizes, strict=True)) | _stored(pair_bytes(pair))
 
 
-def _null(encoders: Encoders, config: EncodeConfig, source: bytes) -> dict[str, Any] | cache.SetAside:
+def _null(encoders: Encoders, side: int, source: bytes) -> dict[str, Any] | cache.SetAside:
     """The columns of a source's null condition, or why there is none."""
     from finetune.precompute.encode import encode_null
     from finetune.precompute.entry import condition_bytes
 
     try:
         image = decode(source, what="the source image")
-        size = encoders.working_size(*image.size, config.side)
+        size = encoders.working_size(*image.size, side)
     except ValueError as error:
         return cache.SetAside("unusable-image", str(error))
     entry = condition_bytes(encode_null(encoders, image, size))

@@ -12,7 +12,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from stages.config import FlowConfig
 from stages.context import Context
 from stages.engine import contracts, steps, storage
 from stages.engine.ids import settings_hash
@@ -48,14 +47,23 @@ _IRRELEVANT = {
 """Settings that change no result. Another number of workers changes the rounding of sums: a training that was stopped may go on with it."""
 
 
+def check(config: LargeFinetuneConfig) -> None:
+    """Raise ``ValueError`` for a file of the editor that is missing or another model's, and for an optimizer that is not installed."""
+    from finetune import families
+    from reward.trainer.optimizer import check_installed
+
+    families.check_files(config.editor)
+    check_installed(config.training.optimizer)
+
+
 def run(context: Context, filtered: Index) -> Index:
     """Encode and train what is missing; returns the step's index. filtered: of the step filter."""
     from finetune import families
     from finetune.trained import save_base
 
-    config: LargeFinetuneConfig = context.need("finetune")
+    config = _located(context.need("finetune"))
     folder = context.run.step(STEP)
-    base, encoding = families.model_identity(config.editor), encoding_of(config.editor, config.encode)
+    base, encoding = families.model_identity(config.editor), encoding_of(config.editor)
     settings = {
         "finetune": config.model_dump(mode="json", exclude=_IRRELEVANT),
         "base": base,
@@ -72,7 +80,7 @@ def run(context: Context, filtered: Index) -> Index:
     pairs, quarantined = _pairs_of_arms(folder, config, context.flow.seed, arms, every, encoded)
     keys = {name: [(row.key, row.null_key) for row in rows] for name, rows in pairs.items()}
     lists = {name: cache.publish_pairs(folder.path, name, of_list, encoded) for name, of_list in keys.items()}
-    _train_missing(context, config, folder.path, _payloads(folder, config, context.flow, base, pairs, lists))
+    _train_missing(context, config, folder.path, _payloads(folder, config, context.flow.seed, base, pairs, lists))
     publish_trained(folder.path / "editors" / BASE, base, lambda to: save_base(to, config.editor, base))
     _clear(folder.path, {BASE, *config.arms})
     files = {f"{name}/{path}": sha256 for name in _FOLDERS for path, sha256 in _hashes(folder.path / name)}
@@ -86,6 +94,12 @@ def run(context: Context, filtered: Index) -> Index:
         files=files,
         results={"arms": [BASE, *config.arms], "pairs": counts, "steps": {arm: _steps(config, counts[arm]) for arm in config.arms}},
     )
+
+
+def _located(config: LargeFinetuneConfig) -> LargeFinetuneConfig:
+    """The same with the editor's folder from the root, since workers have another working directory."""
+    editor = config.editor
+    return config.model_copy(update={"editor": editor.model_copy(update={"directory": storage.absolute(editor.directory)})})
 
 
 def _hashes(folder: Path) -> Sequence[tuple[str, str]]:
@@ -138,7 +152,7 @@ def _by_reason(quarantined: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 def _payloads(
     folder: StepFolder,
     config: LargeFinetuneConfig,
-    flow: FlowConfig,
+    seed: int,
     base: str,
     pairs: Mapping[str, Sequence[PairRow]],
     lists: Mapping[str, str],
@@ -150,11 +164,12 @@ def _payloads(
         {
             "folder": str(folder.path),
             "name": arm,
-            "key": settings_hash(STEP, settings, base, flow.seed, [row.key for row in pairs[arm]], held_out),
+            "key": settings_hash(STEP, settings, base, seed, [row.key for row in pairs[arm]], held_out),
             "base": base,
             "pairs": lists[arm],
             "held_out": lists[HELD_OUT],
-            "flow": flow.model_dump(mode="json"),
+            "finetune": config.model_dump(mode="json"),
+            "seed": seed,
         }
         for arm in config.arms
     ]
@@ -190,8 +205,7 @@ def _train_in_turn(payload: dict[str, Any]) -> None:
     from reward.trainer.workers import first_says
 
     for arm in payload["arms"]:
-        config = FlowConfig.model_validate(arm["flow"]).finetune
-        assert isinstance(config, LargeFinetuneConfig)
+        config = LargeFinetuneConfig.model_validate(arm["finetune"])
         if not first_says(is_trained(Path(arm["folder"]) / "editors" / arm["name"], arm["key"])):  # by this group, before one of it died
             _train(arm, config)
 
@@ -207,7 +221,7 @@ def _train(arm: dict[str, Any], config: LargeFinetuneConfig) -> None:
     from reward.trainer.workers import wait_for_all
 
     folder, name = Path(arm["folder"]), arm["name"]
-    training = seeded(config.training, FlowConfig.model_validate(arm["flow"]).seed)
+    training = seeded(config.training, arm["seed"])
     device, stored = get_device(), None
     if training.adapters is None and will_shard(training.parallel):
         model = families.without_weights(config.editor)

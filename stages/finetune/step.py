@@ -17,6 +17,24 @@ from stages.finetune.config import Arms, LargeFinetuneConfig
 STEP = steps.FINETUNE
 
 
+def check(context: Context) -> None:
+    """Raise ``ValueError`` for what is missing, before any step of the command begins: selections of the arms, files of the editor.
+
+    Nothing is looked at where the step is done.
+    """
+    config = context.flow.finetune
+    if config is None or (context.run.step(STEP).index() is not None and not context.force):
+        return
+    filtered = context.run.step(steps.FILTER).index()
+    known = set(filtered.results["selections"]) if filtered is not None else set()
+    if context.flow.filter is not None:
+        known |= {selection.name for selection in context.flow.filter.selections}
+    if known:
+        _check_arms(config.arms, sorted(known))
+    if isinstance(config, LargeFinetuneConfig):
+        large.check(config)
+
+
 def run(context: Context) -> Index:
     """Train what is not trained yet; returns the step's index."""
     config: Arms = context.need("finetune")
@@ -28,4 +46,4 @@ def run(context: Context) -> Index:
 def _check_arms(arms: Sequence[str], known: Sequence[str]) -> None:
     for arm in arms:
         if arm not in known:
-            raise ValueError(f"finetune.arms: there is no selection {arm!r}; filter made {', '.join(known)}")
+            raise ValueError(f"finetune.arms: there is no selection {arm!r}; there are {', '.join(known)}")

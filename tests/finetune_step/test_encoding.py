@@ -17,6 +17,7 @@ from PIL import Image
 from tiny_editing import TinyEncoders, drawn_images
 
 from finetune import families
+from finetune.config import SamplingConfig
 from finetune.precompute.encode import encode_pair, fitted, ratio_difference
 from finetune.precompute.entry import pair_bytes, read_pair
 from stages.config import FlowConfig
@@ -26,7 +27,7 @@ from stages.finetune import cache, encoding, step
 from stages.finetune.arm_rows import arm_rows, distinct, held_out_rows
 from stages.finetune.config import EncodeConfig
 
-EDITOR: Any = {"family": "step1x-edit-v1.0", "directory": "/nowhere"}
+EDITOR: Any = {"family": "step1x-edit-v1.0", "directory": "/nowhere", "sampling": {"side": 48}}
 
 
 def context(run: RunDir, arms: tuple[str, ...] = ("full",), **changes: Any) -> Context:
@@ -34,7 +35,7 @@ def context(run: RunDir, arms: tuple[str, ...] = ("full",), **changes: Any) -> C
         "name": "test",
         "world": {"size": 32},
         "filter": {"input": {"dataset": "world-edits", "count": 10}, "selections": [{"name": arm, "rule": "all"} for arm in arms]},
-        "finetune": {"editor": EDITOR, "arms": arms, "encode": {"side": 48, "unit_pairs": 2}, "training": {"batch_size": 4}} | changes,
+        "finetune": {"editor": EDITOR, "arms": arms, "encode": {"unit_pairs": 2}, "training": {"batch_size": 4}} | changes,
     }
     cluster: Any = SimpleNamespace(gpus=0, share_of_a_gpu=lambda _: 0.0)
     return Context(run, FlowConfig.model_validate(flow), cluster)
@@ -56,11 +57,12 @@ def encoded(
     """The cache of all arms after encoding, and the names of the units that were done."""
     done: list[str] = []
     monkeypatch.setattr(encoding, "run_units", partial(in_process, **({"log": done, "backwards": False} | how)))
-    config = EncodeConfig(side=side, unit_pairs=2, ratio_difference=bound)
+    config = EncodeConfig(unit_pairs=2, ratio_difference=bound)
     finetune: Any = given.flow.finetune
-    name = encoding.encoding_of(finetune.editor, config)
+    editor = finetune.editor.model_copy(update={"sampling": SamplingConfig(side=side)})
+    name = encoding.encoding_of(editor)
     rows = distinct([arm_rows(given, arm, name) for arm in finetune.arms])
-    return encoding.encode(given, given.run.step("finetune"), finetune.editor, config, name, rows), done
+    return encoding.encode(given, given.run.step("finetune"), editor, config, name, rows), done
 
 
 def test_only_what_changed_is_encoded_again(tmp_path: Path, identity: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +137,7 @@ def test_pairs_that_cannot_be_used_are_set_aside_with_a_reason(
     found, done = encoded(context(run), monkeypatch)
     assert sorted(aside.reason for aside in found.set_aside.values()) == ["aspect-ratio", "aspect-ratio"]
     assert "differ by 10.0%, more than 2.0%" in next(iter(found.set_aside.values())).message
-    rows = arm_rows(context(run), "full", encoding.encoding_of(context(run).flow.finetune.editor, EncodeConfig(side=48)))  # ty: ignore
+    rows = arm_rows(context(run), "full", encoding.encoding_of(context(run).flow.finetune.editor))  # ty: ignore
     assert rows[0].null_key == rows[1].null_key == rows[4].null_key and rows[1].null_key in found.places
     tables = [pq.read_table(run.step("finetune").path / unit.parts[cache.TABLE].path, columns=["key"]) for unit in found.units]
     assert sum(table["key"].to_pylist().count(rows[0].null_key) for table in tables) == 1
@@ -186,7 +188,7 @@ def test_mistakes_are_refused_before_anything_is_loaded(tmp_path: Path, identity
     monkeypatch.setattr(families, "open_encoders", lambda *_: pytest.fail("loaded"))
     monkeypatch.setattr(families, "model_identity", lambda _: "base")
     run = sharded_run(tmp_path / "run", drawn_images(6), {"full": range(6), "few": range(3)})
-    with pytest.raises(ValueError, match=r"finetune\.arms: there is no selection 'best'; filter made few, full"):
+    with pytest.raises(ValueError, match=r"finetune\.arms: there is no selection 'best'; there are few, full"):
         step.run(context(run, ("full", "best")))
     with pytest.raises(ValueError, match=r"few has 3 pairs, fewer than finetune\.training\.batch_size 4"):
         step.run(context(run, ("full", "few")))

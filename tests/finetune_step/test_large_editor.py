@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 import torch
 from edit_shards import sharded_run
 from filter_here import in_process
+from safetensors.torch import load_file, save_file
 from tiny_editing import drawn_images
 from tiny_step1x import write_step1x
 
@@ -50,7 +53,7 @@ def context(run: RunDir, editor: dict[str, Any], *, force: bool = False, **chang
     }
     section = {
         "editor": editor,
-        "encode": {"side": 64, "unit_pairs": 4},
+        "encode": {"unit_pairs": 4},
         "training": training | changes.pop("training", {}),
         "arms": changes.pop("arms", list(ARMS)),
     }
@@ -63,11 +66,13 @@ def context(run: RunDir, editor: dict[str, Any], *, force: bool = False, **chang
 def test_arms_share_entries_and_train_from_the_same_weights(tmp_path: Path, editor: dict[str, Any], units: list[str]) -> None:
     images = drawn_images(14)
     images[6] = images[6][0], images[6][1].resize((44, 40)), images[6][2]
+    images[12] = images[12][0], images[12][1], "make it red<|im_end|>"
     run = sharded_run(tmp_path / "run", images, ARMS)
     index = step.run(context(run, editor))
-    assert index.counts == {"in": 14, "out": 13, "quarantined": 1} and index.quarantined == {"aspect-ratio": 1}
-    assert run.step("finetune").read("quarantine")["row_id"].to_pylist() == ["sample006"]
-    assert index.results["pairs"]["held-out"] == 2 and index.results["pairs"]["full"] == 11
+    assert index.counts == {"in": 14, "out": 12, "quarantined": 2}
+    assert index.quarantined == {"aspect-ratio": 1, "unreadable-instruction": 1}
+    assert sorted(run.step("finetune").read("quarantine")["row_id"].to_pylist()) == ["sample006", "sample012"]
+    assert index.results["pairs"]["held-out"] == 2 and index.results["pairs"]["full"] == 10
     assert index.results["steps"] == {"full": 4, "selected": 4}
     assert len(units) == 5  # of the five shards of full; the other arm's pairs are among them
     _, base = open_trained(tmp_path / "run" / "finetune" / "editors" / "base", torch.device("cpu"), torch.float32)
@@ -79,3 +84,45 @@ def test_arms_share_entries_and_train_from_the_same_weights(tmp_path: Path, edit
     assert step.run(context(run, editor)) == index
     step.run(context(run, editor, force=True, training={"steps": 2}, arms=["selected"]))
     assert len(units) == 5  # nothing is encoded again
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda folder: (folder / "vae.safetensors").unlink(), "there is no file .*vae.safetensors"),
+        (lambda folder: (folder / "step1x-edit-i1258.safetensors").unlink(), "step1x-edit-i1258.safetensors is not a readable"),
+        (lambda folder: without(folder, "connector.scale_factor"), "it is Step1X-Edit v1.1"),
+    ],
+)
+def test_files_are_checked_before_any_step_begins(
+    damage: Callable[[Path], None], sentence: str, tmp_path: Path, editor: dict[str, Any]
+) -> None:
+    copy = tmp_path / "step1x"
+    shutil.copytree(editor["directory"], copy)
+    run = RunDir(tmp_path / "run")
+    given = context(run, editor | {"directory": str(copy)})
+    step.check(given)
+    damage(copy)
+    with pytest.raises(ValueError, match=sentence):
+        step.check(given)
+    with pytest.raises(ValueError, match=r"finetune.arms: there is no selection 'best'; there are full, selected"):
+        step.check(context(run, editor, arms=["best"]))
+
+
+def without(folder: Path, name: str) -> None:
+    """Write the denoiser's file without a tensor."""
+    path = folder / "step1x-edit-i1258.safetensors"
+    tensors = load_file(path)
+    del tensors[name]
+    save_file(tensors, path)
+
+
+def test_a_folder_beside_the_user_is_found_by_workers(
+    tmp_path: Path, editor: dict[str, Any], units: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(editor["directory"])
+    monkeypatch.chdir(folder.parent)
+    run = sharded_run(tmp_path / "run", drawn_images(14), ARMS)
+    step.run(context(run, editor | {"directory": folder.name}, arms=["selected"], training={"steps": 1}))
+    monkeypatch.chdir(tmp_path)
+    assert open_trained(tmp_path / "run" / "finetune" / "editors" / "base", torch.device("cpu"), torch.float32)[0].directory == str(folder)

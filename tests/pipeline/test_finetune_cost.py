@@ -11,6 +11,7 @@ from tiny_step1x import SIZES
 from torch.utils.flop_counter import FlopCounterMode
 
 from finetune import families
+from finetune.config import SamplingConfig
 from finetune.estimate import bytes_per_pair, flop_per_pair
 from finetune.step1x.config import Step1XConfig
 from finetune.training.config import LargeTrainingConfig
@@ -19,7 +20,7 @@ from pipeline.planning.plan import plan
 from stages.config import FlowConfig
 from stages.engine.rundir import RunDir
 
-EDITOR = Step1XConfig(directory="/nowhere", sizes=SIZES)
+EDITOR = Step1XConfig(directory="/nowhere", sizes=SIZES, sampling=SamplingConfig(side=64))
 
 
 def test_operations_are_counted_with_what_is_computed_again() -> None:
@@ -55,7 +56,6 @@ def test_the_plan_lists_every_arm(tmp_path: Path) -> None:
     section = {
         "editor": EDITOR.model_dump(),
         "arms": ["full", "selected", "certain", "few"],
-        "encode": {"side": 64},
         "training": {"steps": None, "epochs": 2, "batch_size": 8, "adapters": {"rank": 2, "alpha": 2}},
     }
     filtered = {"input": {"dataset": "world-edits", "count": 100}, "selections": selections}

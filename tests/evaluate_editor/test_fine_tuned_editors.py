@@ -1,0 +1,126 @@
+"""Editors that finetune published from a pretrained one, as systems of the benchmark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import gedit_copy
+import numpy as np
+import pytest
+import torch
+from tiny_step1x import write_step1x
+from torch import nn
+
+from finetune import families, trained
+from finetune.library_editors.sizes import at_area
+from finetune.step1x.config import Step1XConfig
+from finetune.step1x.encoders import Step1XEncoders
+from finetune.training.config import LargeTrainingConfig
+from finetune.training.train import ready_to_learn
+from reward.trainer.config import AdapterConfig
+from stages.config import FlowConfig
+from stages.editors.fine_tuned import canvas_rule
+from stages.evaluate_editor import generation
+from stages.evaluate_editor.generation import Piece
+from stages.evaluate_editor.systems import System, systems
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that finetune publishes: the base, an arm with adapters and one that learnt in full."""
+    folder = tmp_path_factory.mktemp("published")
+    (folder / "step1x").mkdir()
+    config, editors = write_step1x(folder / "step1x"), folder / "editors"
+    base = families.model_identity(config)
+    trained.save_base(editors / "base", config, base)
+    for name, adapters in (("lora", AdapterConfig(rank=2, alpha=2)), ("whole", None)):
+        training = LargeTrainingConfig(adapters=adapters, precision="fp32")
+        model = ready(config, training)
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight += 0.05 * weight.requires_grad
+        trained.save_trained(editors / name, config, base, training, model)
+    return folder
+
+
+def ready(config: Step1XConfig, training: LargeTrainingConfig) -> nn.Module:
+    model = families.open_model(config, CPU, torch.float32)
+    ready_to_learn(model, training, CPU)
+    return model
+
+
+def flow_of(folder: Path, tmp_path: Path) -> FlowConfig:
+    gedit_copy.write(tmp_path / "gedit", gedit_copy.rows(languages=("en",)))
+    arms = [{"editor": "trained", "name": name, "settings": {"path": str(folder / "editors" / name)}} for name in ("base", "lora", "whole")]
+    section = {
+        "items": {"name": "gedit-bench", "path": str(tmp_path / "gedit")},
+        "judge": {"name": "endpoint", "base_url": "http://localhost:1/v1", "model": "none"},
+        "editors": arms,
+        "reference_arm": "base",
+    }
+    return FlowConfig.model_validate({"name": "x", "evaluate_editor": section})
+
+
+def compared(flow: FlowConfig) -> list[System]:
+    assert flow.evaluate_editor is not None
+    return systems(flow, flow.evaluate_editor, (), None)[1:]
+
+
+def test_every_kind_of_trained_editor_edits_benchmark_items(published: Path, tmp_path: Path) -> None:
+    flow = flow_of(published, tmp_path)
+    work = generation.make_work(flow)
+    found: dict[str, np.ndarray] = {}
+    for system in compared(flow):
+        rows = work(Piece(system, 0, 2)).tables["benchmark_edits"].to_pylist()
+        assert [row["error"] for row in rows] == ["", ""]
+        edits = [cast(np.ndarray, generation.image_of(row)) for row in rows]
+        assert {edit.shape for edit in edits} == {(32, 48, 3)}
+        found[system.name] = np.stack(edits)
+    pairs = [(found[first], found[second]) for first, second in (("base", "lora"), ("base", "whole"), ("lora", "whole"))]
+    assert not any(np.array_equal(first, second) for first, second in pairs)
+    again = generation.make_work(flow)(Piece(compared(flow)[1], 1, 1)).tables["benchmark_edits"].to_pylist()
+    alone = cast(np.ndarray, generation.image_of(again[0])).astype(int)
+    assert np.abs(alone - found["lora"][1]).max() <= 1  # an edit does not depend on its batch, up to rounding
+
+
+def test_identity_is_of_the_weights_wherever_they_lie(published: Path, tmp_path: Path) -> None:
+    keys = {system.name: system.key for system in compared(flow_of(published, tmp_path))}
+    assert len({str(key) for key in keys.values()}) == 3 and str(published) not in str(keys)
+    moved = tmp_path / "moved"
+    published.rename(moved)
+    record = moved / "editors" / "lora" / "editor.json"
+    text = record.read_text()
+    try:
+        record.write_text(text.replace(str(published), str(moved)))
+        assert trained.identity(moved / "editors" / "lora") == keys["lora"][2]
+        with pytest.raises(ValueError, match=r"contains no model; expected the folder|is not a readable safetensors file"):
+            trained.identity(moved / "editors" / "base")  # its base is gone
+    finally:
+        record.write_text(text)
+        moved.rename(published)
+
+
+@pytest.mark.parametrize("side", [64, 512, 768, 1024])
+@pytest.mark.parametrize("family", ["step1x", "kontext", "qwen"])
+def test_the_canvas_is_a_size_that_the_family_keeps(side: int, family: str) -> None:
+    encoders: Any = Step1XEncoders.__new__(Step1XEncoders) if family == "step1x" else Rounding(16 if family == "kontext" else 32)
+    rule = canvas_rule(encoders, side)
+    for width in range(300, 2000, 37):
+        for height in (300, 333, 720, 1024, 1999):
+            canvas = rule(width, height)
+            assert encoders.working_size(*canvas, side) == canvas
+    wide, high = rule(4000, 40)
+    assert 5 < wide / high < 9 or side == 64
+
+
+class Rounding:
+    """Sizes of the families in diffusers' layout."""
+
+    def __init__(self, multiple: int) -> None:
+        self.multiple = multiple
+
+    def working_size(self, width: int, height: int, side: int) -> tuple[int, int]:
+        return at_area(width, height, side, self.multiple)
