@@ -105,22 +105,23 @@ def wins(a: Sequence[JudgedEdit], b: Sequence[JudgedEdit], convention: Conventio
 
 
 def interval(groups: Groups, convention: Convention) -> Estimate:
-    """Mean of the groups' means with its percentile interval, resampled within groups; not defined where a group has no value."""
+    """Mean of the groups' means with its percentile interval, resampled within groups.
+
+    Not defined where a group has no value; without an interval where one has a single value, whose spread is not known.
+    """
     groups = [values[~np.isnan(values)] for values in groups]
     n = sum(map(len, groups))
     if not groups or not all(map(len, groups)):
         return Estimate(math.nan, n=n)
     value = sum(float(values.mean()) for values in groups) / len(groups)
-    drawn = [values for values in groups if len(values) > 1]
-    if not drawn:  # one value has no spread to resample
-        return Estimate(value, value, value, n=n)
-    fixed = sum(float(values[0]) for values in groups if len(values) == 1)
+    if min(map(len, groups)) == 1:
+        return Estimate(value, n=n, note="one item alone has no spread to resample")
 
     def mean(*samples: np.ndarray, axis: int = -1) -> np.ndarray:
-        return (np.sum([sample.mean(axis=axis) for sample in samples], axis=0) + fixed) / len(groups)
+        return np.sum([sample.mean(axis=axis) for sample in samples], axis=0) / len(groups)
 
     rng = np.random.default_rng(convention.seed)
-    found = bootstrap(drawn, mean, n_resamples=convention.resamples, batch=1000, method="percentile", vectorized=True, rng=rng)
+    found = bootstrap(groups, mean, n_resamples=convention.resamples, batch=1000, method="percentile", vectorized=True, rng=rng)
     return replace(percentile_interval(value, found.bootstrap_distribution), n=n)
 
 
