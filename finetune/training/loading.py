@@ -6,7 +6,7 @@ Times, noise and dropped conditions are functions of (seed, step, number in the 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import torch
@@ -47,7 +47,7 @@ class PairLoader:
     ) -> None:
         self._prepared = _PreparedPairs(pairs, flow, shift, seed)
         self._order, self._workers, self._pairs = order, workers, pairs
-        self._next: tuple[int, Iterator[list[PreparedPair]]] | None = None
+        self._next: tuple[int, Generator[list[PreparedPair]]] | None = None
 
     def share(self, step: int) -> list[PreparedPair]:
         """The pairs of a step that this worker computes. Raises ValueError for one that cannot be read, in its turn."""
@@ -57,7 +57,13 @@ class PairLoader:
         self._next = step + 1, iterator
         return next(iterator)
 
-    def _from(self, first: int) -> Iterator[list[PreparedPair]]:
+    def close(self) -> None:
+        """End the processes that read ahead. Left to the garbage collector, they would be waited for wherever it happens to run."""
+        if self._next is not None:
+            self._next[1].close()
+            self._next = None
+
+    def _from(self, first: int) -> Generator[list[PreparedPair]]:
         loader: DataLoader[PreparedPair | ValueError] = DataLoader(
             self._prepared,
             batch_sampler=(self._places(step) for step in itertools.count(first)),

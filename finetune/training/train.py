@@ -7,6 +7,7 @@ so memory does not grow with their number. What a step takes and draws is a func
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -81,7 +82,7 @@ def train(
             if progress.samples:
                 on_samples(int(metrics["step"]), progress.taken())
 
-        with prepared_blocks(editing, recompute=config.activation_checkpointing, compiled=config.compile):
+        with closing(loader), prepared_blocks(editing, recompute=config.activation_checkpointing, compiled=config.compile):
             optimise(
                 module=learner,
                 parameter_groups=[{"params": [weight for weight in learner.parameters() if weight.requires_grad]}],

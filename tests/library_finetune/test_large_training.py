@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -171,7 +172,8 @@ def test_samples_times_and_noise_do_not_depend_on_the_workers(monkeypatch: pytes
     def shares(rank: int, world: int, first: int) -> list[Any]:
         monkeypatch.setattr("reward.trainer.workers.rank_and_world", lambda: (rank, world))
         loader = PairLoader(pairs, bucketed_order(pairs.bucket_of, 4, 0), FLOW, lambda rows, columns: 2.0, seed=5, workers=loader_workers)
-        return [loader.share(step) for step in range(first, 4)]
+        with closing(loader):
+            return [loader.share(step) for step in range(first, 4)]
 
     whole = shares(0, 1, 0)
     halves = [[*one, *other] for one, other in zip(shares(0, 2, 1), shares(1, 2, 1), strict=True)]
