@@ -41,8 +41,11 @@ class Alignment(NamedTuple):
 
 
 def shift_and_zoom(source: Image.Image, edited: Image.Image) -> Alignment | None:
-    """How the edit lies against its source; None where it cannot be told: another size, no structure, or too much that changed."""
-    if source.size != edited.size or min(source.size) < BLOCK:
+    """How the edit lies against its source; None where it cannot be told.
+
+    That is with another size, no structure, too much that changed, or a picture so long that not one block fits across it when it is small.
+    """
+    if source.size != edited.size or min(source.size) * min(1.0, FINE / max(source.size)) < BLOCK:
         return None
     coarse = [_structure(image, COARSE) for image in (source, edited)]
     found = _search(*coarse)

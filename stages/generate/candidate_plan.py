@@ -93,7 +93,7 @@ def obstacles(editors: Sequence[PlannedEditor], config: GenerateConfig) -> list[
     for editor in editors:
         licence = editor.spec.licence
         if not licence.open and licence.name not in config.accept_licences:
-            terms = f": {licence.terms}" if licence.terms else ""
+            terms = f": {licence.terms.rstrip('.')}" if licence.terms else ""
             found.append(
                 f"{editor.key}: {editor.spec.name} has the licence {licence.name!r}{terms}; accept it by naming it in "
                 "generate.accept_licences, or leave the editor out"

@@ -73,3 +73,10 @@ def test_shift_in_pixels_of_a_large_source() -> None:
         x, y, size = random.integers(0, 1500), random.integers(0, 950), random.integers(20, 160)
         ImageDraw.Draw(drawn).rectangle((x, y, x + size, y + size // 2), fill=tuple(random.integers(0, 256, 3).tolist()))
     assert largest_error(shift_and_zoom(drawn, moved(drawn, 20, -9, 1.03)), 20, -9, 1.03, 1600) < 2
+
+
+@pytest.mark.parametrize("size", [(64, 20000), (20000, 64), (90, 3000), (17, 300), (1, 1)])
+def test_a_picture_that_is_a_strip_has_no_alignment(size: tuple[int, int]) -> None:
+    """Small, it is a line of a pixel or a few."""
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8))
+    assert shift_and_zoom(noise, noise) is None
