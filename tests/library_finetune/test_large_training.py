@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -186,6 +187,12 @@ def test_samples_times_and_noise_do_not_depend_on_the_workers(monkeypatch: pytes
     assert len({float(pair.draws.time) for batch in whole for pair in batch}) == 4 * 4
     dropped = [pair for batch in shares(0, 1, 0) for pair in batch if bool(pair.draws.dropped)]
     assert dropped and all(len(pair.condition["words"]) == 1 for pair in dropped)
+
+
+def test_a_training_ends_the_processes_that_read_for_it(tmp_path: Path) -> None:
+    """Left over, they are waited for in whatever thread the garbage collector runs."""
+    run(tmp_path, steps=2, loader_workers=2)
+    assert multiprocessing.active_children() == []
 
 
 @pytest.mark.parametrize("changes", [{"activation_checkpointing": "full"}, {"activation_checkpointing": "selective"}])
