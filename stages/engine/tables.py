@@ -1,0 +1,100 @@
+"""Questions to tables that may not fit in memory: sorting, joining and counting rows of Parquet parts by DuckDB, out of core.
+
+NumPy and Arrow compute columns, a batch of rows at a time; DuckDB moves rows. It spills to a folder that goes with the block, and keeps to
+``MEMORY_GB``. Results are the same on any number of threads as long as a query orders its rows by something unique, which every query
+must: DuckDB keeps no other order here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stages.engine import storage
+
+MEMORY_GB = 1.0
+"""Memory of DuckDB. Arrow batches and results come on top."""
+BATCH_ROWS = 1 << 17
+PLACE = "place"
+"""Column of :func:`batches`: the number of a row, from 0, in the order of the parts."""
+
+
+class Tables:
+    """A DuckDB database for one task."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.connection = connection
+
+    def keep(self, name: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        """Store batches as the table ``name``, on the disk where memory does not suffice. A table of that name is replaced."""
+        reader = pa.RecordBatchReader.from_batches(schema, iter(rows))
+        self.connection.register("given", reader)
+        try:
+            self.connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM given')
+        finally:
+            self.connection.unregister("given")
+
+    def execute(self, query: str, parameters: Sequence[object] = ()) -> None:
+        """Run a statement that gives no rows, as ``CREATE TABLE name AS SELECT``."""
+        self.connection.execute(query, [*parameters])
+
+    def rows(self, query: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
+        """The answer in batches of at most ``BATCH_ROWS``. Nothing else may be asked until the last one has been read."""
+        answer = self.connection.sql(query, params=[*parameters]).to_arrow_reader(BATCH_ROWS)
+        assert answer is not None, "the query gives rows"
+        yield from answer
+
+    def table(self, query: str, parameters: Sequence[object] = ()) -> pa.Table:
+        """A small answer whole."""
+        return self.connection.sql(query, params=[*parameters]).to_arrow_table()
+
+    def number(self, query: str, parameters: Sequence[object] = ()) -> int:
+        """The only value of an answer, as an integer."""
+        ((found,),) = self.connection.sql(query, params=[*parameters]).fetchall()
+        return int(found)
+
+
+@contextmanager
+def opened(scratch: str | Path) -> Generator[Tables]:
+    """A database in a temporary folder below ``scratch``, which must have room for what is kept and sorted; both go with the block."""
+    Path(scratch).mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=storage.TEMPORARY, dir=scratch))
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": f"{MEMORY_GB}GB",
+        "temp_directory": str(folder / "spilled"),
+        "preserve_insertion_order": False,  # queries order their rows themselves; keeping another order costs memory
+        "threads": len(os.sched_getaffinity(0)),
+    }
+    connection = duckdb.connect(str(folder / "tables.duckdb"), config=settings)
+    try:
+        yield Tables(connection)
+    finally:
+        connection.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def batches(files: Sequence[Path], schema: pa.Schema, *, place: bool = True) -> Iterator[pa.RecordBatch]:
+    """Rows of local Parquet files in their order, cast to ``schema``, of whose columns nothing else is read, and their :data:`PLACE`
+    as a first column: int64."""
+    number = 0
+    for file in files:
+        for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=schema.names):
+            found = pa.Table.from_batches([batch]).select(schema.names).cast(schema).combine_chunks()
+            if place:
+                found = found.add_column(0, pa.field(PLACE, pa.int64()), pa.array(np.arange(number, number + len(batch))))
+            number += len(batch)
+            yield from found.to_batches()
+
+
+def with_place(schema: pa.Schema) -> pa.Schema:
+    """The schema of what :func:`batches` gives."""
+    return schema.insert(0, pa.field(PLACE, pa.int64()))
