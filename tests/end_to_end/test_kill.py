@@ -1,13 +1,23 @@
-"""SIGKILL of the driver at random moments of a tiny whole loop: reruns end with the bytes of an undisturbed run."""
+"""SIGKILL of the driver in both trainings of a tiny whole loop: reruns end with the bytes of an undisturbed run, and repeat no step.
+
+``benchmarks/survive_kills.py`` kills a driver with its own Ray cluster, at random moments.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import ray
+from command import hashes, pipeline
 from paths import ROOT
+
+from reward.trainer.checkpoints import UNFINISHED
+from stages.engine import warm_workers
+from stages.engine.cluster import Cluster
 
 pytestmark = pytest.mark.slow
 
@@ -46,23 +56,33 @@ evaluate_editor: {reference_arm: base, items: 8, bootstrap: 100, workers: 1}
 """
 
 
+KILLED_AT = ("train-reward/checkpoints/*/training/step-*", "finetune/checkpoints/base-*/step-*")
+"""Checkpoints. A driver is killed when one is complete."""
+
+
 @pytest.mark.timeout(1500)
-def test_kills_leave_no_trace(tmp_path: Path) -> None:
-    config = tmp_path / "tiny.yaml"
+def test_kills_leave_no_trace(cluster: Cluster, tmp_path: Path) -> None:
+    config, undisturbed, run = tmp_path / "tiny.yaml", tmp_path / "undisturbed", tmp_path / "killed"
     config.write_text(TINY)
-    command = [
-        sys.executable,
-        "benchmarks/survive_kills.py",
-        "--config",
-        str(config),
-        "--kills",
-        "2",
-        "--seed",
-        "1",
-        "--runs",
-        str(tmp_path / "runs"),
-    ]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    logs = "\n".join(path.read_text()[-3000:] for path in (tmp_path / "runs").glob("*.log")) if found.returncode else ""
-    assert found.returncode == 0, found.stdout + found.stderr + logs
-    assert "2 kills, 0 runs with differences" in found.stdout
+    pipeline("run", "all", "--config", config, "--run", undisturbed)
+    warm_workers.release()  # the other drivers need their CPUs
+    address = ray.get_runtime_context().gcs_address
+    command = [sys.executable, "-m", "pipeline.cli", "run", "all", "--config", config, "--run", run, "--address", address]
+    for checkpoint in KILLED_AT:
+        published = times(run)
+        with (tmp_path / "log").open("w") as log, subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log) as driver:
+            while driver.poll() is None and not any(UNFINISHED not in path.name for path in run.glob(checkpoint)):
+                time.sleep(0.005)
+            driver.kill()
+        assert driver.returncode == -9, (tmp_path / "log").read_text()[-3000:]
+        assert published.items() <= times(run).items()
+    published = times(run)
+    assert published.keys() == {"generate", "annotate", "preferences", "train-reward", "evaluate-reward", "filter"}
+    pipeline("run", "all", "--config", config, "--run", run)
+    assert published.items() <= times(run).items()
+    assert hashes(run) == hashes(undisturbed)
+
+
+def times(run: Path) -> dict[str, int]:
+    """When each finished step was published."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in run.glob("*/index.json")}
