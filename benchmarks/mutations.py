@@ -157,8 +157,8 @@ def main() -> int:
 def summary(mutations: Sequence[Mutation], survivors: Sequence[Mutation]) -> str:
     """In one line."""
     real = [one for one in mutations if not one.equivalent]
-    found = len(real) - len(survivors)
-    return f"{found} of {len(real)} mutations are found ({found / max(1, len(real)):.0%}), {len(mutations) - len(real)} change nothing that can be seen"
+    found, same = len(real) - len(survivors), len(mutations) - len(real)
+    return f"{found} of {len(real)} mutations are found ({found / max(1, len(real)):.0%}); {same} more change nothing that a test could see"
 
 
 def table(mutations: Sequence[Mutation], survivors: Sequence[Mutation]) -> str:
