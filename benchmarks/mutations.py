@@ -6,8 +6,8 @@
 
 An entry of the list names a file, a piece of its text that occurs once, the text in its place, tests, and what it breaks. Each is applied
 to a copy of the checkout of its own, in a folder that is removed, and killed when a test fails there. ``equivalent`` says why no test can:
-such an entry is run as well, and has to survive. The tests run on an unchanged copy, too, where they must pass. Exits
-with 1 when a mutation survives.
+such an entry is run as well, and has to survive. The tests run on an unchanged copy, too, where they must pass. An entry
+whose text is no longer there is named. Exits with 1 when there is one, and when a mutation survives.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Mutation:
     def applied(self, text: str) -> str:
         """The file's text with it. Raises ``ValueError`` where the old text does not occur exactly once."""
         if text.count(self.old) != 1:
-            raise ValueError(f"{self.file} holds {self.old!r} {text.count(self.old)} times, expected once: mend the entry {self.breaks!r}")
+            raise ValueError(f"{self.file} holds {self.old!r} {text.count(self.old)} times, expected once")
         return text.replace(self.old, self.new)
 
 
@@ -69,15 +69,18 @@ class Outcome:
 
 
 def read(path: Path) -> list[Mutation]:
-    """The list. Raises ``ValueError`` for an entry that does not fit the checkout."""
-    found = []
-    for entry in yaml.safe_load(path.read_text(encoding="utf-8")):
-        mutation = Mutation(**entry | {"tests": tuple(entry["tests"])})
+    """The list."""
+    return [Mutation(**entry | {"tests": tuple(entry["tests"])}) for entry in yaml.safe_load(path.read_text(encoding="utf-8"))]
+
+
+def misfit(mutation: Mutation) -> str:
+    """Why a mutation is not of this checkout; empty where it is."""
+    try:
         mutation.applied((ROOT / mutation.file).read_text(encoding="utf-8"))
-        if absent := [test for test in mutation.tests if not (ROOT / test.partition("::")[0]).exists()]:
-            raise ValueError(f"{mutation.breaks!r} names tests that are not there: {absent[0]}")
-        found.append(mutation)
-    return found
+    except (OSError, ValueError) as error:
+        return str(error)
+    absent = [test for test in mutation.tests if not (ROOT / test.partition("::")[0]).exists()]
+    return f"there is no {absent[0]}" if absent else ""
 
 
 @contextlib.contextmanager
@@ -132,7 +135,11 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--write", action="store_true", help="write the table of RESULTS.md")
     options = parser.parse_args()
-    mutations = [one for one in read(LIST) if not options.words or any(word in one.breaks for word in options.words)]
+    chosen = [one for one in read(LIST) if not options.words or any(word in one.breaks for word in options.words)]
+    stale = {one: found for one in chosen if (found := misfit(one))}
+    for mutation, found in stale.items():
+        print(f"STALE  {mutation.breaks}: {found}; mend the entry")
+    mutations = [one for one in chosen if one not in stale]
     preload()
     tests = sorted({test for one in mutations for test in one.tests})
     survivors, broken = [], []
@@ -151,7 +158,7 @@ def main() -> int:
         import results
 
         results.write("mutations", f"Command: `python benchmarks/mutations.py --write`\n\n{table(mutations, survivors)}")
-    return 1 if survivors or broken else 0
+    return 1 if survivors or broken or stale else 0
 
 
 def summary(mutations: Sequence[Mutation], survivors: Sequence[Mutation]) -> str:

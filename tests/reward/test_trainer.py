@@ -155,6 +155,20 @@ def test_an_adapter_adds_alpha_over_rank_of_its_product(rank: int, alpha: float)
     assert torch.allclose(merged[0].weight, expected, atol=1e-6)
 
 
+def test_adapters_begin_by_their_seed_alone_and_drop_their_inputs() -> None:
+    def adapted(seed: int) -> tuple[nn.Module, torch.Tensor]:
+        part = nn.Sequential(nn.Linear(64, 5))
+        adapt([part], AdapterConfig(rank=4, alpha=4.0, dropout=0.5), seed=seed, device=torch.device("cpu"))
+        factors = dict(part.named_parameters())
+        nn.init.ones_(next(factor for name, factor in factors.items() if "lora_B" in name))
+        return part, next(factor for name, factor in factors.items() if "lora_A" in name)
+
+    (part, first), (_, again), (_, other) = adapted(1), adapted(1), adapted(2)
+    assert torch.equal(first, again) and not torch.equal(first, other)
+    inputs = torch.ones(1, 64)
+    assert not torch.equal(part.train()(inputs), part(inputs)) and torch.equal(part.eval()(inputs), part(inputs))
+
+
 def test_what_is_added_up_over_workers_does_not_depend_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums of floats depend on their order: with a slow disk the window is added up at the same steps."""
     totals, added = loop._Window.totals, []
