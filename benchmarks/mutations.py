@@ -23,11 +23,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 import yaml
+
+from benchmarks import results
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -84,7 +87,7 @@ def misfit(mutation: Mutation) -> str:
 
 
 @contextlib.contextmanager
-def checkout() -> Iterator[Path]:
+def checkout() -> Generator[Path]:
     """A copy of the files that git knows, beside the real data where this checkout has them."""
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         copy = Path(folder) / "checkout"
@@ -155,9 +158,8 @@ def main() -> int:
     print("\n".join(broken))
     print(summary(mutations, survivors))
     if options.write:
-        import results
-
-        results.write("mutations", f"Command: `python benchmarks/mutations.py --write`\n\n{table(mutations, survivors)}")
+        head = f"Command: `python benchmarks/mutations.py --write`\nMeasured {date.today()}.\n\n"
+        results.write("mutations", head + table(mutations, survivors))
     return 1 if survivors or broken or stale else 0
 
 
