@@ -1,7 +1,7 @@
 """Kill what the filter step is made of, again and again; its shards must be those of an undisturbed run, byte for byte.
 
     python benchmarks/filter_kills.py --kills 20                         # about ten minutes on two cores
-    python benchmarks/filter_kills.py --kills 20 --sleeping              # about two; the tests run eight kills so
+    python benchmarks/filter_kills.py --kills 20 --sleeping              # about two; the tests run four kills so
 
 On a cluster of three nodes on this machine, a command (the driver) filters drawn edits with a tiny random model, two scoring actors and
 tasks that prepare. At random moments one of them gets SIGKILL: the driver, which is then started again with the same command; a worker

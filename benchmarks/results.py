@@ -39,6 +39,7 @@ MEASURES = {
     "Overhead of the filter": ("stages/engine", "stages/filter", "stages/scoring"),
     "Speed of shards": ("stages/shards", "stages/engine/storage.py", "stages/engine/tar.py"),
     "One driver": ("stages/engine", "stages/datasets", "stages/filter"),
+    "Tests that can fail": ("stages", "reward", "finetune", "tests"),
 }
 """Per section the files and folders whose change may change its figures."""
 

@@ -92,8 +92,22 @@ def _ray_runs() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first. With ``pytest -n 2 --dist loadgroup`` all tests with the cluster run in one process, so there is one cluster."""
+    """Fast tests first; under xdist last, for that worker which has nothing else left.
+
+    With ``pytest -n 2 --dist loadgroup`` all tests with the cluster run in one process, so there is one cluster.
+    """
     for item in items:
-        if "cluster" in getattr(item, "fixturenames", ()):
+        if _needs_cluster(item):
             item.add_marker(pytest.mark.xdist_group("ray"))
-    items.sort(key=lambda item: item.get_closest_marker("slow") is not None or "cluster" in getattr(item, "fixturenames", ()))
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: (not _needs_cluster(item), not _is_slow(item)))
+    else:
+        items.sort(key=lambda item: _is_slow(item) or _needs_cluster(item))
+
+
+def _needs_cluster(item: pytest.Item) -> bool:
+    return "cluster" in getattr(item, "fixturenames", ())
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 from scipy import ndimage
-from scipy.signal import windows
 
 COARSE, FINE = 128, 256
 """Longest sides in pixels at which the images are compared."""
@@ -76,6 +75,8 @@ def _moved_back(edited: np.ndarray, by: Alignment) -> np.ndarray:
 
 def _search(source: np.ndarray, edited: np.ndarray) -> Alignment:
     """Shift and zoom with the highest peak of phase correlation, to a pixel and to a step of the zooms."""
+    from scipy.signal import windows  # half a second, which a worker needs only here
+
     window = np.outer(*(windows.tukey(length, TAPER) for length in source.shape))
     reference = np.conj(np.fft.rfft2(source * window))
     best, highest = Alignment(0, 0, 1), -np.inf

@@ -261,7 +261,7 @@ def test_ctrl_c_leaves_nothing_damaged(small: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     pictures = tmp_path / "pictures"
     pictures.mkdir()
-    slow = ["filter.unit_rows=1", f"filter.input.path={save_triplets(pictures, count=12, side=600)}"]
+    slow = ["filter.unit_rows=1", f"filter.input.path={save_triplets(pictures, count=6, side=200)}"]
     command = ["run", "filter", "--config", str(small / "small.yaml"), "--run"]
     output = tmp_path / "output"
     with output.open("w") as file:

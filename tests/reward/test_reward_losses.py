@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
@@ -308,14 +308,16 @@ def targets(overall: list[float], dimensions: list[list[float]]) -> PairTargets:
     return PairTargets(torch.zeros(count, dtype=torch.int64), torch.ones(count, dtype=torch.int64), labels)
 
 
-def test_terms_are_averaged_over_the_pairs_that_have_the_label() -> None:
-    mean, sigma = tensor([[1.0, 0.0], [0.0, 0.5]]), torch.full((2, 2), 0.1)
+@pytest.mark.parametrize("expectation", ["quadrature", "probit"])
+def test_terms_are_averaged_over_the_pairs_that_have_the_label(expectation: Literal["quadrature", "probit"]) -> None:
+    mean, sigma = tensor([[1.0, 0.0], [0.0, 0.5]]), torch.full((2, 2), 2.0)
     pairs = targets([1.0, NAN], [[1.0, NAN], [1.0, 0.0]])
-    result = reward_loss(mean, sigma, pairs, LossConfig(aggregate_weight=2.0, per_dimension_weight=3.0), "mean")
-    following = uncertainty(mean[0, 0], sigma[0, 0], mean[1, 0], sigma[1, 0], tensor(1.0))
-    quality = uncertainty(mean[0, 1], sigma[0, 1], mean[1, 1], sigma[1, 1], tensor(0.0))
-    sigma_of_average = tensor(math.sqrt(0.02) / 2)
-    overall = uncertainty(tensor(0.5), sigma_of_average, tensor(0.25), sigma_of_average, tensor(1.0))
+    config = LossConfig(aggregate_weight=2.0, per_dimension_weight=3.0, expectation=expectation)
+    result = reward_loss(mean, sigma, pairs, config, "mean")
+    following = uncertainty(mean[0, 0], sigma[0, 0], mean[1, 0], sigma[1, 0], tensor(1.0), expectation)
+    quality = uncertainty(mean[0, 1], sigma[0, 1], mean[1, 1], sigma[1, 1], tensor(0.0), expectation)
+    sigma_of_average = tensor(math.sqrt(2.0))
+    overall = uncertainty(tensor(0.5), sigma_of_average, tensor(0.25), sigma_of_average, tensor(1.0), expectation)
     assert result.dimensions.tolist() == pytest.approx([float(following), float(quality)])
     assert float(result.aggregate) == pytest.approx(float(overall))
     assert float(result.total) == pytest.approx(2 * float(result.aggregate) + 3 * float(following + quality) / 2)

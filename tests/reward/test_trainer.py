@@ -95,6 +95,46 @@ def test_a_run_killed_between_reports_repeats_them_and_ends_identical(tmp_path: 
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), resumed.parameters(), strict=True))
 
 
+def test_a_step_is_adamw_with_schedule_clipping_and_average(tmp_path: Path) -> None:
+    """Against torch's own optimizer, step by step; the module ends with the average, which starts as the first weights."""
+    torch.manual_seed(0)
+    module, plain = nn.Linear(2, 1), nn.Linear(2, 1)
+    plain.load_state_dict(module.state_dict())
+    config = LoopConfig(betas=(0.7, 0.8), weight_decay=0.3, clip_norm=0.5, ema_decay=0.75)
+    optimise(
+        module=module, parameter_groups=[{"params": list(module.parameters()), "lr": 0.1}], config=config, steps=6, warmup_steps=2,
+        objective=step_number, task="x", checkpoint_dir=tmp_path, report_every=6, on_metrics=lambda _: None,
+    )  # fmt: skip
+    optimizer = torch.optim.AdamW(plain.parameters(), betas=(0.7, 0.8), weight_decay=0.3)
+    averages = [weight.detach().clone() for weight in plain.parameters()]
+    for step in range(6):
+        optimizer.param_groups[0]["lr"] = 0.1 * learning_rate_factor(step, 6, 2, "cosine")
+        optimizer.zero_grad()
+        step_number(plain, step)[0].backward()
+        assert nn.utils.clip_grad_norm_(plain.parameters(), 0.5) > 0.5
+        optimizer.step()
+        averages = [0.75 * average + 0.25 * weight.detach() for average, weight in zip(averages, plain.parameters(), strict=True)]
+    for weight, average in zip(module.parameters(), averages, strict=True):
+        torch.testing.assert_close(weight.detach(), average)
+
+
+def test_what_is_dropped_depends_on_seed_step_and_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped: list[tuple[bool, ...]] = []
+
+    def objective(module: nn.Module, step: int) -> LossTerms:
+        dropped.append(tuple((nn.functional.dropout(torch.ones(64)) == 0).tolist()))
+        return step_number(module, step)
+
+    for seed, rank in ((0, 0), (0, 1), (5, 0), (0, 0)):
+        monkeypatch.setattr(loop, "rank_and_world", lambda rank=rank: (rank, 1))
+        module = nn.Linear(2, 1)
+        optimise(
+            module=module, parameter_groups=[{"params": list(module.parameters())}], config=LoopConfig(seed=seed), steps=2, warmup_steps=0,
+            objective=objective, task="x", checkpoint_dir=tmp_path / f"{len(dropped)}", report_every=2, on_metrics=lambda _: None,
+        )  # fmt: skip
+    assert len(set(dropped[:6])) == 6 and dropped[6:] == dropped[:2]
+
+
 @pytest.mark.parametrize("rank, alpha", [(2, 3.0), (4, 4.0)])
 def test_an_adapter_adds_alpha_over_rank_of_its_product(rank: int, alpha: float) -> None:
     """Hu et al. 2021, section 4.1: W + alpha / r B A, in training and after the merge."""
@@ -113,6 +153,20 @@ def test_an_adapter_adds_alpha_over_rank_of_its_product(rank: int, alpha: float)
     assert torch.allclose(part(inputs), inputs @ expected.T + bias, atol=1e-6)
     merged = adapted.merge_and_unload()
     assert torch.allclose(merged[0].weight, expected, atol=1e-6)
+
+
+def test_adapters_begin_by_their_seed_alone_and_drop_their_inputs() -> None:
+    def adapted(seed: int) -> tuple[nn.Module, torch.Tensor]:
+        part = nn.Sequential(nn.Linear(64, 5))
+        adapt([part], AdapterConfig(rank=4, alpha=4.0, dropout=0.5), seed=seed, device=torch.device("cpu"))
+        factors = dict(part.named_parameters())
+        nn.init.ones_(next(factor for name, factor in factors.items() if "lora_B" in name))
+        return part, next(factor for name, factor in factors.items() if "lora_A" in name)
+
+    (part, first), (_, again), (_, other) = adapted(1), adapted(1), adapted(2)
+    assert torch.equal(first, again) and not torch.equal(first, other)
+    inputs = torch.ones(1, 64)
+    assert not torch.equal(part.train()(inputs), part(inputs)) and torch.equal(part.eval()(inputs), part(inputs))
 
 
 def test_what_is_added_up_over_workers_does_not_depend_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
