@@ -102,6 +102,7 @@ function queues(s) {
 }
 
 function data(s) {
+  $("shares-note").textContent = s.shares_note;
   const levels = Object.keys(Object.values(s.shares)[0]);
   fill($("shares"), table(["dimension", ...levels.map((l) => `${l} ${rubric().words[l] ?? ""}`)], Object.entries(s.shares).map(([d, by]) => [words(d), ...levels.map((l) => `${number(100 * by[l], 1)} %`)])));
   fill($("confusion"), Object.entries(s.confusion).map(([d, rows]) => table(["", ...levels], rows.map((row, i) => [{ text: levels[i], class: "" }, ...row]), words(d))));
