@@ -156,7 +156,7 @@ def test_pilot_production_adjudication_ranking(tmp_path: Path) -> None:
         assert group["mode"] == "adjudication" and group["given"] == {c: {work.dimensions[0]: [1.0, 4.0]} for c in work.sampled[groups[0]]}
         whole = expert.submission(group | {"given": None}, 2)
         assert expert.ask("POST", "/api/submit", whole)[1]["message"].endswith("is not asked for in this group")
-        early = list(group["given"])[0]
+        early = next(iter(group["given"]))
         expert.submit(group | {"given": {early: group["given"][early]}}, 2)
 
         # a second list with another cell of the group: who has adjudicated it is asked for all of its cells, the earlier score is kept

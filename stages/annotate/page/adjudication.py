@@ -1,7 +1,7 @@
 """The disputed cells that an adjudicator is asked for.
 
-In: the database, the plan. Each export adds cells to a group. A cell has one adjudicator: others are asked for the rest. An adjudication that
-lacks a cell is not done, so its group is assigned again, with the scores that were given.
+In: the database, the plan. Each export adds cells to a group. A cell has one adjudicator: others are asked for the rest. An adjudication
+that lacks a cell is not done, so its group is assigned again, with the scores that were given.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def submitted(connection: sqlite3.Connection, annotator: str, group_id: str) -> 
 
 
 def update_done(connection: sqlite3.Connection, packet: Packet, groups: Iterable[str]) -> None:
-    """Set whether the adjudications of these groups are done. Groups that cannot be rated, or are in another round now, stay as they are."""
+    """Set whether the adjudications of these groups are done. Groups that cannot be rated or are in another round stay as they are."""
     for group in groups:
         if packet.plan.rounds.get(group) != ADJUDICATION:
             continue
