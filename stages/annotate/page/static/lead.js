@@ -130,6 +130,7 @@ function agreement(quality) {
 async function show(name) {
   const group = await ask("GET", `/api/lead/group/${name}`, session.annotator);
   $("group-title").textContent = group.instruction;
+  $("group-order").textContent = `Scores: ${session.dimensions.map(words).join(" · ")}.`;
   const tile = (image, title, lines) => make("div", { class: "tile" }, make("img", { src: image, alt: title, onload: (event) => event.target.classList.toggle("pixels", event.target.clientWidth >= 2 * event.target.naturalWidth) }), make("strong", {}, title), make("p", {}, lines.join("\n")));
   const scores = (by) => session.dimensions.map((d) => by?.[d] ?? "–").join(" · ");
   fill($("group-tiles"), tile(group.source, "Source", []), group.candidates.map((c, i) => tile(c.image, `Edit ${i + 1}`, [
