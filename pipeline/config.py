@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from pipeline.config_file import KeyPath, dotted, find, parse, read
 from pipeline.config_keys import models_in
@@ -40,8 +41,15 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Loaded:
     try:
         return Loaded(FlowConfig.model_validate(data), origins)
     except ValidationError as error:
-        lines = [_sentence(dict(detail), data, origins, str(file)) for detail in error.errors()]
+        found = [detail for detail in error.errors() if not _follows(detail, error.errors())]
+        lines = [_sentence(dict(detail), data, origins, str(file)) for detail in found]
         raise ValueError("\n".join(dict.fromkeys(lines))) from None
+
+
+def _follows(detail: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
+    """Whether a list is too short only because its items are wrong, which pydantic reports beside each item."""
+    place = detail["loc"]
+    return detail["type"] == "too_short" and any(other["loc"][: len(place)] == place != other["loc"] for other in others)
 
 
 def show(loaded: Loaded) -> str:

@@ -84,7 +84,8 @@ def read(path: Path) -> tuple[dict[str, Any], dict[KeyPath, str]]:
         node, data = yaml.compose(text, Loader=_Loader), parse(text, path.parent)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ValueError(f"{path}{line}: not valid YAML ({error.problem})") from None
+        tab = "; indent with spaces, not with tabs" if "'\\t'" in str(error.problem) else ""
+        raise ValueError(f"{path}{line}: not valid YAML ({error.problem}{tab})") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from None
     if node is None:
@@ -105,7 +106,7 @@ def _locate(node: yaml.Node, path: KeyPath, file: str, origins: dict[KeyPath, st
         for key_node, value_node in node.value:
             inner = (*path, str(key_node.value))
             if inner in origins:
-                raise ValueError(f"{file}, line {key_node.start_mark.line + 1}: duplicate key {dotted(inner)}")
+                raise ValueError(f"{file}, line {key_node.start_mark.line + 1}: duplicate key {dotted(inner)}; keep one of the two")
             origins[inner] = f"{file}, line {key_node.start_mark.line + 1}"
             _locate(value_node, inner, file, origins)
     elif isinstance(node, yaml.SequenceNode):

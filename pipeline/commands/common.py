@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -53,12 +54,36 @@ class Options:
         return RunDir(self.run_path or Path("runs") / loaded.flow.name)
 
 
+def _not_empty(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse an empty text, which an unset variable of the shell gives."""
+    if value == "":
+        raise click.UsageError(f"{parameter.opts[0]} is empty; name it, or leave the option out")
+    return value
+
+
+class Finite(click.FloatRange):
+    """A range of numbers without infinity and NaN, which click compares with no bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number, or a usage error."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 OVERRIDES = click.argument("overrides", nargs=-1, metavar="[KEY.PATH=VALUE]...")
 CONFIG = click.option(
-    "--config", "config_path", metavar="FILE", help="Configuration: a file, or a shipped one's name (demo); default: the run's own."
+    "--config",
+    "config_path",
+    callback=_not_empty,
+    metavar="FILE",
+    help="Configuration: a file, or a shipped one's name (demo); default: the run's own.",
 )
-RUN = click.option("--run", "run_path", metavar="DIR", help="Run directory; default: runs/<name of the configuration>.")
+RUN = click.option(
+    "--run", "run_path", callback=_not_empty, metavar="DIR", help="Run directory; default: runs/<name of the configuration>."
+)
 ADDRESS = click.option("--address", help="Ray cluster to join (auto, host:port or ray://...); default: a local one.")
 
 

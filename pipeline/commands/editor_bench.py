@@ -40,6 +40,9 @@ def agreement(runs: tuple[str, ...], resamples: int) -> None:
     from stages.evaluate_editor.agreement import agreements
 
     columns = ["item_id", "language", "arm", "edit_id", "judge_revision", "overall", "status"]
+    for run in runs:
+        if not RunDir(run).path.is_dir():
+            raise ValueError(f"--run {run}: there is no run directory; `pipeline run evaluate-editor --run {run} --config FILE` makes one")
     rows = [row for run in runs for row in RunDir(run).step(steps.EVALUATE_EDITOR).read("verdicts", columns).to_pylist()]
     for found in agreements(rows, Bootstrap(resamples)):
         print(f"{found.a} and {found.b}: {words.count(found.edits)} edits judged by both, {words.count(found.failed)} by one of them only")

@@ -53,6 +53,8 @@ def install(name: str, folder: str | None, python: str, yes: bool) -> None:
         raise ValueError(f"editor {name} has no environment to install; those that have one: {', '.join(ENVIRONMENTS)}")
     environment = ENVIRONMENTS[name]
     place = Path(folder) if folder else environment.folder
+    if place.exists() and not place.is_dir():
+        raise ValueError(f"--folder {place} is a file; name a directory")
     pins = [line for line in environment.lock.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     size = f", about {environment.packages_gb:g} GB (estimated)" if environment.packages_gb else ""
     click.echo(f"{name} needs the environment {environment.name}, to be made in {place}:")

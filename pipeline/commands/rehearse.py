@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pipeline.commands.common import CONFIG, EXAMPLE, OVERRIDES, RUN, Options, takes
+from pipeline.commands.common import CONFIG, EXAMPLE, OVERRIDES, RUN, Finite, Options, takes
 from pipeline.planning.assumptions import PEAK_TFLOPS, UTILISATION
 
 
@@ -17,19 +17,19 @@ from pipeline.planning.assumptions import PEAK_TFLOPS, UTILISATION
 @click.option("--ranks", type=click.IntRange(min=1), metavar="N", help="GPUs that train; default: reward.workers.")
 @click.option(
     "--efficiency",
-    type=click.FloatRange(min=0, max=1, min_open=True),
+    type=Finite(min=0, max=1, min_open=True),
     default=UTILISATION,
     show_default=True,
     help="Share of the peak that the model gets (MFU); an assumption.",
 )
 @click.option(
     "--peak-tflops",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=PEAK_TFLOPS,
     show_default=True,
     help="Dense bf16 TFLOP/s of a GPU; the default is an A100's or A800's, an H100 has 989.",
 )
-@click.option("--price", type=click.FloatRange(min=0), metavar="AMOUNT", help="Price of a GPU hour; without it no cost is printed.")
+@click.option("--price", type=Finite(min=0), metavar="AMOUNT", help="Price of a GPU hour; without it no cost is printed.")
 def rehearse(options: Options, ranks: int | None, efficiency: float, peak_tflops: float, price: float | None) -> None:
     flow = options.loaded.flow
     from pipeline.planning import rehearsal

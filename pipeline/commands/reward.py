@@ -51,8 +51,8 @@ def import_(
     from reward.model.reference_prompts import read_reference_prompts, unknown_revision
     from reward.model.released import import_needs, import_released
 
-    if out.exists() and any(out.iterdir()):
-        raise ValueError(f"{out} is not empty; name a new directory")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"{out} is {'not empty' if out.is_dir() else 'a file'}; name a new directory")
     least, _, most = image_area.partition("-")
     if not (least.isdigit() and most.isdigit()):
         raise click.UsageError(f"--image-area {image_area}: expected two numbers of pixels, e.g. 200704-200704")

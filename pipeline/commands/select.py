@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from pipeline.commands.common import Options, common, opened
+from pipeline.commands.common import Finite, Options, common, opened
 
 RULES = ("top", "bottom", "random", "closest-to-source", "all")
 VALUES = ("overall", "lower-bound", "likert", "product", "minimum")
@@ -44,15 +44,15 @@ class _WithDiff(click.Command):
 @click.option("--name", required=True, help="Name of the selection.")
 @click.option("--rule", required=True, type=click.Choice(RULES), help="The order: top is the best value first.")
 @click.option("--value", type=click.Choice(VALUES), default="overall", show_default=True, help="What top, bottom and all order by.")
-@click.option("--sigmas", type=float, default=1.0, show_default=True, help="k of lower-bound: mean - k sigma.")
+@click.option("--sigmas", type=Finite(), default=1.0, show_default=True, help="k of lower-bound: mean - k sigma.")
 @click.option(
     "--scale", type=click.Choice(["likert", "percentile"]), default="likert", show_default=True, help="Scale of product and minimum."
 )
 @click.option("--count", type=int, help="How many to keep.")
-@click.option("--fraction", type=float, help="Share of the scored edits to keep, instead of --count.")
+@click.option("--fraction", type=Finite(), help="Share of the scored edits to keep, instead of --count.")
 @click.option("--like", metavar="NAME", help="As many as another selection keeps, instead of --count.")
-@click.option("--threshold", type=float, help="Keep values of at least this (at most, for bottom and closest-to-source).")
-@click.option("--quantile", type=float, help="A threshold as a quantile of the values, e.g. 0.9 for the best tenth.")
+@click.option("--threshold", type=Finite(), help="Keep values of at least this (at most, for bottom and closest-to-source).")
+@click.option("--quantile", type=Finite(), help="A threshold as a quantile of the values, e.g. 0.9 for the best tenth.")
 @click.option("--quota-by", metavar="COLUMN", help="Strata: task, language, source, metadata.KEY, flag.NAME ...")
 @click.option(
     "--quota", "quota", multiple=True, metavar="SHARES", help="proportional, equal, like; or STRATUM=NUMBER, may be given several times."

@@ -26,6 +26,7 @@ def shards_verify(folder: str) -> None:
     """
     from stages.shards import format as library
 
+    library.require(folder)
     problems = library.verify(folder)
     for problem in problems:
         click.echo(problem, err=True)

@@ -15,6 +15,7 @@ from reward.evaluation.estimate import Estimate
 from stages.annotate.agreement.alpha import OVERALL
 from stages.annotate.quality import step as annotation_qc
 from stages.annotate.quality.judgement import SHOWN
+from stages.annotate.ratings.shown_levels import note, shown_levels, summed
 from stages.engine import storage
 from stages.engine.rundir import RunDir
 
@@ -180,18 +181,19 @@ def _again(figures: Mapping[str, Any]) -> Section:
 
 def _round(name: str, figures: Mapping[str, Any]) -> Section:
     found = figures["rounds"][name]
-    levels = [f"{level:g}" for level in figures["scale"]]
+    levels = [f"{level:g}" for level in shown_levels(figures["scale"])]
     tables = []
     for dimension in words.ordered(found):
         if dimension == OVERALL:
             continue
         entry = found[dimension]
-        shares = "; ".join(f"{level}: {words.share(share)}" for level, share in entry["level_shares"].items())
+        given = summed(list(entry["level_shares"].values()), figures["scale"])
+        shares = "; ".join(f"{level}: {words.share(share)}" for level, share in zip(levels, given, strict=True))
         caption = (
             f"{words.name(dimension)}: how often two raters of the same candidate gave which scores. {words.count(entry['ratings'])} "
-            f"ratings by {words.count(entry['raters'])} raters; scores given {shares}."
+            f"ratings by {words.count(entry['raters'])} raters; scores given {shares}. {note(figures['scale'])}"
         )
-        counts = [(level, *map(words.count, row)) for level, row in zip(levels, entry["confusion"], strict=True)]
+        counts = [(level, *map(words.count, row)) for level, row in zip(levels, summed(entry["confusion"], figures["scale"]), strict=True)]
         tables.append(Table(("", *levels), counts, caption=caption))
     blocks = [
         _side_by_side(figures["rounds_of_all_ratings"][name], found),

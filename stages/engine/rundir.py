@@ -7,6 +7,7 @@ and versions go to ``manifest.json`` and to the unit logs.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -193,14 +194,14 @@ class RunDir:
             raise ValueError(f"--run {path}: a run directory must be on a (shared) file system; inputs and shards may be URLs")
         self.path = Path(path).absolute()
         self._lock: Any = None
-        self._new = False
+        self._new: list[Path] = []  # folders that this command makes: the run directory, then those above it
 
     def step(self, name: str) -> StepFolder:
         """Folder of a step (it need not exist yet)."""
         return StepFolder(path=self.path / name, name=name)
 
     def __enter__(self) -> Self:
-        self._new = not self.path.exists()
+        self._new = [path for path in (self.path, *self.path.parents) if not path.exists()]
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = open(self.path / ".lock", "a+")
@@ -222,6 +223,9 @@ class RunDir:
         """Unlock; a directory that this command made and wrote no work into goes again."""
         if self._new and self.path.is_dir() and {path.name for path in self.path.iterdir()} <= {".lock", "config.yaml"}:
             shutil.rmtree(self.path, ignore_errors=True)  # on a network disk the open lock file stays for a moment
+            for path in self._new[1:]:
+                with contextlib.suppress(OSError):  # another run is in it
+                    path.rmdir()
         self._lock.close()
 
     def note(self, step: str, facts: Mapping[str, Any]) -> None:

@@ -132,15 +132,22 @@ def publish(folder: str, shards: list[Shard], sample_index: pa.Table, about: Map
     return index
 
 
+def require(folder: str) -> None:
+    """Raise ``ValueError`` for a folder (path or URL) that is not a finished folder of shards."""
+    filesystem, name = storage.locate(f"{folder}/{INDEX}")
+    if not filesystem.exists(name):
+        raise ValueError(
+            f"{folder} has no {INDEX}: it was not finished, or is no folder of shards; name one, such as RUN/filter/shards/selected"
+        )
+
+
 def read_index(folder: str) -> dict[str, Any]:
     """The index of a finished folder of shards, without its checksum.
 
     Raises ``ValueError`` when there is none, when it is damaged, and when its own figures contradict each other.
     """
+    require(folder)
     path = f"{folder}/{INDEX}"
-    filesystem, name = storage.locate(path)
-    if not filesystem.exists(name):
-        raise ValueError(f"{folder} has no {INDEX}: it was not finished, or is no folder of shards")
     plain = storage.read_json(path, REMEDY)
     index = storage.read_checked(path, REMEDY)
     if index.get("format") not in (1, FORMAT):

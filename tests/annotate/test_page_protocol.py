@@ -17,6 +17,7 @@ from stages.annotate.config import AnnotateConfig, QualityConfig
 from stages.annotate.page import server
 from stages.annotate.quality import step as annotation_qc
 from stages.annotate.ratings import ledger
+from stages.annotate.ratings.delivery import SCORES_GIVEN
 from stages.context import Context
 
 EDITHF = ("visual_quality", "instruction_alignment", "attribute_preservation")
@@ -80,6 +81,9 @@ def test_own_rubric_three_dimensions_and_a_slider(tmp_path: Path) -> None:
         assert ada.get("/api/work")["rubric_version"] == "ours2"
         ada.submit(second, 4, rubric_version="ours")  # was shown before the new version
         ada.submit(ada.get("/api/work")["groups"][0], 2.1, rubric_version="ours2")
+        lead = Client(address, roster(context).add("Lead", "lead")[1]).get("/api/lead/summary")
+        assert lead["shares"][EDITHF[0]] == {"1": 0, "2": 0.3333, "3": 0.3333, "4": 0.3333, "5": 0}, "41 levels are shown at five"
+        assert lead["shares_note"] == "Scores are counted at the nearest of five levels."
         assert "no rubric 'v1'" in ada.ask("POST", "/api/submit", ada.submission(first))[1]["message"]
     result = annotate.ingest(later, [context.run.path / "annotate" / "page" / "submissions.sqlite"])
     assert result.index.counts == {"in": 18, "out": 18, "duplicates": 0, "quarantined": 0} and not result.warnings
@@ -120,7 +124,7 @@ def test_a_rubric_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
 def test_pilot_production_adjudication_ranking(tmp_path: Path) -> None:
     """One project through its phases, on one running page."""
     quality = QualityConfig.model_validate({"reannotate": {"raters": 2}})
-    protocol = plan(overlap=0, pilot_raters=2, ranking_raters=1, experts=("annotator-04",))
+    protocol = plan(overlap=0, pilot_raters=2, ranking_raters=1, experts=("annotator-04", "annotator-05"))
     context = page_run(tmp_path / "run", groups=5, edits=3, plan=protocol, quality=quality)
     work = rating_task_of(context)
     groups = list(work.sampled)
@@ -128,6 +132,7 @@ def test_pilot_production_adjudication_ranking(tmp_path: Path) -> None:
     with serving(context) as address:
         people = [Client(address, roster(context).add(name)[1]) for name in ("Ann", "Bob", "Cyd", "Expert")]
         lead = Client(address, roster(context).add("Lead", "lead")[1])
+        second = Client(address, roster(context).add("Second expert")[1])
         ann, bob, cyd, expert = people
         for client, score in ((ann, 1), (bob, 4)):
             assert [group["group_id"] for group in client.get("/api/work")["groups"]] == groups[:1]
@@ -151,7 +156,29 @@ def test_pilot_production_adjudication_ranking(tmp_path: Path) -> None:
         assert group["mode"] == "adjudication" and group["given"] == {c: {work.dimensions[0]: [1.0, 4.0]} for c in work.sampled[groups[0]]}
         whole = expert.submission(group | {"given": None}, 2)
         assert expert.ask("POST", "/api/submit", whole)[1]["message"].endswith("is not asked for in this group")
+        early = next(iter(group["given"]))
+        expert.submit(group | {"given": {early: group["given"][early]}}, 2)
+
+        # a second list with another cell of the group: who has adjudicated it is asked for all of its cells, the earlier score is kept
+        adjudicated = list(csv.DictReader(listed.read_text().splitlines()))
+        more = [row | {"dimension": work.dimensions[1], SCORES_GIVEN: "1 3"} for row in adjudicated[:1]]
+        annotate.export(context, groups=write_csv(tmp_path / "more.csv", more), round="adjudication")
+        group = next(g for g in expert.get("/api/work")["groups"] if g["group_id"] == groups[0])
+        new = more[0]["candidate_id"]
+        assert sum(len(cells) for cells in group["given"].values()) == 4 and group["given"][new][work.dimensions[1]] == [1.0, 3.0]
+        assert group["said"]["scores"] == {early: {work.dimensions[0]: 2}} and not group["skippable"]
+        forgets = expert.submission(group | {"given": {new: {work.dimensions[1]: []}}}, 3)
+        assert expert.ask("POST", "/api/submit", forgets)[1]["message"] == "1 of 4 scores are missing", "the earlier score counts no longer"
         expert.submit(group, 2)
+        assert groups[0] not in [g["group_id"] for g in expert.get("/api/work")["groups"]]
+
+        # a third list: another adjudicator who comes first is asked for the new cell alone
+        more = [row | {"dimension": work.dimensions[1], SCORES_GIVEN: "2 4"} for row in adjudicated[1:2]]
+        annotate.export(context, groups=write_csv(tmp_path / "third.csv", more), round="adjudication")
+        group = next(g for g in second.get("/api/work")["groups"] if g["group_id"] == groups[0])
+        assert group["given"] == {more[0]["candidate_id"]: {work.dimensions[1]: [2.0, 4.0]}}
+        second.submit(group, 3)
+        assert groups[0] not in [g["group_id"] for client in (expert, second) for g in client.get("/api/work")["groups"]]
 
         # ranking: ranks from 1 to the number of edits
         (tmp_path / "list.txt").write_text(groups[4] + "\n")
@@ -169,7 +196,7 @@ def test_pilot_production_adjudication_ranking(tmp_path: Path) -> None:
         counts = {
             name: (phase["groups"], phase["wanted"], phase["done"]) for name, phase in phases.items() if phase["done"] or phase["groups"]
         }
-        assert counts == {"pilot": (0, 0, 2), "production": (2, 2, 2), "adjudication": (1, 1, 1), "ranking": (1, 1, 1)}
+        assert counts == {"pilot": (0, 0, 2), "production": (2, 2, 2), "adjudication": (1, 1, 2), "ranking": (1, 1, 1)}
     annotate.ingest(context, [context.run.path / "annotate" / "page" / "submissions.sqlite"])
     assert list(csv.DictReader(listed.read_text().splitlines()))
     annotation_qc.run(context)

@@ -11,6 +11,7 @@ from pipeline.report.bar_charts import intervals, stacked
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Heading, Paragraph, Table
 from reward.evaluation.estimate import Estimate
 from stages.annotate.agreement.alpha import OVERALL
+from stages.annotate.ratings.shown_levels import note, shown_levels, summed
 
 RULES = {
     "opposed": "An overall tie whose dimensions disagree becomes two pairs with opposite labels (tie-disentangled). Other ties stay ties.",
@@ -105,13 +106,14 @@ def _distributions(statistics: Mapping[str, Any]) -> list[Block]:
         for dimension in sorted({name for entry in entries.values() for name, value in entry.items() if value["levels"]}):
             there = {name: entry[dimension] for name, entry in entries.items() if entry.get(dimension, {}).get("levels")}
             order = sorted(there, key=lambda name: (-there[name]["mean"], name))
-            levels = list(there[order[0]]["levels"])
+            scale = [float(level) for level in there[order[0]]["levels"]]
+            levels = [f"{level:g}" for level in shown_levels(scale)]
             title = f"{words.name(dimension).capitalize()} by {label}"
             rows = {
-                (name if key == "by_editor" else words.name(name)) or "–": [there[name]["levels"][level] for level in levels]
+                (name if key == "by_editor" else words.name(name)) or "–": summed(list(there[name]["levels"].values()), scale).tolist()
                 for name in order
             }
-            drawn.append(Figure(title, stacked(rows, levels, title=title, x_label="share of the ratings, highest mean first")))
+            drawn.append(Figure(title, stacked(rows, levels, title=title, x_label="share of the ratings, highest mean first"), note(scale)))
         made += [Heading(f"Scores by {label}"), Columns(drawn)] if drawn else []
     return made
 

@@ -15,6 +15,7 @@ from pipeline.report.published import Published
 from pipeline.report.sections import contamination, pair_statistics
 from stages.annotate.agreement.alpha import OVERALL
 from stages.annotate.ratings.ledger import scores_only
+from stages.annotate.ratings.shown_levels import nearest, note, shown_levels
 from stages.engine.steps import ANNOTATION_QC
 from stages.preferences.statistics import severity
 
@@ -106,13 +107,15 @@ def statistics_table(agreement: Mapping[str, Any], form: Callable[[float], str],
 
 def _distribution(ratings: pa.Table) -> Figure:
     dimension, score = np.array(ratings["dimension"].to_pylist()), ratings["score"].to_numpy()
-    levels = np.unique(score)
+    given = np.unique(score).tolist()
+    levels = shown_levels(given)
+    place = nearest(score, levels)
     names = sorted(set(dimension))
-    shares = {words.name(name): [float((score[dimension == name] == level).mean()) for level in levels] for name in names}
+    shares = {words.name(name): [float((place[dimension == name] == at).mean()) for at in range(len(levels))] for name in names}
     title = "Scores given"
     drawn = columns([f"{level:g}" for level in levels], shares, title=title, x_label="score", y_label="share of the ratings")
     raters = len(set(ratings["annotator"].to_pylist()))
-    return Figure(title, drawn, f"{words.count(len(score))} ratings by {words.count(raters)} raters.")
+    return Figure(title, drawn, f"{words.count(len(score))} ratings by {words.count(raters)} raters. {note(given)}")
 
 
 def _severity(ratings: pa.Table) -> Table:

@@ -57,7 +57,7 @@ Disputed = Mapping[str, Mapping[str, Sequence[float]]]
 class RatingPlan:
     """wanted: number of raters per production group, in the order of assignment. rated: previous raters of groups that are re-annotated;
     their ``wanted`` counts further people. calibration, training, exams, hidden: groups in these roles. rounds: of the groups that were
-    exported for a round of their own; disputed: the cells of those in adjudication."""
+    exported for a round of their own; disputed: the cells that were ever exported for adjudication."""
 
     project: str
     seed: int
@@ -117,8 +117,7 @@ def draw(
     again = {**(before.rated if before else {}), **(rated or {})}
     rounds = {group: name for group, name in (before.rounds if before else {}).items() if group not in set(first)}
     rounds |= {group: round for group in first if round is not None and group not in gold}
-    all_disputed = {**(before.disputed if before else {}), **(disputed or {})}
-    cells = {group: of for group, of in all_disputed.items() if rounds.get(group) == ADJUDICATION}
+    cells = _added(before.disputed if before else {}, disputed or {})
     kept = set(before.calibration) if before else set()
     once = [group for group in groups if group not in {*gold, *rounds} and (group not in again or group in kept)]
     calibration, fresh = once[: config.calibration], set(once[config.calibration :])
@@ -141,6 +140,15 @@ def draw(
         disputed=cells,
         gold={group: gold[group] for group in golden},
     )
+
+
+def _added(before: Mapping[str, Disputed], more: Mapping[str, Disputed]) -> dict[str, Disputed]:
+    """Cells of both by group; the scores of a cell in both are those of ``more``."""
+    found: dict[str, Disputed] = dict(before)
+    for group, cells in more.items():
+        there = found.get(group, {})
+        found[group] = {candidate: {**there.get(candidate, {}), **cells.get(candidate, {})} for candidate in {**there, **cells}}
+    return found
 
 
 def raters_of(round: str, config: PlanConfig) -> int:

@@ -21,7 +21,7 @@ from starlette.datastructures import MutableHeaders
 
 from stages.annotate.config import AnnotateConfig
 from stages.annotate.packet import rubric
-from stages.annotate.page import assignment, exam, submissions
+from stages.annotate.page import adjudication, assignment, exam, submissions
 from stages.annotate.page.current_packet import CurrentPacket
 from stages.annotate.page.database import COUNTED, FLAGS, Database
 from stages.annotate.page.packet import Packet
@@ -98,6 +98,7 @@ def shown_group(page: Page, person: str, group_id: str) -> dict[str, Any]:
     with page.database.read() as connection:
         stage = submissions.round_of(connection, person, group_id)
         earlier, draft = submissions.latest(connection, person, group_id), submissions.draft(connection, person, group_id)
+        disputed = adjudication.asked(connection, packet, person, group_id) if stage == ADJUDICATION else None
     return {
         "group_id": group_id,
         "mode": mode(stage),
@@ -105,7 +106,7 @@ def shown_group(page: Page, person: str, group_id: str) -> dict[str, Any]:
         "source": f"/image/{group.source}",
         "candidates": [{"id": c, "image": f"/image/{group.candidates[c]}"} for c in packet.order(group_id, person)],
         "levels": packet.levels_of(group_id, stage),
-        "given": _given(packet, group_id, stage),
+        "given": None if disputed is None else _by_candidate(disputed),
         "skippable": stage in assignment.LAST and earlier is None,
         "said": earlier,
         "draft": draft,
@@ -119,12 +120,10 @@ def mode(stage: str) -> str:
     return "rating" if stage in COUNTED else stage.split("-")[0]
 
 
-def _given(packet: Packet, group_id: str, stage: str) -> dict[str, dict[str, Any]] | None:
-    """For an adjudicator the cells to score, each with the scores that were given; None: all cells."""
-    if stage != ADJUDICATION:
-        return None
+def _by_candidate(cells: adjudication.Cells) -> dict[str, dict[str, Any]]:
+    """For an adjudicator the cells to score, each with the scores that were given."""
     found: dict[str, dict[str, Any]] = {}
-    for (candidate, dimension), scores in packet.cells(group_id, stage).items():
+    for (candidate, dimension), scores in cells.items():
         found.setdefault(candidate, {})[dimension] = scores
     return found
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from stages.annotate.config import AnnotateConfig
-from stages.annotate.page import exam
+from stages.annotate.page import adjudication, exam
 from stages.annotate.page.database import COUNTED, Database, now
 from stages.annotate.page.packet import Packet
 from stages.annotate.ratings.gold import GoldAccuracy
@@ -58,6 +58,7 @@ def load_plan(database: Database, packet: Packet) -> None:
     """Write the groups of the plan into the database; slots that the lead added stay. Loading the same plan again changes nothing."""
     with database.write() as connection:
         more = {row["group_id"]: row["wanted"] for row in connection.execute("SELECT group_id, wanted FROM groups")}
+        adjudication.update_done(connection, packet, packet.plan.rounds)
         done = connection.execute("SELECT group_id, annotator, round FROM assignments WHERE done = 1").fetchall()
         here = {(row["group_id"], row["annotator"]) for row in done}
         rounds_done = Counter((row["group_id"], row["round"]) for row in done)

@@ -25,6 +25,7 @@ from stages.annotate.quality import figures as quality
 from stages.annotate.quality.judgement import SHOWN
 from stages.annotate.quality.queues import mean_difference
 from stages.annotate.ratings.rating_task import level_width
+from stages.annotate.ratings.shown_levels import nearest, note, shown_levels
 
 MOST_QUEUED = 200
 
@@ -33,9 +34,6 @@ HOURS = "SELECT annotator, day, seconds, groups, revisions, skips FROM hours ORD
 
 EXPIRED = "SELECT count(*) FROM assignments WHERE done = 0 AND lease_ends BETWEEN 1 AND unixepoch()"
 """Groups that were opened and neither submitted nor skipped."""
-
-MOST_COLUMNS = 9
-"""Levels that a table of scores shows; of a finer scale it shows the whole numbers, with every score at the nearest."""
 
 
 def summary(
@@ -72,6 +70,7 @@ def summary(
         ],
         "decisions": [dict(row) for row in connection.execute("SELECT * FROM decisions ORDER BY decision_id DESC LIMIT 100")],
         "shares": _shares(packet, groups),
+        "shares_note": note(packet.levels),
     }
 
 
@@ -129,26 +128,14 @@ def _progress(connection: sqlite3.Connection, packet: Packet, groups: Sequence[R
     }
 
 
-def shown_levels(packet: Packet) -> list[float]:
-    """Levels in the tables of scores."""
-    if len(packet.levels) <= MOST_COLUMNS:
-        return list(packet.levels)
-    return [float(level) for level in range(round(packet.levels[0]), round(packet.levels[-1]) + 1)]
-
-
-def _nearest(scores: np.ndarray, levels: Sequence[float]) -> np.ndarray:
-    """Index of the level nearest to each score."""
-    return np.abs(scores[..., None] - np.array(levels)).argmin(-1)
-
-
 def _confusion(packet: Packet, shared: Mapping[str, list[Rated]]) -> dict[str, list[list[int]]]:
     """Per dimension, counts of one person's score (row) against another's (column); each pair counts both ways: [levels, levels]."""
-    levels = shown_levels(packet)
+    levels = shown_levels(packet.levels)
     count = len(levels)
     tables = np.zeros((len(packet.dimensions), count, count), dtype=np.int64)
     for entries in shared.values():
         for a, b in permutations(entries, 2):
-            own, other = _nearest(a.scores, levels), _nearest(b.scores, levels)  # [candidates, dimensions]
+            own, other = nearest(a.scores, levels), nearest(b.scores, levels)  # [candidates, dimensions]
             np.add.at(tables, (np.arange(len(packet.dimensions)), own, other), 1)
     return dict(zip(packet.dimensions, tables.tolist(), strict=True))
 
@@ -167,8 +154,8 @@ def _disagreements(shared: Mapping[str, list[Rated]], difference: float, level: 
 
 
 def _shares(packet: Packet, groups: Sequence[Rated]) -> dict[str, dict[str, float]]:
-    levels = shown_levels(packet)
-    scores = _nearest(np.concatenate([entry.scores for entry in groups]) if groups else np.zeros((0, len(packet.dimensions))), levels)
+    levels = shown_levels(packet.levels)
+    scores = nearest(np.concatenate([entry.scores for entry in groups]) if groups else np.zeros((0, len(packet.dimensions))), levels)
     return {
         dimension: {f"{level:g}": round(float((scores[:, d] == i).mean()), 4) if len(scores) else 0.0 for i, level in enumerate(levels)}
         for d, dimension in enumerate(packet.dimensions)

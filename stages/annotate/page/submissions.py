@@ -15,9 +15,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from stages.annotate.config import AnnotateConfig
-from stages.annotate.page import assignment
+from stages.annotate.page import adjudication, assignment
 from stages.annotate.page.database import COUNTED, Database, now
 from stages.annotate.page.packet import Packet
+from stages.annotate.ratings.rating_task import ADJUDICATION
 from stages.engine.ids import settings_hash
 
 LONGEST_COMMENT = 4_000
@@ -105,7 +106,7 @@ def store(database: Database, packet: Packet, config: AnnotateConfig, annotator:
                 raise Refused(409, "another submission has this id; load the page again")
             return there["revision"]
         round = round_of(connection, annotator, sent.group_id)
-        order = _check(packet, annotator, round, sent)
+        order = _check(connection, packet, annotator, round, sent)
         stopped = STOPPED.get(assignment.stage_of(connection, packet, config, annotator))
         if stopped is not None:
             raise Refused(403, f"{stopped}; your scores of this group are kept as a draft and can be submitted when you continue")
@@ -135,6 +136,7 @@ def store(database: Database, packet: Packet, config: AnnotateConfig, annotator:
             [(sent.submission_id, s.candidate_id, s.dimension, s.score, 1 + order.index(s.candidate_id)) for s in sent.scores],
         )
         connection.execute("UPDATE assignments SET done = 1 WHERE annotator = ? AND group_id = ?", (annotator, sent.group_id))
+        adjudication.update_done(connection, packet, [sent.group_id])
         connection.execute("DELETE FROM drafts WHERE annotator = ? AND group_id = ?", (annotator, sent.group_id))
         connection.execute("UPDATE skips SET open = 0 WHERE annotator = ? AND group_id = ?", (annotator, sent.group_id))
         return before + 1
@@ -225,8 +227,9 @@ def _is_skipped(connection: sqlite3.Connection, annotator: str, group_id: str) -
     return connection.execute(query, (annotator, group_id)).fetchone() is not None
 
 
-def _check(packet: Packet, annotator: str, round: str, sent: Submission) -> list[str]:
-    """Refuse an incomplete or wrong submission; returns the candidates in the order shown."""
+def _check(connection: sqlite3.Connection, packet: Packet, annotator: str, round: str, sent: Submission) -> list[str]:
+    """Refuse an incomplete or wrong submission; returns the candidates in the order shown. An adjudication may lack cells that an export
+    has added since the group was opened."""
     if _CONTROL.search(sent.comment):
         raise Refused(422, "the comment has control characters")
     if sent.group_id not in packet.groups:
@@ -247,8 +250,10 @@ def _check(packet: Packet, annotator: str, round: str, sent: Submission) -> list
         raise Refused(422, f"candidate {foreign[0][0]} in dimension {foreign[0][1]} is not asked for in this group")
     if len(set(given)) < len(given):
         raise Refused(422, "a candidate has two scores in one dimension")
-    if len(given) < len(wanted):
-        raise Refused(422, f"{len(wanted) - len(given)} of {len(wanted)} scores are missing")
+    needed = (adjudication.submitted(connection, annotator, sent.group_id) or set(given)) if round == ADJUDICATION else set(wanted)
+    missing = len(needed.difference(given)) if given else len(wanted)
+    if missing:
+        raise Refused(422, f"{missing} of {len(wanted)} scores are missing")
     outside = [score.score for score in sent.scores if score.score not in levels]
     if outside:
         raise Refused(422, f"score {outside[0]!s:.20} is not on the scale {levels[0]:g} to {levels[-1]:g}")

@@ -102,6 +102,7 @@ function queues(s) {
 }
 
 function data(s) {
+  $("shares-note").textContent = s.shares_note;
   const levels = Object.keys(Object.values(s.shares)[0]);
   fill($("shares"), table(["dimension", ...levels.map((l) => `${l} ${rubric().words[l] ?? ""}`)], Object.entries(s.shares).map(([d, by]) => [words(d), ...levels.map((l) => `${number(100 * by[l], 1)} %`)])));
   fill($("confusion"), Object.entries(s.confusion).map(([d, rows]) => table(["", ...levels], rows.map((row, i) => [{ text: levels[i], class: "" }, ...row]), words(d))));
@@ -129,6 +130,7 @@ function agreement(quality) {
 async function show(name) {
   const group = await ask("GET", `/api/lead/group/${name}`, session.annotator);
   $("group-title").textContent = group.instruction;
+  $("group-order").textContent = `Scores: ${session.dimensions.map(words).join(" · ")}.`;
   const tile = (image, title, lines) => make("div", { class: "tile" }, make("img", { src: image, alt: title, onload: (event) => event.target.classList.toggle("pixels", event.target.clientWidth >= 2 * event.target.naturalWidth) }), make("strong", {}, title), make("p", {}, lines.join("\n")));
   const scores = (by) => session.dimensions.map((d) => by?.[d] ?? "–").join(" · ");
   fill($("group-tiles"), tile(group.source, "Source", []), group.candidates.map((c, i) => tile(c.image, `Edit ${i + 1}`, [
