@@ -52,6 +52,16 @@ def test_candidates_are_shared_evenly() -> None:
         ([ODD[0], {"name": "odd/other", "candidates": 12}], {}, "12 cannot be met, since .* make 12 and 1 editors have no number"),
         (ODD, {"annotate": 13}, r"generate.annotate: 13 of 12 candidates per source cannot be drawn"),
         ([ODD[0], ODD[0]], {}, "generate.editors: odd/plain with drawn seeds is there 2 times and would make equal candidates"),
+        (
+            [ODD[0], ODD[0] | {"settings": {"tone": 1}}],
+            {},
+            r"generate.editors.1: odd/plain is there with other settings in generate.editors.0",
+        ),
+        (
+            [ODD[0], ODD[1] | {"label": "odd/plain"}],
+            {},
+            r"generate.editors.1: odd/plain is there with the label of odd/plain in generate.edit",
+        ),
         ([{"name": "odd/plane"}], {}, r"generate.editors.0.name: there is no editor 'odd/plane'; known: "),
         ([{"name": "odd/plain", "seeds": [1, 2**31]}], {}, "odd/plain has the seed 2147483648: every library takes seeds from 0 to"),
         ([{"name": "odd/plain", "settings": {"tome": 1}}], {}, r"generate.editors.0.settings.tome: .*the settings of odd/plain are: tone"),
