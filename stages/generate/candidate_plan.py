@@ -89,7 +89,7 @@ def planned(flow: FlowConfig) -> list[PlannedEditor]:
         try:
             identity = spec.identity(settings, flow)
         except ValueError as error:
-            raise ValueError(f"{key}.settings: {error}") from error
+            raise ValueError(f"{key}: {error}") from error
         editors.append(PlannedEditor(key, choice, spec, settings, settings_hash(identity), count))
     _reject_equal_candidates(editors)
     _reject_equal_labels(editors)
