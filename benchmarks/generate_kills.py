@@ -122,7 +122,7 @@ def configuration(options: argparse.Namespace, traces: Path, server: str) -> dic
     settings = {"seconds": options.seconds, "traces": str(traces)}
     editors = [
         {"name": "odd/plain", "settings": settings},
-        {"name": "odd/process", "settings": settings | {"python": sys.executable}},
+        {"name": "odd/process", "settings": settings | {"python": sys.executable, "weights": str(options.runs.absolute())}},
         {"name": "odd/http", "settings": {"base_url": server, "pause_seconds": 0.2, "tries": 10}},
     ]
     return {

@@ -126,7 +126,7 @@ def counts_of(config: GenerateConfig) -> list[int]:
     if left < len(open_ones) or (left and not open_ones):
         raise ValueError(
             f"generate.candidates_per_source: {total} cannot be met, since the seeds and candidates of generate.editors make "
-            f"{total - left} and {len(open_ones)} editors have no number of their own; change one of them"
+            f"{total - left}, and the editors without a number of their own are {len(open_ones)}; change one of them"
         )
     if open_ones and left % len(open_ones):
         raise ValueError(

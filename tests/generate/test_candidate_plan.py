@@ -49,7 +49,11 @@ def test_candidates_are_shared_evenly() -> None:
     for editors, settings, message in (
         (ODD, {"candidates_per_source": 7}, r"candidates_per_source: 7 candidates cannot be shared evenly by 2 editors \(odd/plain, odd/o"),
         ([{"name": "odd/plain", "seeds": [1]}], {"candidates_per_source": 2}, "2 cannot be met, since the seeds and candidates"),
-        ([ODD[0], {"name": "odd/other", "candidates": 12}], {}, "12 cannot be met, since .* make 12 and 1 editors have no number"),
+        (
+            [ODD[0], {"name": "odd/other", "candidates": 12}],
+            {},
+            "12 cannot be met, since .* make 12, and the editors without a number of their own are 1",
+        ),
         (ODD, {"annotate": 13}, r"generate.annotate: 13 of 12 candidates per source cannot be drawn"),
         ([ODD[0], ODD[0]], {}, "generate.editors: odd/plain with drawn seeds is there 2 times and would make equal candidates"),
         (
