@@ -1,11 +1,13 @@
 """Kill what the generate step is made of, again and again; its tables must be those of an undisturbed run, byte for byte.
 
-    python benchmarks/generate_kills.py --kills 20                       # about six minutes on two cores
+    python benchmarks/generate_kills.py --kills 20                       # about ten minutes on two cores
 
-On a cluster of three nodes on this machine, a command (the driver) has two editors edit small pictures, in batches, on two actors. At
-random moments one of them gets SIGKILL: the driver, which is then started again with the same command; an actor; or a whole node, which
-another one replaces (benchmarks/filter_kills.py has the rules). The editors note every edit that they make: a kill may cost no more than
-what was in work, a batch that is edited and one that is being written per process. Exits with 1 when a file differs or more was made.
+On a cluster of three nodes on this machine, a command (the driver) has three editors edit small pictures on two actors: one inside the
+actor, one in a process of its own, and one behind a server on loopback. At random moments one of them gets SIGKILL: the driver, which is
+then started again with the same command; an actor; the process of an editor; the server, which is started again; or a whole node, which
+another one replaces (benchmarks/filter_kills.py has the rules). A process and a server are killed while they edit. The editors note every
+edit that they make: a kill may cost no more than what was in work, a batch that is edited and one that is being written per actor. Exits
+with 1 when a file differs or more was made.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import json
 import os
 import random
 import shutil
+import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +27,7 @@ from pathlib import Path
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
+import psutil
 from PIL import Image
 from ray.cluster_utils import Cluster
 
@@ -30,7 +35,14 @@ from benchmarks.filter_kills import Campaign, add_node
 
 ROOT = Path(__file__).resolve().parents[1]
 PLUGGED = ROOT / "tests" / "support" / "plugged"
-WORKERS, BATCH = 2, 2
+SERVERS = ROOT / "tests" / "editors" / "http"
+SERVES = """
+import sys, time
+from edits_server import Script, serving
+with serving(Script(model="odd", seconds=float(sys.argv[2]), traces=sys.argv[3]), int(sys.argv[1])):
+    time.sleep(1e6)
+"""
+WORKERS, BATCH, PER_SOURCE = 2, 2, 12
 IN_WORK = 2 * BATCH
 """Edits that a process may have in work: a batch that is edited, and one that is being written."""
 
@@ -38,7 +50,7 @@ IN_WORK = 2 * BATCH
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--sources", type=int, default=60, help="each with six candidates by either editor")
+    parser.add_argument("--sources", type=int, default=60, help="each with four candidates by each editor")
     parser.add_argument("--seconds", type=float, default=0.05, help="of an edit")
     parser.add_argument("--seed", type=int, default=0, help="seed of the victims and the moments")
     parser.add_argument("--runs", type=Path, default=Path("runs/generate-kills"))
@@ -48,7 +60,8 @@ def main() -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, [ROOT, PLUGGED, os.environ.get("PYTHONPATH", "")]))
     traces = (options.runs / "traces").absolute()
     config = options.runs / "kills.yaml"
-    config.write_text(json.dumps(configuration(options, traces)))
+    server = Server(options.seconds, traces)
+    config.write_text(json.dumps(configuration(options, traces, server.address)))
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kills-", dir="/tmp", ignore_cleanup_errors=True) as sockets:  # paths of sockets must be short
         os.environ["RAY_TMPDIR"] = sockets  # where the cluster's address is noted, so that nobody else's ``ray.init`` joins it
@@ -59,20 +72,46 @@ def main() -> int:
             for _ in range(2):
                 add_node(cluster)
             command = ["-m", "pipeline.cli", "run", "generate", "--config", str(config)]
-            campaign = GenerateCampaign(cluster, command, options)
+            campaign = GenerateCampaign(cluster, command, options, server)
             differing = campaign.run()
         finally:
             cluster.shutdown()
+            server.process.kill()
     runs = len(list(options.runs.glob("killed-*/")))
-    made, wanted = len(traces.read_text().splitlines()), (runs + 1) * options.sources * 12
+    made, wanted = len(traces.read_text().splitlines()), (runs + 1) * options.sources * PER_SOURCE
     allowed = wanted + options.kills * WORKERS * IN_WORK
     print(f"{options.kills} kills that hit a live process, {differing} of {runs} runs with differences, {time.monotonic() - started:.0f} s")
     print(f"{made:,} edits made, {wanted:,} wanted: {made - wanted:,} again, at most {allowed - wanted:,} were in work")
     return 1 if differing or not wanted <= made <= allowed else 0
 
 
-def configuration(options: argparse.Namespace, traces: Path) -> dict[str, object]:
-    """Two editors of tests/support/plugged, whose edits take so many seconds."""
+class Server:
+    """The server of an editor, in a process of its own. ``seconds``: of an edit; ``traces``: gets a line per edit."""
+
+    def __init__(self, seconds: float, traces: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.address = f"http://127.0.0.1:{self.port}"
+        self._command = [sys.executable, "-c", SERVES, str(self.port), str(seconds), str(traces)]
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it listens."""
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(SERVERS), os.environ["PYTHONPATH"]])}
+        self.process = subprocess.Popen(self._command, env=environment)
+        while True:
+            assert self.process.poll() is None, "the server does not start"
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return
+
+
+def configuration(options: argparse.Namespace, traces: Path, server: str) -> dict[str, object]:
+    """Three editors of tests/support/plugged, whose edits take so many seconds."""
     draw = random.Random(0)
     rows = []
     for number in range(options.sources):
@@ -81,11 +120,17 @@ def configuration(options: argparse.Namespace, traces: Path) -> dict[str, object
         rows.append(json.dumps({"image": f"{number}.png", "instruction": f"edit number {number}"}))
     (options.runs / "sources.jsonl").write_text("\n".join(rows))
     settings = {"seconds": options.seconds, "traces": str(traces)}
+    editors = [
+        {"name": "odd/plain", "settings": settings},
+        {"name": "odd/process", "settings": settings | {"python": sys.executable, "weights": str(options.runs.absolute())}},
+        {"name": "odd/http", "settings": {"base_url": server, "pause_seconds": 0.2, "tries": 10}},
+    ]
     return {
         "name": "kills",
         "generate": {
             "sources": {"dataset": "table", "tables": [{"name": "mine", "path": str((options.runs / "sources.jsonl").absolute())}]},
-            "editors": [{"name": name, "settings": settings} for name in ("odd/plain", "odd/other")],
+            "editors": editors,
+            "candidates_per_source": PER_SOURCE,
             "unit_sources": 10,
             "workers": WORKERS,
         },
@@ -95,13 +140,43 @@ def configuration(options: argparse.Namespace, traces: Path) -> dict[str, object
 class GenerateCampaign(Campaign):
     """Kills of the step generate."""
 
-    kinds = ("driver", "actor", "node")
+    kinds = ("driver", "actor", "process", "server", "node")
     step = "generate"
     parts = "units and batches"
+
+    def __init__(self, cluster: Cluster, command: list[str], options: argparse.Namespace, server: Server) -> None:
+        super().__init__(cluster, command, options)
+        self.server = server
 
     def progress(self, run: Path) -> int:
         """Finished units and batches."""
         return super().progress(run) + len(list((run / self.step / "unfinished").glob("*/*.parquet")))
+
+    def kill(self, kind: str, driver: subprocess.Popen[bytes]) -> bool:
+        """Whether there was one at work to kill, and it is gone."""
+        if kind == "process":
+            for victim in self.draw.sample(found := self._bridges(), len(found)):
+                victim.kill()
+                victim.wait(60)
+                return True
+            return False
+        if kind == "server":
+            if not any(link.status == psutil.CONN_ESTABLISHED for link in psutil.Process(self.server.process.pid).net_connections()):
+                return False
+            self.server.process.kill()
+            self.server.process.wait()
+            self.server.start()
+            return True
+        return super().kill(kind, driver)
+
+    def _bridges(self) -> list[psutil.Process]:
+        """The processes of editors, of this cluster's actors."""
+        return [
+            child
+            for actor in self.processes("ray::_Worker")
+            for child in actor.children()
+            if "striped_bridge.py" in " ".join(child.cmdline())
+        ]
 
 
 if __name__ == "__main__":

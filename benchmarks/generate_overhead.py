@@ -4,7 +4,9 @@
 
 An editor sleeps half a second per edit. Sources are pictures of 512 x 512 pixels. With one, two and four workers, the step's wall time
 on a running cluster is compared with the sleeping alone: edits x 0.5 s / workers. It contains the start of the processes, reading,
-checking, encoding and writing. Writes the table into benchmarks/RESULTS.md between its markers; exits with 1 above five per cent.
+checking, encoding and writing. Beside it stand what does not depend on the start: the share of their time for which the loaded editors had
+nothing to edit, and the processor time per candidate. Writes the table into benchmarks/RESULTS.md between its markers, with the load of
+the machine; exits with 1 above five per cent.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from PIL import Image  # noqa: E402
 from benchmarks import results  # noqa: E402
 from stages.config import FlowConfig  # noqa: E402
 from stages.context import Context  # noqa: E402
+from stages.engine import unit_log  # noqa: E402
 from stages.engine.cluster import Cluster  # noqa: E402
 from stages.engine.config import RayConfig  # noqa: E402
 from stages.engine.rundir import RunDir  # noqa: E402
@@ -44,21 +47,23 @@ def main() -> int:
     parser.add_argument("--edits", type=int, default=240, help="per worker")
     parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True, help="write the table into RESULTS.md")
     options = parser.parse_args()
-    lines = ["| workers | edits | asleep | wall | overhead |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| workers | edits | asleep | wall | overhead | editors wait | CPU per candidate | load |", "| --- " * 8 + "|"]
     worst = 0.0
     cluster = Cluster(RayConfig(dashboard=False, num_cpus=max(options.workers) + 1))
     cluster.connect()
     for workers in options.workers:
         edits = options.edits * workers
-        asleep, wall = edits * SECONDS / workers, measure(cluster, workers, edits)
+        asleep, (wall, waiting, cpu) = edits * SECONDS / workers, measure(cluster, workers, edits)
         worst = max(worst, wall / asleep - 1)
-        lines.append(f"| {workers} | {edits} | {asleep:.1f} s | {wall:.1f} s | {wall / asleep - 1:.1%} |")
+        figures = f"{wall / asleep - 1:.1%} | {waiting:.1%} | {1000 * cpu:.0f} ms | {os.getloadavg()[0]:.0f}"
+        lines.append(f"| {workers} | {edits} | {asleep:.1f} s | {wall:.1f} s | {figures} |")
         print(lines[-1], flush=True)
     cluster.close()
     text = "\n".join(
         [
             f"Command: `python benchmarks/generate_overhead.py --edits {options.edits}`",
             f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}.",
+            "Load: of the last minute, this benchmark included; above the number of cores, processes wait for each other.",
             "",
             *lines,
         ]
@@ -68,8 +73,8 @@ def main() -> int:
     return 1 if worst > MOST else 0
 
 
-def measure(cluster: Cluster, workers: int, edits: int) -> float:
-    """Wall seconds of the step."""
+def measure(cluster: Cluster, workers: int, edits: int) -> tuple[float, float, float]:
+    """Wall seconds of the step, share of time that the editors wait, and CPU seconds of their processes per candidate."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         rows = []
@@ -94,7 +99,9 @@ def measure(cluster: Cluster, workers: int, edits: int) -> float:
         index = step.run(context)
         wall = time.monotonic() - started
         assert index.artifacts["candidates"] and index.results["failed_candidates"] == 0
-        return wall
+        figures = [record.figures for record in unit_log.sound(context.run.step(step.STEP)).values() if "cpu" in record.figures]
+        total = {name: sum(of_unit[name] for of_unit in figures) for name in ("waiting", "seconds", "cpu")}
+        return wall, total["waiting"] / (total["waiting"] + total["seconds"]), total["cpu"] / edits
 
 
 if __name__ == "__main__":

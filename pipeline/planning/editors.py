@@ -33,7 +33,7 @@ def table(flow: FlowConfig, sources: int, step: StepFolder) -> str:
     rows = [_row(editor, one, sources) for editor, one in zip(editors, rates, strict=True)]
     header = ["editor", "edits", "GPU hours", "seconds per edit", "GPU memory", "disk", "licence"]
     per_source = sum(editor.count for editor in editors)
-    names = {editor.spec.name for editor in editors}
+    names = {editor.label for editor in editors}
     annotate = flow.generate.annotate
     least, most = annotate // len(names), -(-annotate // len(names))
     shares = f"{least}" if least == most else f"{least} or {most}"
@@ -45,14 +45,25 @@ def table(flow: FlowConfig, sources: int, step: StepFolder) -> str:
     models = [editor for editor in editors if editor.spec.memory_gb]
     if not models:
         return text
-    known = [editor.count * sources * (one.seconds or 0) / 3600 for editor, one in zip(editors, rates, strict=True)]
-    hours = ", ".join(
-        f"{words.duration(sum(known) / gpus * 3600)} on {gpus} GPU{'s' if gpus > 1 else ''} "
-        f"with at most {gpus + len(models) - 1} model loads"
-        for gpus in GPUS
-    )
-    unknown = sum(one.seconds is None for editor, one in zip(editors, rates, strict=True) if editor.spec.memory_gb)
-    return f"{text}\n{sum(known):,.0f} GPU hours: {hours}" + (f"; without {unknown} editors of unknown speed" if unknown else "")
+    known = [
+        editor.count * sources * (one.seconds or 0) / 3600 for editor, one in zip(editors, rates, strict=True) if editor.spec.memory_gb
+    ]
+    unknown = [editor.name for editor, one in zip(editors, rates, strict=True) if one.seconds is None and editor.spec.memory_gb]
+    if not any(known):
+        return f"{text}\nGPU hours are not known: nobody says how long an edit by {words.listing(unknown)} takes" if unknown else text
+    hours = ", ".join(_share(sum(known), gpus, len(models)) for gpus in GPUS)
+    without = f"; without {words.listing(unknown)}, whose speed is not known" if unknown else ""
+    return f"{text}\n{_hours(sum(known))} GPU hours: {hours}{without}"
+
+
+def _share(hours: float, gpus: int, models: int) -> str:
+    loads = gpus + models - 1
+    on, often = ("GPU" if gpus == 1 else "GPUs"), ("once" if loads == 1 else f"at most {loads} times")
+    return f"{words.duration(hours / gpus * 3600)} on {gpus} {on} (a model is loaded {often})"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 10 else "less than 0.1" if hours < 0.1 else f"{hours:.1f}"
 
 
 def rate(editor: PlannedEditor, step: StepFolder) -> Rate:
@@ -72,7 +83,7 @@ def _row(editor: PlannedEditor, rate: Rate, sources: int) -> list[str]:
     kinds = [gigabytes for gigabytes in GPU_GIGABYTES if gigabytes >= spec.memory_gb]
     memory = f"{spec.memory_gb:g} GB: " + (f"GPUs of {kinds[0]} GB" if kinds else "more than one GPU") if spec.memory_gb else "no GPU"
     seconds = rate.source if rate.seconds is None else f"{rate.seconds:.3g} ({rate.source})"
-    hours = "–" if rate.seconds is None or not spec.memory_gb else f"{edits * rate.seconds / 3600:,.1f}"
+    hours = "–" if rate.seconds is None or not spec.memory_gb else _hours(edits * rate.seconds / 3600)
     disk = words.size(edits * IMAGE_BYTES) if spec.memory_gb else "–"
     licence = spec.licence.name + ("" if spec.licence.open else ", to be accepted")
     return [f"{editor.name}, seeds: {seeds}", f"{edits:,}", hours, seconds, memory, disk, licence]

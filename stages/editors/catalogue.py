@@ -57,4 +57,5 @@ def settings_of(spec: EditorSpec, given: Mapping[str, Any], key: str) -> Config:
         first = error.errors()[0]
         place = ".".join(map(str, (key, *first["loc"])))
         known = ", ".join(spec.settings.model_fields) or "none"
-        raise ValueError(f"{place}: {first['msg'].removeprefix('Value error, ')}; the settings of {spec.name} are: {known}") from error
+        said = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{place}: {said}; the settings of {spec.name} are: {known}") from error

@@ -101,7 +101,8 @@ class EditorSpec:
 
     ``open(settings, flow)`` loads it. ``identity(settings, flow)`` is the plain JSON value that its edits depend on beside the revision.
     ``missing(settings)`` is a sentence that says what is not installed and what brings it, empty where nothing is missing. The first two
-    raise ``ValueError`` naming the key that is wrong.
+    raise ``ValueError`` naming the key that is wrong. ``unready(settings)`` is such a sentence about what must run elsewhere, such as a
+    server; it is asked before a run begins, and may take seconds.
     """
 
     name: str
@@ -122,3 +123,4 @@ class EditorSpec:
     tested: Literal["embedded", "tiny weights", "real weights", "not run"] = "not run"
     identity: Callable[[Any, FlowConfig], Any] = lambda settings, flow: settings.model_dump(mode="json")
     missing: Callable[[Any], str] = lambda settings: ""
+    unready: Callable[[Any], str] = lambda settings: ""

@@ -94,13 +94,16 @@ class Crew:
         return self.seconds * sum(unit.rows for unit in left) / (len(self.actors) + 1)
 
     def submit(self, actor: _Actor) -> None:
-        """Fill an actor with units. While suspects wait, it gets one of them once it is empty; beside a suspect it gets nothing."""
+        """Fill an actor with units; towards the end it gets one at a time, so that none waits behind another while an actor has nothing.
+        While suspects wait, it gets one of them once it is empty; beside a suspect it gets nothing."""
         if self.suspects:
             if not actor.units:
                 self._send(actor, self.suspects.popleft())
             return
         has_suspect = any(self.deaths[unit.key] or self.losses[unit.key] for unit in actor.units.values())
         while self.queue and len(actor.units) < self.in_flight and not has_suspect:
+            if actor.units and len(self.queue) < len(self.actors):
+                return
             self._send(actor, self.queue.popleft())
 
     def _send(self, actor: _Actor, unit: Unit) -> None:

@@ -38,7 +38,12 @@ class PlannedEditor:
     def name(self) -> str:
         """The editor's name, and the settings that the configuration changes."""
         changed = ", ".join(f"{name} {value}" for name, value in self.choice.settings.items())
-        return f"{self.spec.name} ({changed})" if changed else self.spec.name
+        return f"{self.label} ({changed})" if changed else self.label
+
+    @property
+    def label(self) -> str:
+        """What tables call it."""
+        return self.choice.label or self.spec.name
 
     @property
     def id(self) -> str:
@@ -56,6 +61,10 @@ class PlannedEditor:
                 seed = (seed + 1) % SEEDS
             seeds.append(seed)
         return seeds
+
+    def new_seed(self, run_seed: int, source_id: str, seed: int, number: int) -> int:
+        """The seed that takes the place of a planned one whose edit is flagged. ``number``: from 1."""
+        return drawn_seed(run_seed, source_id, self.spec.name, self.settings_hash, seed, number)
 
     def candidate_id(self, source_id: str, seed: int) -> str:
         """Id of the candidate with that planned seed."""
@@ -77,8 +86,13 @@ def planned(flow: FlowConfig) -> list[PlannedEditor]:
         key = f"generate.editors.{number}"
         spec = catalogue.find(choice.name, f"{key}.name")
         settings = catalogue.settings_of(spec, choice.settings, f"{key}.settings")
-        editors.append(PlannedEditor(key, choice, spec, settings, settings_hash(spec.identity(settings, flow)), count))
+        try:
+            identity = spec.identity(settings, flow)
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from error
+        editors.append(PlannedEditor(key, choice, spec, settings, settings_hash(identity), count))
     _reject_equal_candidates(editors)
+    _reject_equal_labels(editors)
     total = sum(counts)
     if total < config.annotate:
         raise ValueError(
@@ -112,7 +126,7 @@ def counts_of(config: GenerateConfig) -> list[int]:
     if left < len(open_ones) or (left and not open_ones):
         raise ValueError(
             f"generate.candidates_per_source: {total} cannot be met, since the seeds and candidates of generate.editors make "
-            f"{total - left} and {len(open_ones)} editors have no number of their own; change one of them"
+            f"{total - left}, and the editors without a number of their own are {len(open_ones)}; change one of them"
         )
     if open_ones and left % len(open_ones):
         raise ValueError(
@@ -128,3 +142,15 @@ def _reject_equal_candidates(editors: Sequence[PlannedEditor]) -> None:
         if times > 1:
             what = "drawn seeds" if seed == "drawn" else f"seed {seed}"
             raise ValueError(f"generate.editors: {name} with {what} is there {times} times and would make equal candidates; name it once")
+
+
+def _reject_equal_labels(editors: Sequence[PlannedEditor]) -> None:
+    first: dict[str, PlannedEditor] = {}
+    for editor in editors:
+        other = first.setdefault(editor.label, editor)
+        if (other.spec.name, other.settings_hash) != (editor.spec.name, editor.settings_hash):
+            what = "other settings" if other.spec.name == editor.spec.name else f"the label of {other.spec.name}"
+            raise ValueError(
+                f"{editor.key}: {editor.label} is there with {what} in {other.key}, and the draw and all tables would count both as one "
+                f"editor; give one of them a name of its own under label, e.g. label: {editor.spec.name}-2"
+            )

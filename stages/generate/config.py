@@ -15,6 +15,11 @@ class EditorChoice(Config):
     """One editor, its settings, and how many candidates it makes of each source."""
 
     name: str = Field(description="Name of the editor, e.g. world/quill; `pipeline editors` lists all")
+    label: str | None = Field(
+        None,
+        min_length=1,
+        description="What the draw, tables and reports call it; needed where an editor is listed with different settings. Default: name",
+    )
     seeds: tuple[int, ...] = Field((), description="Seeds of its candidates, the same for every source; default: drawn per source")
     candidates: int | None = Field(
         None, ge=1, description="Candidates of each source, with drawn seeds; default: an even share of generate.candidates_per_source"
@@ -34,6 +39,13 @@ class EditorChoice(Config):
 
 class FailureRules(Config):
     """What becomes of edits that fail. A failed edit costs one candidate."""
+
+    tries: int = Field(
+        1,
+        ge=1,
+        le=10,
+        description="How often a candidate that fails is tried; raise it after a repair, and what failed is made again",
+    )
 
     seconds: float = Field(1800.0, gt=0, description="A process that takes longer for one edit is ended; twice, and the candidate failed")
     share: float = Field(0.5, gt=0, le=1, description="An editor stops when a larger share of its edits failed in one process")

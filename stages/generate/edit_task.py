@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from stages.editors.editor import Failure
 from stages.generate.journal import Journal
@@ -14,14 +16,39 @@ Places = tuple[int, ...]
 
 
 @dataclass(frozen=True)
+class Retry:
+    """A candidate that is made again. ``new_seed``: 0 with the seed of the plan, else with its first new one, its second, and so on.
+    ``failures``: how often it has failed. ``flagged``: the edits with other seeds before, each with its seed and flags."""
+
+    candidate_id: str
+    new_seed: int = 0
+    failures: int = 0
+    flagged: tuple[tuple[int, tuple[str, ...]], ...] = ()
+
+    def after_failure(self) -> Retry:
+        """Once more with the same seed."""
+        return replace(self, failures=self.failures + 1)
+
+    def after_flags(self, seed: int, flags: Sequence[str]) -> Retry:
+        """With the next seed, since the edit with this one is flagged."""
+        return replace(self, new_seed=self.new_seed + 1, flagged=(*self.flagged, (seed, tuple(flags))))
+
+    def record(self) -> dict[str, Any]:
+        """What the record of the candidate says of it."""
+        return {"flagged_seeds": {str(seed): list(flags) for seed, flags in self.flagged}} if self.flagged else {}
+
+
+@dataclass(frozen=True)
 class EditTask:
-    """Candidates, so many ``rows``, of the sources in a table. ``seconds``: after which an edit counts as hanging. ``deaths``: how many
-    processes ended while these candidates were in work, in this command, and whether the last took too long."""
+    """Candidates, so many ``rows``, of the sources in a table. ``retries``: these only, made again; None: all of the plan. ``seconds``:
+    after which an edit counts as hanging. ``deaths``: how many processes ended while these candidates were in work, in this command, and
+    whether the last took too long."""
 
     sources: str
     rows: int
     journal: str
     seconds: float
+    retries: tuple[Retry, ...] | None = None
     deaths: dict[Places, tuple[int, bool]] = field(default_factory=dict)
 
     def after_death(self) -> EditTask | None:

@@ -3,7 +3,8 @@
 Images of sources are read from the published table of the sources, so a unit is small. Batches are formed inside a unit, always the same
 ones. Each finished batch goes into the unit's journal (:mod:`stages.generate.journal`), and a rerun does the others. A batch whose process
 died, or was ended because it took too long, is tried once more; then its candidates are tried one by one, and one that ends its process
-twice alone has failed.
+twice alone has failed. A thread measures, encodes and keeps a batch while the editor works on the next, and the end of a unit while it
+works on the next unit.
 """
 
 from __future__ import annotations
@@ -18,97 +19,113 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from functools import partial
 
 import pyarrow.parquet as pq
 
 from reward.inputs.decoding import decode
 from stages.config import FlowConfig
 from stages.editors.editing import AcceleratorLost, Editing, Result
-from stages.editors.editor import EditRequest, Failure
+from stages.editors.editor import EditRequest
 from stages.engine.dispatch import CrewFailed
 from stages.engine.prefetch import prefetch
 from stages.engine.units import UnitOutput
 from stages.generate.candidate_plan import PlannedEditor, planned
-from stages.generate.config import FailureRules
+from stages.generate.config import GenerateConfig
 from stages.generate.edit_task import ENDS, EditTask
-from stages.generate.finishing import Candidate, Finishing, Made
+from stages.generate.finishing import Candidate, Finishing
 from stages.generate.journal import Journal
 from stages.generate.outputs import Outputs
+from stages.generate.settling import CANDIDATES, FAILED, is_kept, table_of
 
 AHEAD = 4
 """Sources that are decoded ahead of the editor."""
 
 
 class EditWork:
-    """The work function of an editor's units: loads it, and turns tasks into tables ``candidates``."""
+    """The work function of an editor's units: loads it, and turns tasks into tables of the contract ``candidates``, each of the edits that
+    the checks say the same of (:mod:`stages.generate.settling`)."""
 
     def __init__(self, flow: FlowConfig, number: int) -> None:
         """number: of the editor in ``generate.editors``. Raises ``CrewFailed`` when it cannot be loaded."""
         assert flow.generate is not None, "candidates are made by configured editors"
         self.planned: PlannedEditor = planned(flow)[number]
-        self.rules: FailureRules = flow.generate.failures
+        self.config: GenerateConfig = flow.generate
+        self.run_seed = flow.seed
         self.made: Counter[str] = Counter()
         self.turn = threading.Lock()
         """One unit is edited at a time; the table of the one before may still be written."""
         started = time.monotonic()
-        self.finishing = Finishing(self.planned, flow.seed, Outputs(flow.generate.outputs))
+        self.finishing = Finishing(self.planned, Outputs(flow.generate.outputs.content_filter))
         try:
             self.editing = Editing.of(self.planned.spec, self.planned.settings, flow)
         except Exception as error:  # plug-ins and their libraries raise anything
             raise CrewFailed(f"{self.planned.key}: {self.planned.name} cannot be loaded ({type(error).__name__}: {error})") from error
-        self.loaded = time.monotonic() - started
+        self.idle_since = time.monotonic()
+        self.cpu_until = time.process_time()
+        self.loaded = self.idle_since - started
 
     def close(self) -> None:
         """Close the editor."""
         self.editing.close()
 
     def __call__(self, task: EditTask) -> UnitOutput:
-        """The candidates of a task. Raises ``CrewFailed`` when too many fail."""
+        """The edits of a task. Raises ``CrewFailed`` when too many fail.
+
+        Figures: ``edits`` and their ``seconds``; ``waiting``, seconds that the loaded editor had no batch; ``cpu``, seconds of all
+        processors that this process took since its last unit; ``loads`` of the editor, and seconds of ``loading``.
+        """
         journal = Journal(task.journal)
         with self.turn:
             journal.begin(())
-            figures = {"edits": 0.0, "seconds": 0.0, "loads": float(self.loaded > 0), "loading": self.loaded}
+            figures = {"edits": 0.0, "seconds": 0.0, "waiting": 0.0, "loads": float(self.loaded > 0), "loading": self.loaded}
             self.loaded = 0.0
             try:
                 self._make(task, journal, figures)
             except CrewFailed:
-                journal.forget_failures()
+                journal.forget(lambda row: not is_kept(row, self.config.outputs))
                 raise
-        table = journal.table()
-        assert table.num_rows == task.rows, f"{table.num_rows} candidates in the journal of a unit of {task.rows}"
-        figures["failed"] = float(table["status"].to_pylist().count("failed"))
-        return UnitOutput({"candidates": table}, rows_in=task.rows, rows_out=task.rows, figures=figures)
+            figures["cpu"], self.cpu_until = time.process_time() - self.cpu_until, time.process_time()
+        tables = journal.tables([CANDIDATES], table_of)
+        made = sum(table.num_rows for table in tables.values())
+        assert made == task.rows, f"{made} candidates in the journal of a unit of {task.rows}"
+        figures["failed"] = float(tables[FAILED].num_rows) if FAILED in tables else 0.0
+        return UnitOutput(tables, rows_in=task.rows, rows_out=task.rows, figures=figures)
 
     def _make(self, task: EditTask, journal: Journal, figures: dict[str, float]) -> None:
-        """Make what is not in the journal. A thread checks, encodes and keeps a batch while the next is edited."""
+        """Make what is not in the journal. A thread measures, encodes and keeps a batch while the next is edited."""
         with ThreadPoolExecutor(1) as thread, closing(prefetch(self._candidates(task), AHEAD * self.planned.count)) as candidates:
-            settling: Future[list[Made]] | None = None
+            keeping: Future[None] | None = None
             for batch, known in self._parts(candidates, task, journal):
                 journal.begin([candidate.place for candidate in batch])
-                started = time.monotonic()
-                results = known or self._edited([candidate.request for candidate in batch], task.seconds)
-                if not known:
-                    figures["edits"] += len(batch)
-                    figures["seconds"] += time.monotonic() - started
-                if settling is not None:
-                    self._settle(settling.result(), task, journal)
-                settling = thread.submit(self._keep, list(map(Made, batch, results)), journal)
-            if settling is not None:
-                self._settle(settling.result(), task, journal)
+                results = known or self._edited([candidate.request for candidate in batch], task.seconds, figures)
+                if keeping is not None:
+                    keeping.result()
+                keeping = thread.submit(self._keep, batch, results, journal, counts=task.retries is None)
+            if keeping is not None:
+                keeping.result()
         journal.begin(())
 
     def _candidates(self, task: EditTask) -> Iterator[Candidate]:
         """All candidates of the unit in their order."""
+        retries = None if task.retries is None else {retry.candidate_id: retry for retry in task.retries}
         place = 0
         columns = ["source_id", "dataset", "image", "instruction", "metadata"]
         with pq.ParquetFile(task.sources) as table:
             for group in range(table.num_row_groups):
                 for row in table.read_row_group(group, columns=columns).to_pylist():
+                    source_id = row["source_id"]
+                    seeds = {self.planned.candidate_id(source_id, seed): seed for seed in self.planned.seeds(self.run_seed, source_id)}
+                    wanted = [name for name in seeds if retries is None or name in retries]
+                    if not wanted:
+                        continue
                     image = decode(row["image"]["bytes"])
-                    for seed in self.planned.seeds(self.finishing.run_seed, row["source_id"]):
+                    for name in wanted:
+                        retry = retries[name] if retries is not None else None
+                        seed = seeds[name]
+                        if retry is not None and retry.new_seed:
+                            seed = self.planned.new_seed(self.run_seed, source_id, seed, retry.new_seed)
                         request = EditRequest(image, row["instruction"], seed, row["dataset"], row["metadata"])
-                        yield Candidate(place, row["source_id"], request)
+                        yield Candidate(place, name, source_id, request, retry)
                         place += 1
 
     def _parts(
@@ -134,44 +151,36 @@ class EditWork:
                 deaths, hung = task.deaths.get((candidate.place,), (0, False))
                 yield [candidate], [task.ended(hung)] if deaths >= ENDS else None
 
-    def _edited(self, requests: Sequence[EditRequest], seconds: float) -> list[Result]:
+    def _edited(self, requests: Sequence[EditRequest], seconds: float, figures: dict[str, float]) -> list[Result]:
+        started = time.monotonic()
         with _ended_after(seconds * len(requests)):
             try:
-                return self.editing.edit(requests)
+                results = self.editing.edit(requests)
             except AcceleratorLost:
                 traceback.print_exc()
                 os._exit(1)  # so that another process goes on; what was in work is tried again there
+        ended = time.monotonic()
+        for name, value in (("edits", len(requests)), ("seconds", ended - started), ("waiting", started - self.idle_since)):
+            figures[name] += value
+        self.idle_since = ended
+        return results
 
-    def _keep(self, batch: list[Made], journal: Journal) -> list[Made]:
-        """Put a batch whose edits are checked into the journal, unless one of them is to be made again with another seed."""
-        judged = [self.finishing.judged(made) for made in batch]
-        if not any(made.needs_new_seed for made in judged):
-            self._write(judged, journal)
-        return judged
-
-    def _settle(self, batch: list[Made], task: EditTask, journal: Journal) -> None:
-        """Make again what needs a new seed, and count the failures of the batch. Raises ``CrewFailed`` when too many have failed."""
-        if any(made.needs_new_seed for made in batch):
-            edit = partial(self._alone, task, journal)
-            batch = [self.finishing.with_new_seed(made, partial(edit, made)) if made.needs_new_seed else made for made in batch]
-            self._write(batch, journal)
-        self._count([made.result for made in batch if isinstance(made.result, Failure)], len(batch))
-
-    def _alone(self, task: EditTask, journal: Journal, made: Made, request: EditRequest) -> Result:
-        journal.begin([made.candidate.place])
-        return self._edited([request], task.seconds)[0]
-
-    def _write(self, batch: Sequence[Made], journal: Journal) -> None:
-        journal.write(batch[0].candidate.place, [self.finishing.row(made) for made in batch])
-
-    def _count(self, failures: Sequence[Failure], edits: int) -> None:
-        """Raise ``CrewFailed`` when too large a share of this process's edits has failed."""
-        self.made["edits"] += edits
-        self.made["failed"] += len(failures)
-        if failures and self.made["edits"] >= self.rules.after and self.made["failed"] > self.rules.share * self.made["edits"]:
+    def _keep(self, batch: Sequence[Candidate], results: Sequence[Result], journal: Journal, *, counts: bool) -> None:
+        """Put a batch into the journal. Raises ``CrewFailed`` when too large a share of this process's edits has failed, or is flagged so
+        that it is not kept; edits that are made again do not count."""
+        rows = list(map(self.finishing.row, batch, results))
+        journal.write(batch[0].place, rows)
+        failures = [row for row in rows if not is_kept(row, self.config.outputs)]
+        if not counts or not failures:
+            self.made["edits"] += len(rows) if counts else 0
+            return
+        self.made.update(edits=len(rows), failed=len(failures))
+        rules = self.config.failures
+        if self.made["edits"] >= rules.after and self.made["failed"] > rules.share * self.made["edits"]:
+            last = failures[-1]["error"] or f"flagged as {' and '.join(failures[-1]['flags'])}"
             raise CrewFailed(
                 f"{self.planned.key}: {self.planned.name} stopped, since {self.made['failed']} of {self.made['edits']} edits failed, the "
-                f"last with {failures[-1].message!r}; repair it, or allow more with generate.failures.share"
+                f"last with {last!r}; repair it, or allow more with generate.failures.share"
             )
 
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +53,18 @@ class Journal:
                 following = int(first) + int(count)
                 yield from storage.read_table(path).cast(contracts.CANDIDATES).to_pylist()
 
-    def table(self) -> pa.Table:
-        """All candidates in their order, as one table whose bytes do not depend on the batches."""
-        return contracts.table("candidates", list(self.rows()))
+    def tables(self, names: Sequence[str], name_of: Callable[[dict[str, Any]], str]) -> dict[str, pa.Table]:
+        """All candidates by the table that each belongs to, in their order: ``names`` and what else there is. The bytes of the tables do
+        not depend on the batches."""
+        found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+        for row in self.rows():
+            found.setdefault(name_of(row), []).append(row)
+        return {name: contracts.table("candidates", found[name]) for name in sorted(found)}
 
-    def forget_failures(self) -> None:
-        """Remove what failed, so that it is tried again."""
+    def forget(self, fails: Callable[[dict[str, Any]], bool]) -> None:
+        """Remove the batches with such a row, so that they are made again."""
         for path in self.folder.glob("*.parquet"):
-            if "failed" in storage.read_table(path, ["status"])["status"].to_pylist():
+            if any(map(fails, storage.read_table(path, ["status", "flags"]).to_pylist())):
                 path.unlink()
 
     def begin(self, places: Sequence[int]) -> None:

@@ -17,15 +17,16 @@ from stages.datasets import readers
 from stages.engine import steps
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import Index, StepFolder
-from stages.engine.units import Done, publish_table
+from stages.engine.units import publish_table
 from stages.generate import candidate_plan, crews, draw, elsewhere
 from stages.generate.candidate_plan import PlannedEditor
 from stages.generate.config import GenerateConfig
+from stages.generate.crews import Made
 from stages.generate.outputs import Outputs
 from stages.generate.sources import make_sources
 
 STEP = steps.GENERATE
-RUNNING = {"candidates", "workers", "unit_sources", "failures", "accept_licences"}
+RUNNING = {"candidates", "workers", "unit_sources", "accept_licences"}
 """Settings on which no candidate depends that is made here."""
 
 
@@ -39,11 +40,14 @@ def run(context: Context) -> Index:
     editors = candidate_plan.planned(flow)
     for sentence in candidate_plan.obstacles(editors, config):
         raise ValueError(sentence)
-    Outputs(config.outputs)  # a filter that is not installed is found here
+    Outputs(config.outputs.content_filter)  # one that is not installed is found here
+    unused: Any = {
+        **dict.fromkeys(RUNNING, True),
+        "editors": {"__all__": {"workers", "num_gpus"}},
+        "failures": {"seconds", "share", "after", "stop_all"},
+    }
     settings = {
-        "generate": config.model_dump(
-            mode="json", exclude={**dict.fromkeys(RUNNING, True), "editors": {"__all__": {"workers", "num_gpus"}}}
-        ),
+        "generate": config.model_dump(mode="json", exclude=unused),
         "world": flow.world.model_dump(mode="json") if flow.world else None,
         "seed": flow.seed,
     }
@@ -55,13 +59,15 @@ def run(context: Context) -> Index:
         "editors": settings_hash([[editor.spec.name, editor.spec.revision, editor.settings_hash] for editor in editors]),
     }
     folder = context.run.step(STEP)
+    if folder.index() is None:  # before anything is written; a step that is up to date needs none of it
+        crews.check(context, folder, editors)
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
         return done
     sources = make_sources(context, folder, config, pieces)
     artifacts = dict(sources.artifacts)
     made = crews.make_candidates(context, folder, config, editors, artifacts["sources"])
-    artifacts |= {"candidates": [part for of_editor in made for part in of_editor.artifacts().get("candidates", [])]}
+    artifacts |= {"candidates": [part for of_editor in made for part in of_editor.parts]}
     candidates = folder.read_table("candidates", artifacts["candidates"], ["source_id", "candidate_id", "editor", "status", "error"])
     if all(errors := candidates["error"].to_pylist()):
         crews.forget(folder, made)
@@ -92,19 +98,19 @@ def run(context: Context) -> Index:
 
 
 def _figures(
-    folder: StepFolder, editors: Sequence[PlannedEditor], made: Sequence[Done], drawn: Mapping[str, Sequence[str]]
+    folder: StepFolder, editors: Sequence[PlannedEditor], made: Sequence[Made], drawn: Mapping[str, Sequence[str]]
 ) -> list[dict[str, Any]]:
     """What every editor of the plan made, in the order of the plan: the plan's quotas beside what became of them."""
     chosen = {candidate for candidates in drawn.values() for candidate in candidates}
     figures = []
     for editor, of_editor in zip(editors, made, strict=True):
-        parts = of_editor.artifacts().get("candidates", [])
-        rows = folder.read_table("candidates", parts, ["candidate_id", "status", "reason", "flags"]).to_pylist()
+        rows = folder.read_table("candidates", of_editor.parts, ["candidate_id", "status", "reason", "flags"]).to_pylist()
         reasons = Counter(row["reason"] for row in rows if row["status"] == "failed")
         flags = Counter(flag for row in rows for flag in row["flags"])
         figures.append(
             {
-                "name": editor.spec.name,
+                "name": editor.label,
+                "editor": editor.spec.name,
                 "revision": editor.spec.revision,
                 "licence": editor.spec.licence.name,
                 "settings": editor.choice.settings,

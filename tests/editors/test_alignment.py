@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from stages.editors.alignment import Alignment, shift_and_zoom
+from stages.editors.alignment import Alignment, Reference
 
 
 def moved(image: Image.Image, dx: float, dy: float, zoom: float) -> Image.Image:
@@ -44,7 +44,7 @@ def test_known_shifts_and_zooms_of_photographs(photographs: list[Image.Image]) -
         left, top = int(random.integers(0, width * 0.45)), int(random.integers(0, height * 0.45))
         box = (left, top, left + int(width * 0.55), top + int(height * 0.55))
         edited.paste(other.crop(box), box[:2])
-        errors.append(largest_error(shift_and_zoom(photograph, edited), dx, dy, zoom, max(photograph.size)))
+        errors.append(largest_error(Reference(photograph).shift_and_zoom(edited), dx, dy, zoom, max(photograph.size)))
     assert len(errors) > 20
     assert np.median(errors) < 0.25
     assert np.mean(np.array(errors) < 1.5) >= 0.9
@@ -53,17 +53,17 @@ def test_known_shifts_and_zooms_of_photographs(photographs: list[Image.Image]) -
 def test_a_changed_tone_moves_nothing(photographs: list[Image.Image]) -> None:
     for photograph in photographs[:6]:
         values = 255 * (np.asarray(photograph, float) / 255) ** 1.8 * (1, 0.8, 0.5)
-        found = shift_and_zoom(photograph, Image.fromarray(values.astype(np.uint8)))
+        found = Reference(photograph).shift_and_zoom(Image.fromarray(values.astype(np.uint8)))
         assert largest_error(found, 0, 0, 1, max(photograph.size)) < 1
 
 
 def test_what_cannot_be_told_is_not_told(photographs: list[Image.Image]) -> None:
     one, other = photographs[0], photographs[-1].resize(photographs[0].size)
-    assert shift_and_zoom(one, other) is None
-    assert shift_and_zoom(one, one.resize((64, 64))) is None
-    assert shift_and_zoom(one, Image.new("RGB", one.size)) is None
-    assert shift_and_zoom(Image.new("RGB", (200, 100), "red"), Image.new("RGB", (200, 100), "red")) is None
-    assert shift_and_zoom(Image.new("RGB", (1, 1)), Image.new("RGB", (1, 1))) is None
+    assert Reference(one).shift_and_zoom(other) is None
+    assert Reference(one).shift_and_zoom(one.resize((64, 64))) is None
+    assert Reference(one).shift_and_zoom(Image.new("RGB", one.size)) is None
+    assert Reference(Image.new("RGB", (200, 100), "red")).shift_and_zoom(Image.new("RGB", (200, 100), "red")) is None
+    assert Reference(Image.new("RGB", (1, 1))).shift_and_zoom(Image.new("RGB", (1, 1))) is None
 
 
 def test_shift_in_pixels_of_a_large_source() -> None:
@@ -72,11 +72,11 @@ def test_shift_in_pixels_of_a_large_source() -> None:
     for _ in range(60):
         x, y, size = random.integers(0, 1500), random.integers(0, 950), random.integers(20, 160)
         ImageDraw.Draw(drawn).rectangle((x, y, x + size, y + size // 2), fill=tuple(random.integers(0, 256, 3).tolist()))
-    assert largest_error(shift_and_zoom(drawn, moved(drawn, 20, -9, 1.03)), 20, -9, 1.03, 1600) < 2
+    assert largest_error(Reference(drawn).shift_and_zoom(moved(drawn, 20, -9, 1.03)), 20, -9, 1.03, 1600) < 2
 
 
 @pytest.mark.parametrize("size", [(64, 20000), (20000, 64), (90, 3000), (17, 300), (1, 1)])
 def test_a_picture_that_is_a_strip_has_no_alignment(size: tuple[int, int]) -> None:
     """Small, it is a line of a pixel or a few."""
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8))
-    assert shift_and_zoom(noise, noise) is None
+    assert Reference(noise).shift_and_zoom(noise) is None

@@ -55,6 +55,15 @@ def http_editor(
             raise ValueError(f"editor {name}: {lack}")
         return HttpEditor(name, hub, engines, chosen)
 
+    def unready(chosen: HttpSettings) -> str:
+        from stages.editors.http.editor import HttpEditor
+
+        try:
+            HttpEditor(name, hub, engines, chosen.model_copy(update={"tries": min(chosen.tries, 2)})).close()
+        except ValueError as error:
+            return str(error)
+        return ""
+
     return EditorSpec(
         name=name,
         revision="served",
@@ -66,6 +75,7 @@ def http_editor(
         max_batch=16,
         identity=lambda chosen, flow: chosen.model_dump(mode="json", exclude=PLACES),
         missing=missing,
+        unready=unready,
         seconds_source=ESTIMATE,
         **known,
     )

@@ -14,7 +14,8 @@ from stages.editors.process import child
 from stages.editors.process.process import ChildProcess, ProcessFailure
 
 ATTEMPTS = 2
-"""An edit that ends its process, or keeps it waiting, this many times is a failure."""
+"""An edit that ends its process, or keeps it waiting, this many times is a failure; a model whose loading ends its process cannot be
+loaded."""
 
 
 class ProcessEditor:
@@ -92,19 +93,26 @@ class ProcessEditor:
 
     def _start(self) -> None:
         """Raises ``ValueError`` if the process cannot be started or the model cannot be loaded."""
-        try:
-            process = ChildProcess(self.name, self.python, self.bridge)
-            header, _ = process.ask(self.load, [], self.start_seconds)
-        except OSError as error:
-            raise ValueError(f"editor {self.name}: {self.python} cannot be started: {error.strerror}") from error
-        except ProcessFailure as failure:
-            raise ValueError(f"editor {self.name} could not be loaded: {failure}") from failure
+        process, header = self._loaded()
         if "versions" not in header:
             process.close()
             raise ValueError(f"editor {self.name} could not be loaded by {self.python}: {header.get('error')}")
         self._process, self._versions = process, header["versions"]
         for _ in range(self._savings):  # that an earlier process had turned on
             self._ask({"ask": "save_memory"}, [])
+
+    def _loaded(self) -> tuple[ChildProcess, dict[str, Any]]:
+        """A process that was told to load the model, and its answer."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                process = ChildProcess(self.name, self.python, self.bridge)
+                return process, process.ask(self.load, [], self.start_seconds)[0]
+            except OSError as error:
+                raise ValueError(f"editor {self.name}: {self.python} cannot be started: {error.strerror}") from error
+            except ProcessFailure as failure:
+                if failure.reason != "crashed" or attempt == ATTEMPTS:
+                    raise ValueError(f"editor {self.name} could not be loaded: {failure}") from failure
+        raise AssertionError("the last attempt returns or raises")
 
 
 def _edited(data: bytes, size: tuple[int, int], record: tuple[tuple[str, Any], ...]) -> Edited | Failure:

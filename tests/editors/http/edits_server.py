@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from PIL import Image, ImageOps
@@ -22,7 +23,8 @@ MODEL = "black-forest-labs/FLUX.1-Kontext-dev"
 
 @dataclass
 class Script:
-    """``faults``: what happens to the next requests for edits, one each, before good answers. ``forms``: what came, image included."""
+    """``faults``: what happens to the next requests for edits, one each, before good answers. ``forms``: what came, image included.
+    ``traces``: a file that gets a line per edit."""
 
     faults: list[Any] = field(default_factory=list)
     forms: list[dict[str, Any]] = field(default_factory=list)
@@ -31,6 +33,7 @@ class Script:
     engine: str = "vllm"
     key: str = ""
     seconds: float = 0
+    traces: str = ""
     most_at_a_time: int = 0
     at_a_time: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -62,6 +65,9 @@ class _Handler(BaseHTTPRequestHandler):
             script.most_at_a_time = max(script.at_a_time, script.most_at_a_time)
             fault = script.faults.pop(0) if script.faults else None
         time.sleep(script.seconds)
+        if script.traces:
+            with Path(script.traces).open("a") as file:
+                file.write(f"odd/http {form['prompt']} {form['seed']}\n")
         with script.lock:
             script.at_a_time -= 1
         self._edit(form, fault)

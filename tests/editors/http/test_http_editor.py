@@ -198,6 +198,9 @@ def test_what_is_no_server_is_named(script: Script) -> None:
         pass
     with pytest.raises(ValueError, match=r"does not tell which model it serves .*tried 2 times: a broken connection"):
         opened("http/flux-kontext", address, tries=2)
+    spec = catalogue.find("http/flux-kontext", "key")
+    settings = catalogue.settings_of(spec, {"base_url": address, "pause_seconds": 0.01}, "key")
+    assert "tried 2 times: a broken connection" in spec.unready(settings), "before a run begins nobody waits long"
     with pytest.raises(ValueError, match="localhost:8000"):
         opened("http/flux-kontext", "localhost:8000")
 

@@ -112,6 +112,11 @@ def load(settings):
     assert not [name for name in os.environ if name.startswith("PYTHON")]
     if settings.get("load") == "slow":
         time.sleep(600)
+    if settings.get("load") == "die once" and not Path(settings["marker"]).exists():
+        Path(settings["marker"]).touch()
+        os._exit(3)
+    if settings.get("load") == "die always":
+        os.kill(os.getpid(), 9)
     if settings.get("load") == "fail":
         raise OSError("weights.safetensors is not there")
     return Odd(settings)

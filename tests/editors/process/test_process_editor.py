@@ -149,6 +149,13 @@ def test_out_of_memory_is_torchs_and_savings_outlive_a_crash(opened: Open) -> No
     assert (edits, savings) == (2, 1)  # of a new process: its second edit, with the one saving that there is
 
 
+def test_a_process_that_ends_while_it_loads_is_started_once_more(opened: Open, tmp_path: Path) -> None:
+    assert edit(opened(load="die once"), "invert")
+    (tmp_path / "marker").unlink()
+    with pytest.raises(ValueError, match="odd could not be loaded: the process of odd was ended by signal 9"):
+        opened(load="die always")
+
+
 def test_a_model_that_cannot_be_loaded_says_why(opened: Open, python: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"odd could not be loaded by .*: OSError: weights\.safetensors is not there"):
         opened(load="fail")

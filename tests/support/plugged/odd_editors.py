@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,11 @@ import numpy as np
 from PIL import Image
 
 from stages.editors.editor import Edited, EditorSpec, EditRequest, Failure, Licence
+from stages.editors.http.settings import KontextSettings
+from stages.editors.http.specs import http_editor
+from stages.editors.process.environment import LOCKS, Environment
+from stages.editors.process.settings import ProcessSettings
+from stages.editors.process.specs import process_editor
 from stages.engine.config import Config
 
 
@@ -24,6 +30,13 @@ class OddSettings(Config):
     traces: str = ""
     loads: bool = True
     wild: bool = False
+
+
+class OddProcessSettings(ProcessSettings):
+    """seconds, traces: as of the others."""
+
+    seconds: float = 0.0
+    traces: str = ""
 
 
 class OddEditor:
@@ -80,4 +93,13 @@ EDITORS = [
     _spec(
         "odd/closed", licence=Licence("Odd-NC", "no commercial use", open=False), memory_gb=24.0, seconds=30.0, seconds_source="its authors"
     ),
+    process_editor(
+        "odd/process",
+        Environment("odd", LOCKS / "omnigen2.txt", "3.11", "none"),
+        Path(__file__).with_name("striped_bridge.py"),
+        OddProcessSettings,
+        "odd",
+        None,
+    ),
+    replace(http_editor("odd/http", "odd", ("vllm",), KontextSettings), max_batch=2),
 ]
