@@ -12,6 +12,7 @@ from pipeline.report.bar_charts import intervals
 from pipeline.report.blocks import Block, Columns, Figure, Fold, Paragraph, Table
 from pipeline.report.published import Published
 from reward.evaluation.estimate import Estimate
+from stages.evaluate_editor.measuring import REWARD
 from stages.evaluate_editor.step import COPY, EXACT, STEP
 
 AVERAGES = {
@@ -59,9 +60,15 @@ def verdicts_of(published: Published, items: Collection[str]) -> dict[tuple[str,
 
 def preservation(evaluation: Mapping[str, Any]) -> list[Block]:
     """What edits keep outside the region that they change."""
-    measured = evaluation.get("preservation", {})
+    measured, further = evaluation.get("preservation", {}), evaluation.get("measures", {})
     rows = [
-        (words.name(name), *(_score(entry[key]) for key in ("psnr", "ssim")), words.share(entry["changed_share"]), str(entry["measured"]))
+        (
+            words.name(name),
+            *(_score(entry[key]) for key in ("psnr", "ssim")),
+            words.share(entry["changed_share"]),
+            str(entry["measured"]),
+            *(_score(of_system[name]["mean"]) for of_system in further.values()),
+        )
         for name, entry in measured.items()
         if name != EXACT and entry["changed_share"] is not None
     ]
@@ -69,7 +76,8 @@ def preservation(evaluation: Mapping[str, Any]) -> list[Block]:
         "No judge: PSNR in dB (at most 60) and SSIM of edit and source outside the changed region. A system whose scores rise while these "
         "fall may please the judge at the picture's cost. Items: edits with enough outside."
     )
-    columns = ("System", "PSNR", "SSIM", "Changed pixels", "Items")
+    titles = ("Reward (not independent)" if name == REWARD else name for name in further)
+    columns = ("System", "PSNR", "SSIM", "Changed pixels", "Items", *titles)
     return [Fold("What edits keep", [Table(columns, rows, caption)])] if rows else []
 
 

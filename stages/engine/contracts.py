@@ -20,6 +20,7 @@
 | ``benchmark_edits`` | one system's edit of a benchmark item |
 | ``verdicts`` | one such edit, judged by one judge |
 | ``subscores`` | one further score of such an item |
+| ``measures`` | a number that no judge gave, of such an item |
 | ``samples`` | one image of a benchmark item, for the report |
 | ``quarantine`` | one row that could not be processed, with the reason |
 | ``revisions`` | one submission of a person for a group, with its number |
@@ -275,6 +276,14 @@ SUBSCORES = _schema(
     ("judge_revision", pa.string()),
     ("subscore", pa.string()),
     ("score", pa.float64()),
+)  # fmt: skip
+MEASURES = _schema(
+    "measures", 1,
+    ("item_id", pa.string()),
+    ("language", pa.string()),
+    ("arm", pa.string()),
+    ("measure", pa.string()),
+    ("value", pa.float64()),  # null where the measure has none, or there is no edit
 )  # fmt: skip
 SAMPLES = _schema(
     "samples", 1,

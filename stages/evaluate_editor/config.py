@@ -48,6 +48,24 @@ class EditsFolder(Config):
     path: str = Field(description="The system's folder: GEdit-Bench: it has fullset/<task>/<language>/<key>.png; ImgEdit-Bench: <key>.png")
 
 
+class Measure(Config):
+    """A measure of yours that is averaged beside PSNR and SSIM: LPIPS, DINO, likeness of faces."""
+
+    name: str = Field(pattern=r"^\w[\w.-]*$", description="Name in the table")
+    function: str = Field(
+        pattern=r"^[\w.]+:[\w.]+$",
+        description="module:function, importable in the workers; of source, edited (uint8 [height, width, 3]) and the changed region (bool "
+        "[height, width]) to a number, or None where it has none",
+    )
+    version: str = Field("", description="Another one measures again; change it with the function or its weights")
+
+
+class RewardScores(Config):
+    """Scores of the edits by a reward model, beside the judges'. It chose the training data, so it is marked as not independent."""
+
+    model: str | None = Field(None, description="Reward model directory; default: the one trained in this run")
+
+
 class EvaluateEditorConfig(Config):
     """Held-out benchmark of the base editor, of every arm, and of other editors."""
 
@@ -60,6 +78,8 @@ class EvaluateEditorConfig(Config):
     further_judges: tuple[Judges, ...] = Field((), description="Others who judge the same edits, each in a table of its own")
     editors: tuple[FurtherEditor, ...] = Field((), description="Editors beside the trained ones")
     edits: tuple[EditsFolder, ...] = Field((), description="Edits of other systems, to be judged here")
+    measures: tuple[Measure, ...] = Field((), description="Measures of yours, averaged per system")
+    reward: RewardScores | None = Field(None, description="A reward model that scores the edits, too; {}: the one trained in this run")
     reference_arm: str = Field("full", description="System that the differences are taken against")
     bootstrap: int = Field(10_000, ge=100, description="Paired bootstrap resamples")
     seed: int = Field(0, ge=0, description="Seed of the edits' starting noise, together with the item")
@@ -78,6 +98,8 @@ class EvaluateEditorConfig(Config):
         revisions = [judge.revision for judge in (self.judge, *self.further_judges)]
         if len(set(revisions)) < len(revisions):
             raise ValueError("further_judges: two judges are the same; each is named once")
+        if len({measure.name for measure in self.measures}) < len(self.measures):
+            raise ValueError("measures: two have the same name; give each another")
         for judge in (self.judge, *self.further_judges):
             if judge.needs_reference and not self.items.has_references:
                 raise ValueError(f"the judge {judge.name} compares with the exact edit, which these items do not have; name another judge")

@@ -13,6 +13,10 @@ from stages.evaluate_editor.judges.judge import Judge
 from stages.evaluate_editor.systems import COPY, EXACT
 from stages.evaluate_editor.verdict import JudgedEdit
 
+REWARD_CAVEAT = (
+    "The reward model's scores are no independent judgement: they chose the training data, so they favour the arms that they chose. A "
+    "reward that rises where judges' scores or preservation fall is a sign that it was exploited."
+)
 Edits = Mapping[str, Sequence[JudgedEdit]]
 """By system."""
 
@@ -86,4 +90,5 @@ def caveats(config: EvaluateEditorConfig, flow: FlowConfig) -> list[str]:
     """What a reader of the table must know."""
     of_judges = [caveat for judge in (config.judge, *config.further_judges) for caveat in judge.caveats]
     of_base = [flow.finetune.base_caveat] if flow.finetune is not None and flow.finetune.base_caveat else []
-    return list(dict.fromkeys([*config.items.remarks(flow), *of_judges, *of_base]))
+    of_reward = [REWARD_CAVEAT] if config.reward is not None else []
+    return list(dict.fromkeys([*config.items.remarks(flow), *of_judges, *of_base, *of_reward]))

@@ -38,8 +38,7 @@ class Preservation:
 def preservation(source: np.ndarray, edited: np.ndarray, reference: np.ndarray | None = None) -> Preservation:
     """Of images uint8 [height, width, 3] of one size."""
     a, b = source.astype(np.float64), edited.astype(np.float64)
-    blurred = ndimage.gaussian_filter(np.abs(a - b).mean(2), BLUR)
-    changed = blurred > CHANGE if reference is None else (source != reference).any(2)
+    changed = changed_region(source, edited, reference)
     outside = ~ndimage.binary_dilation(changed, iterations=MARGIN) if changed.any() else ~changed
     share = round(float(changed.mean()), 5)
     if outside.mean() < LEAST_OUTSIDE:
@@ -47,6 +46,14 @@ def preservation(source: np.ndarray, edited: np.ndarray, reference: np.ndarray |
     error = float(np.square(a - b)[outside].mean())
     psnr = MOST_PSNR if error == 0 else min(MOST_PSNR, 10 * math.log10(255**2 / error))
     return Preservation(share, round(psnr, 4), round(float(_ssim(_luma(a), _luma(b))[outside].mean()), 5))
+
+
+def changed_region(source: np.ndarray, edited: np.ndarray, reference: np.ndarray | None = None) -> np.ndarray:
+    """Bool [height, width] of images uint8 [height, width, 3] of one size: where they may differ, by the rule of this file."""
+    if reference is not None:
+        return (source != reference).any(2)
+    difference = np.abs(source.astype(np.float64) - edited.astype(np.float64)).mean(2)
+    return ndimage.gaussian_filter(difference, BLUR) > CHANGE
 
 
 def _luma(image: np.ndarray) -> np.ndarray:

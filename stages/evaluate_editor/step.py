@@ -8,6 +8,7 @@ lower and upper bound. Differences are paired by item (`stages.evaluate_editor.s
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Index, StepFolder
 from stages.engine.units import Done, Unit, UnitRecord
-from stages.evaluate_editor import generation, judging
+from stages.evaluate_editor import generation, judging, measuring
 from stages.evaluate_editor.config import EvaluateEditorConfig
 from stages.evaluate_editor.contamination import known_sources, seen_items
 from stages.evaluate_editor.evaluation import caveats, evaluate, preservation
@@ -45,6 +46,7 @@ def check(context: Context) -> None:
     config.items.identity(context.flow)
     finetune = context.flow.finetune
     systems(context.flow, config, (BASE, *finetune.arms) if finetune is not None else (), None)
+    measuring.check(config)
     for judge in (config.judge, *config.further_judges):
         judge.check()
 
@@ -68,7 +70,7 @@ def run(context: Context) -> Index:
     }
     inputs = {steps.FINETUNE: trained.fingerprint} if trained else {}
     inputs |= {f"system {system.name}": settings_hash(system.key) for system in compared if system.name not in arms}
-    inputs |= known_sources(context, config)
+    inputs |= known_sources(context, config) | measuring.inputs(context, config)
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
         return done
@@ -76,7 +78,9 @@ def run(context: Context) -> Index:
         judge.check()
     made = _generate(context, folder, config, compared, identity)
     _require_edits(folder, made)
-    judged = [_judge(context, folder, config, judge, made) for judge in judges]
+    pieces = _pieces(context, folder, config, made)
+    judged = [_judge(context, folder, config, judge, pieces) for judge in judges]
+    measured = measuring.measure(context, folder, config, pieces)
     results = []
     for judge, verdicts in zip(judges, judged, strict=True):
         of_judge = verdicts.artifacts()
@@ -87,11 +91,14 @@ def run(context: Context) -> Index:
     edits = folder.read_table("benchmark_edits", parts, ["arm", "changed_share", "psnr", "ssim"])
     seen = seen_items(context, folder, config, parts)
     evaluation |= {"contamination": seen} if seen else {}
+    if measured:
+        parts = [part for one in measured for part in one.artifacts()["measures"]]
+        evaluation |= {"measures": measuring.means(folder.read_table("measures", parts))}
     evaluation |= {"preservation": preservation(edits), "seed": context.flow.seed, "resamples": config.bootstrap}
     evaluation |= {"caveats": caveats(config, context.flow)}
     sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
     artifacts: dict[str, list] = {}
-    for one in (made, *judged):
+    for one in (made, *judged, *measured):
         for name, of_name in one.artifacts().items():
             artifacts.setdefault(name, []).extend(of_name)
     return folder.publish(
@@ -130,17 +137,24 @@ def _require_edits(folder: StepFolder, made: Done) -> None:
             raise ValueError(f"evaluate_editor: {name} has no edit of any of the {len(errors):,} items; the first: {errors[0]}")
 
 
-def _judge(context: Context, folder: StepFolder, config: EvaluateEditorConfig, judge: Judge, made: Done) -> Done:
-    """One judge's verdicts on all edits. Where calls failed, edits get a second pass after all others; replies that came are kept."""
-    pieces = []
+def _pieces(context: Context, folder: StepFolder, config: EvaluateEditorConfig, made: Done) -> list[tuple[str, JudgingPiece]]:
+    """Files of edits with their hashes."""
     firsts = range(0, config.items.count(context.flow), config.items.unit_items)
-    for number, record in enumerate(made.records):
-        part = record.parts["benchmark_edits"]
-        pieces.append((part.sha256, JudgingPiece(str(folder.path / part.path), firsts[number % len(firsts)], part.rows)))
+    parts = [record.parts["benchmark_edits"] for record in made.records]
+    return [
+        (part.sha256, JudgingPiece(str(folder.path / part.path), firsts[number % len(firsts)], part.rows))
+        for number, part in enumerate(parts)
+    ]
+
+
+def _judge(
+    context: Context, folder: StepFolder, config: EvaluateEditorConfig, judge: Judge, pieces: Sequence[tuple[str, JudgingPiece]]
+) -> Done:
+    """One judge's verdicts on all edits. Where calls failed, edits get a second pass after all others; replies that came are kept."""
     workers = min(config.workers, judge.most_workers or config.workers)
     environment = {name: os.environ[name] for name in judge.variables}
 
-    def judged(label: str, some: list[tuple[str, JudgingPiece]]) -> list[UnitRecord]:
+    def judged(label: str, some: Sequence[tuple[str, JudgingPiece]]) -> list[UnitRecord]:
         units = [Unit(settings_hash(STEP, label, judge.revision, sha256), piece, piece.count) for sha256, piece in some]
         return run_units(
             folder,

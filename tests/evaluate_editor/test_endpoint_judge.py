@@ -14,11 +14,11 @@ import pytest
 from judge_server import MODEL, Answered, JudgeServer, instruction_in, is_quality, said, scored, serving
 from PIL import Image
 
+from stages.engine.pace import Pace
 from stages.evaluate_editor.items.item import Item
 from stages.evaluate_editor.judges.endpoint import EndpointJudge
 from stages.evaluate_editor.verdict import Verdict
 from stages.evaluate_editor.vlm.endpoint import FAILURES_IN_SUCCESSION, is_snapshot_of
-from stages.evaluate_editor.vlm.pace import Pace
 
 FAST = {"model": MODEL, "backoff": 0.01, "timeout": 1.0, "concurrency": 2, "patience": 2}
 
@@ -96,8 +96,9 @@ def test_a_rerun_makes_no_call_and_other_content_does(tmp_path: Path) -> None:
         Answered(b"not json"),
         Answered({"model": MODEL, "choices": [{"message": {"content": "x" * 400}}]}, half=True),
         Answered({}, late=1.4),
+        Answered({"model": MODEL, "choices": []}, drip=True),
     ],
-    ids=["429", "retry-after", "502", "500", "200-error", "no-choices", "no-json", "half", "time-out"],
+    ids=["429", "retry-after", "502", "500", "200-error", "no-choices", "no-json", "half", "time-out", "drip"],
 )
 def test_what_may_pass_is_asked_again(tmp_path: Path, trouble: Answered) -> None:
     with serving(asking(lambda body, before: scored(7, 7) if before else trouble)) as server:
@@ -154,8 +155,8 @@ def test_a_question_is_asked_again_by_itself(tmp_path: Path) -> None:
     ("answer", "message"),
     [
         (scored(5, 5, model="judge-1-mini"), "was asked for judge-1 and judge-1-mini replied; two models are two judges"),
-        (Answered({"error": {"message": "bad key"}}, 401), "answers 401 for the model judge-1: .*bad key"),
-        (Answered({"error": {"message": "no such model"}}, 404), "answers 404"),
+        (Answered({"error": {"message": "bad key"}}, 401), "answers HTTP 401: bad key, asked for the model judge-1"),
+        (Answered({"error": {"message": "no such model"}}, 404), "answers HTTP 404"),
         (Answered({"error": {"code": "insufficient_quota"}}, 429), "has no quota left"),
     ],
 )
@@ -169,7 +170,7 @@ def test_a_server_that_has_stopped_ends_the_command(tmp_path: Path) -> None:
     with serving(lambda body, _: Answered({"error": {"message": "loading"}}, 503)) as server:
         items = [item(str(number), value=number) for number in range(FAILURES_IN_SUCCESSION)]
         edits = [edit(100 + number) for number in range(len(items))]
-        with pytest.raises(ValueError, match=f"{FAILURES_IN_SUCCESSION} calls .* failed in succession, the last with: HTTP 503: .*loading"):
+        with pytest.raises(ValueError, match=f"{FAILURES_IN_SUCCESSION} calls .* in succession, the last with: .*HTTP 503: .*loading"):
             judge_at(server, patience=0).open(tmp_path)(items, edits)
     url = server.url
     with pytest.raises(ValueError, match=f"no judge answers at {url} "):

@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner
 from judge_server import MODEL, Answered, is_quality, scored, serving
 from PIL import Image
+from tiny_model import BACKBONE
 
 from finetune import codec
 from finetune.config import CodecConfig, DenoiserConfig, EditorConfig, SamplerConfig
@@ -22,6 +23,8 @@ from pipeline import config
 from pipeline.cli import main
 from pipeline.planning.plan import plan
 from pipeline.report.page import build
+from reward import RewardModel
+from reward.config import HeadConfig, PresentationConfig, RewardModelConfig
 from stages.context import Context
 from stages.engine import contracts, images, storage
 from stages.engine.cluster import Cluster
@@ -123,7 +126,14 @@ def test_a_run_that_is_stopped_and_resumed(tmp_path: Path, cluster: Cluster, mon
         assert b"secret" not in b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file())
 
         before = len(server.requests)
-        again = step.run(context(further_judges=[{"name": "endpoint", "base_url": other.url, "model": "other"}]))
+        settings = RewardModelConfig(backbone=BACKBONE, presentation=PresentationConfig(image_area=256), heads=HeadConfig(hidden=(8,)))
+        RewardModel.from_config(settings, ["do it"], seed=3).save(tmp_path / "reward")
+        beside = {
+            "further_judges": [{"name": "endpoint", "base_url": other.url, "model": "other"}],
+            "measures": [{"name": "changed", "function": "gedit_copy:share_changed"}],
+            "reward": {"model": str(tmp_path / "reward")},
+        }
+        again = step.run(context(**beside))
         assert len(server.requests) == before and len(other.requests) == len(answered)
         assert {path: path.stat().st_mtime_ns for path in edits} == edits  # no edit was made again
         evaluation = storage.read_json(tmp_path / "run" / "evaluate-editor" / "evaluation.json")
@@ -131,12 +141,19 @@ def test_a_run_that_is_stopped_and_resumed(tmp_path: Path, cluster: Cluster, mon
         assert evaluation["judge"]["name"] == MODEL and evaluation["further_judges"][0]["judge"]["name"] == "other"
         assert evaluation["further_judges"][0]["arms"]["tiny"]["overall"] == pytest.approx(5)
         assert again.results["overall"] == index.results["overall"]
+        measures = evaluation["measures"]
+        assert measures["changed"]["copy-of-source"] == {"mean": None, "n": 0}
+        assert measures["changed"]["theirs"]["mean"] == pytest.approx(evaluation["preservation"]["theirs"]["changed_share"], abs=1e-4)
+        assert {name: entry["n"] for name, entry in measures["reward"].items()} == {"copy-of-source": 22, "theirs": 22, "tiny": 22}
+        assert len({entry["mean"] for entry in measures["reward"].values()}) == 3
+        assert any("no independent judgement" in caveat for caveat in evaluation["caveats"])
         page = build(RunDir(tmp_path / "run")).read_text(encoding="utf-8")
         assert (
             "2 of the 22 items have an image that the reward model" in page
             and "The same edits, judged by other" in page
             and "Published figures of GEdit-Bench" in page
             and "What edits keep" in page
+            and "Reward (not independent)" in page
         )
 
         said = CliRunner().invoke(main, ["editor-bench", "agreement", "--run", "run"], catch_exceptions=False).output

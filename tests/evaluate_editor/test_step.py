@@ -152,6 +152,9 @@ def test_what_is_missing_is_said_before_any_step_begins(tmp_path: Path, monkeypa
         ({"items": items | {"languages": ["cn"]}}, "has no items in cn; it has 11 in en"),
         ({"reference_arm": "full"}, "there is no system 'full'; there are theirs"),
         ({"editors": [{"editor": "none"}]}, "there is no editor 'none'"),
+        ({"measures": [{"name": "lpips", "function": "no_lpips:measure"}]}, r"there is no no_lpips:measure \(.*; install its package"),
+        ({"measures": [{"name": "reward", "function": "math:dist"}]}, r"measures\.0\.name: reward is a measure of this project"),
+        ({"reward": {"model": str(tmp_path / "none")}}, "no reward model at .*none"),
     ]:
         with pytest.raises(ValueError, match=message):
             check(**changed)

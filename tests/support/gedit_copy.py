@@ -60,3 +60,9 @@ def write(folder: Path, entries: list[dict[str, Any]], files: int = 2) -> Path:
         table = pa.Table.from_pylist(entries[number::files], schema=schema)
         pq.write_table(table, folder / f"train-{number:05}-of-{files:05}.parquet", row_group_size=5)
     return folder
+
+
+def share_changed(source: np.ndarray, edited: np.ndarray, changed: np.ndarray) -> float | None:
+    """A measure as a user would name it: of edits that have the size of their source; none for a copy of it."""
+    assert source.shape == edited.shape and changed.shape == source.shape[:2] and changed.dtype == bool
+    return float(changed.mean()) if changed.any() else None

@@ -19,10 +19,18 @@ class Answered:
     """What the server sends: a status, a body, and how it goes wrong."""
 
     def __init__(
-        self, body: Any, status: int = 200, *, headers: dict[str, str] | None = None, half: bool = False, late: float = 0.0
+        self,
+        body: Any,
+        status: int = 200,
+        *,
+        headers: dict[str, str] | None = None,
+        half: bool = False,
+        late: float = 0.0,
+        drip: bool = False,
     ) -> None:
         self.data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.status, self.headers, self.half, self.late = status, headers or {}, half, late
+        self.status, self.headers = status, headers or {}
+        self.half, self.late, self.drip = half, late, drip
 
 
 def said(text: Any, *, model: str = MODEL, finish: str = "stop", **message: Any) -> Answered:
@@ -70,7 +78,11 @@ class JudgeServer:
                     self.close_connection = True
                 self.end_headers()
                 with suppress(OSError):  # the client may have gone
-                    self.wfile.write(answer.data[: len(answer.data) // 2] if answer.half else answer.data)
+                    for byte in answer.data if answer.drip else b"":
+                        self.wfile.write(bytes([byte]))
+                        time.sleep(0.1)
+                    if not answer.drip:
+                        self.wfile.write(answer.data[: len(answer.data) // 2] if answer.half else answer.data)
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass

@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from PIL import Image
 
 from stages.editors.editor import Edited, EditRequest, Failure
-from stages.editors.http.client import Client, Patience, Refused, Served, Unanswered
+from stages.editors.http.client import Client, Refused, Served
 from stages.editors.http.settings import GENERAL, HttpSettings
+from stages.engine.http_client import Patience, Unanswered
 
 LARGEST_SEED = 2**32
 """Engines hand the seed to numpy, too: what is sent is the remainder."""

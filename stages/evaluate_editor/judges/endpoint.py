@@ -33,7 +33,7 @@ class EndpointJudge(VlmJudge):
     attempts: int = Field(3, ge=1, description="Calls per question while replies have no scores")
     concurrency: int = Field(8, ge=1, description="Calls at the same time")
     per_minute: int | None = Field(None, ge=1, description="Calls per minute at most; default: no limit of ours")
-    timeout: float = Field(180.0, gt=0, description="Seconds without a byte after which a call is given up and made again")
+    timeout: float = Field(180.0, gt=0, description="Seconds for a whole reply; after the second time-out a call is given up")
     patience: int = Field(6, ge=0, description="How often a call is made again after a failure that may pass: 429, 5xx, time-outs")
     backoff: float = Field(2.0, gt=0, description="Seconds before the first of these; doubles each time, at most 60")
     prompt_price: float | None = Field(None, ge=0, description="US$ per million prompt tokens, for the cost meter")
@@ -62,6 +62,7 @@ class EndpointJudge(VlmJudge):
 
     def open(self, replies: Path) -> JudgeEdits:
         """Connect. Raises ``ValueError`` where nothing answers."""
+        from stages.engine.http_client import Patience
         from stages.evaluate_editor.vlm.endpoint import ChatClient, Endpoint
         from stages.evaluate_editor.vlm.judging import VlmJudging
         from stages.evaluate_editor.vlm.reply_cache import ReplyCache
@@ -73,9 +74,8 @@ class EndpointJudge(VlmJudge):
                 key=self._key(),
                 body=self._body(),
                 reply_model=self.reply_model or self.model,
-                timeout=self.timeout,
-                patience=self.patience,
-                backoff=self.backoff,
+                patience=Patience(self.patience + 1, self.backoff, self.timeout),
+                concurrency=self.concurrency,
                 per_minute=self.per_minute,
             )
         )

@@ -1,10 +1,10 @@
-"""Client of an OpenAI-style chat-completions endpoint: back-off, rate limit, time-outs, and what each kind of failure means.
+"""Client of an OpenAI-style chat-completions endpoint: what each kind of reply means. Patience is `stages.engine.http_client`'s.
 
 | the server | becomes |
 | --- | --- |
-| 408, 409, 429, 5xx, no connection, time-out, half an answer, no JSON | asked again, later each time; api_error when patience ends |
+| 408, 409, 425, 429, 5xx, no connection, time-out, half an answer, no JSON | asked again, later each time; api_error in the end |
 | content filter, as an error or as finish_reason; a ``refusal`` | refused |
-| any other 4xx | api_error |
+| any other 3xx and 4xx, an answer without end | api_error |
 | 401, 403, 404, spent quota, a reply by another model than asked | ``ValueError``: no further call can succeed |
 | many failures in succession without one answer | ``ValueError`` |
 """
@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import json
-import random
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,34 +19,30 @@ from typing import Any
 
 import requests
 
+from stages.engine.http_client import SHOWN, HttpClient, Patience, Reply, Unanswered
 from stages.evaluate_editor.vlm.chat import Answer
-from stages.evaluate_editor.vlm.pace import Pace
 from stages.evaluate_editor.vlm.pictures import data_url
 
-AGAIN = frozenset({408, 409, 429})
 FATAL = frozenset({401, 403, 404})
 FILTERS = ("content_filter", "content_policy", "responsibleaipolicy", "moderation", "safety")
 """Parts of error codes by which providers name their content filters."""
 QUOTA = ("insufficient_quota", "billing_hard_limit_reached")
-SHOWN = 300
 FAILURES_IN_SUCCESSION = 20
+LARGEST_ANSWER = 1 << 24
+"""Bytes."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the model is served and how it is asked. ``body``: fields of every request; ``reply_model``: the name that replies carry.
-
-    Times are in seconds. ``patience``: how often a call is made again after a failure that may pass.
-    """
+    """Where the model is served and how it is asked. ``body``: fields of every request; ``reply_model``: the name that replies carry."""
 
     base_url: str
     model: str
     key: str
     body: Mapping[str, Any]
     reply_model: str
-    timeout: float
-    patience: int
-    backoff: float
+    patience: Patience
+    concurrency: int
     per_minute: int | None
 
 
@@ -56,19 +51,25 @@ class ChatClient:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self.pace = Pace(endpoint.per_minute)
+        self._http = HttpClient(
+            endpoint.base_url,
+            endpoint.key,
+            endpoint.patience,
+            connections=endpoint.concurrency,
+            largest_answer=LARGEST_ANSWER,
+            per_minute=endpoint.per_minute,
+        )
         self._lock = threading.Lock()
         self._failures = 0
-        self._local = threading.local()
 
     def check(self) -> None:
         """Raise ``ValueError`` where nothing answers at the URL."""
         try:
-            self._session().get(f"{self.endpoint.base_url}/models", timeout=self.endpoint.timeout)
-        except requests.RequestException as error:
+            self._http.once("GET", "/models", seconds=self.endpoint.patience.seconds)
+        except (requests.RequestException, Unanswered) as error:
             raise ValueError(
-                f"no judge answers at {self.endpoint.base_url} ({_reason(error)}); start its server and run the same command again: "
-                "finished edits and verdicts are kept"
+                f"no judge answers at {self.endpoint.base_url} ({type(error).__name__}: {str(error)[:SHOWN]}); start its server and run "
+                "the same command again: finished edits and verdicts are kept"
             ) from None
 
     def ask(self, images: Sequence[bytes], text: str) -> Answer:
@@ -76,43 +77,32 @@ class ChatClient:
         content: list[dict[str, Any]] = [{"type": "image_url", "image_url": {"url": data_url(image)}} for image in images]
         content.append({"type": "text", "text": text})
         body = {"model": self.endpoint.model, "messages": [{"role": "user", "content": content}], **self.endpoint.body}
-        said = ""
-        for attempt in range(self.endpoint.patience + 1):
-            self.pace.wait()
-            try:
-                reply = self._session().post(f"{self.endpoint.base_url}/chat/completions", json=body, timeout=self.endpoint.timeout)
-            except requests.RequestException as error:
-                said, wait = _reason(error), None
-            else:
-                answer = self._answer(reply)
-                if answer is not None:
-                    return self._counted(answer)
-                said, wait = f"HTTP {reply.status_code}: {reply.text[:SHOWN]}", _retry_after(reply)
-            if attempt < self.endpoint.patience:
-                self.pace.pause(wait if wait is not None else _backoff(self.endpoint.backoff, attempt))
-        return self._counted(Answer("api_error", said))
+        try:
+            return self._counted(self._http.ask("POST", "/chat/completions", self._answer, json=body))
+        except Unanswered as error:
+            return self._counted(Answer("api_error", str(error)))
 
-    def _answer(self, reply: requests.Response) -> Answer | None:
+    def _answer(self, reply: Reply) -> Answer | None:
         """What a reply means; None where the call is to be made again."""
-        code, error = reply.status_code, _error(reply)
-        if code in AGAIN or code >= 500:
+        error = _error(reply)
+        if reply.may_pass:
             if any(word in error for word in QUOTA):
                 raise ValueError(f"the judge's account at {self.endpoint.base_url} has no quota left; finished verdicts are kept")
             return None
-        if code >= 400:
+        if reply.status >= 300:
             if any(word in error for word in FILTERS):
-                return Answer("refused", f"content filter: {reply.text[:SHOWN]}")
-            if code in FATAL:
+                return Answer("refused", f"content filter: {reply.problem()}")
+            if reply.status in FATAL:
                 raise ValueError(
-                    f"the judge at {self.endpoint.base_url} answers {code} for the model {self.endpoint.model}: {reply.text[:SHOWN]}; "
+                    f"the judge at {self.endpoint.base_url} answers {reply.problem()}, asked for the model {self.endpoint.model}; "
                     "correct the key, the URL or the model's name"
                 )
-            return Answer("api_error", f"HTTP {code}: {reply.text[:SHOWN]}")
+            return Answer("api_error", reply.problem())
         try:
-            return self._completion(reply.json())
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as wrong:
-            if isinstance(wrong, OtherModel):
-                raise
+            return self._completion(reply.json() or {})
+        except OtherModel:
+            raise
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             return None
 
     def _completion(self, found: dict[str, Any]) -> Answer:
@@ -145,18 +135,6 @@ class ChatClient:
             )
         return answer
 
-    def _session(self) -> requests.Session:
-        if not hasattr(self._local, "session"):
-            self._local.session = requests.Session()
-            self._local.session.auth = self._authorise
-        return self._local.session
-
-    def _authorise(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """With the key alone: requests would take what a .netrc file has for the host."""
-        if self.endpoint.key:
-            request.headers["Authorization"] = f"Bearer {self.endpoint.key}"
-        return request
-
 
 class OtherModel(ValueError):
     """A reply by another model than asked."""
@@ -168,29 +146,7 @@ def is_snapshot_of(replied: str, asked: str) -> bool:
     return replied == asked or (rest != replied and rest.startswith("-") and rest.replace("-", "").isdigit())
 
 
-def _error(reply: requests.Response) -> str:
+def _error(reply: Reply) -> str:
     """Code, type and message of an error in lower case; empty for no error."""
-    if reply.status_code < 400:
-        return ""
-    try:
-        found = reply.json()
-        found = found.get("error", found) if isinstance(found, dict) else found
-        return json.dumps(found).lower()
-    except ValueError:
-        return ""
-
-
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error)[:SHOWN]}"
-
-
-def _retry_after(reply: requests.Response) -> float | None:
-    try:
-        return max(0.0, float(reply.headers.get("Retry-After", "")))
-    except ValueError:
-        return None
-
-
-def _backoff(first: float, attempt: int) -> float:
-    """Doubles with each attempt; up to as much again at random, so that threads do not come back together."""
-    return first * 2**attempt * (1 + random.random())
+    found = reply.json() if reply.status >= 300 else None
+    return json.dumps(found.get("error", found)).lower() if found else ""

@@ -18,6 +18,8 @@ from stages.config import FlowConfig
 from stages.editors import catalogue
 from stages.editors.editor import Edited, Editor, EditRequest, Failure
 from stages.editors.http import client
+from stages.engine import http_client, pace
+from stages.engine.http_client import Reply
 
 KEY = "generate.editors.0.settings"
 FLOW = FlowConfig(name="x")
@@ -112,7 +114,7 @@ def test_a_server_that_is_silent_twice_is_given_up(script: Script, url: str) -> 
         (["text"], "no-image", "the answer contains no image", 1),
         (["url"], "no-image", "the answer contains no image", 1),
         (["size"], "wrong-size", "the edit of 7x5 pixels has 3x3", 1),
-        ([500, 429, "later"], "unanswered", "tried 3 times: 429: too many", 3),
+        ([500, 429, "later"], "unanswered", "tried 3 times: HTTP 429: too many", 3),
     ],
 )
 def test_a_lasting_fault_is_a_failure(script: Script, url: str, faults: list[Any], reason: str, message: str, requests: int) -> None:
@@ -126,14 +128,30 @@ def test_a_lasting_fault_is_a_failure(script: Script, url: str, faults: list[Any
     editor.close()
 
 
-def test_pauses_double_and_a_server_may_ask_for_a_longer_one(script: Script, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_double_and_one_that_the_server_asks_for_comes_first(script: Script, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(client, "time", SimpleNamespace(sleep=pauses.append, monotonic=time.monotonic))
+    monkeypatch.setattr(http_client, "time", SimpleNamespace(sleep=pauses.append, monotonic=time.monotonic))
     editor = opened("http/flux-kontext", url)
     script.faults = [500, "later", "half", 503]
+    before = time.monotonic()
     assert isinstance(one(editor), Edited)
     editor.close()
-    assert pauses == [0.01, 0.3, 0.04, 0.08]
+    assert pauses == [0.01, 0.02, 0.04, 0.08] and time.monotonic() - before > 0.3
+
+
+def test_a_server_asks_for_a_pause_in_seconds_or_until_a_date() -> None:
+    asked = ["7", "0.5", "-3", "soon", "900", "Wed, 21 Oct 2015 07:28:00 GMT", "Fri, 31 Dec 2100 23:59:59 GMT"]
+    assert [Reply(429, {"Retry-After": one}, b"").retry_after() for one in asked] == [7, 0.5, 0, 0, 60, 0, 60]
+    assert Reply(429, {}, b"").retry_after() == 0 and pace.LONGEST_PAUSE == 60
+
+
+def test_an_answer_without_end_is_not_read(script: Script, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "LARGEST_ANSWER", 120)
+    editor = opened("http/flux-kontext", url)
+    result = one(editor)
+    editor.close()
+    assert isinstance(result, Failure) and result.message.endswith("/v1/images/edits: an answer of more than 120 bytes")
+    assert len(script.forms) == 1
 
 
 def test_no_more_requests_at_a_time_than_wanted_and_results_in_order(script: Script, url: str) -> None:
@@ -161,7 +179,7 @@ def test_a_server_that_comes_back_is_waited_for(script: Script) -> None:
 
 def test_the_key_is_sent_and_never_shown(script: Script, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     script.key = "secret"
-    with pytest.raises(ValueError, match=r"401: no key; settings.key_variable names"):
+    with pytest.raises(ValueError, match=r"HTTP 401: no key; settings.key_variable names"):
         opened("http/flux-kontext", url)
     with pytest.raises(ValueError, match=r"settings.key_variable names EDITS_KEY, and this environment variable is not set"):
         opened("http/flux-kontext", url, key_variable="EDITS_KEY")
@@ -208,7 +226,7 @@ def test_what_is_no_server_is_named(script: Script) -> None:
 def test_no_edit_will_come_from_a_server_without_the_endpoint(script: Script, url: str) -> None:
     editor = opened("http/flux-kontext", url)
     script.faults = [404]
-    with pytest.raises(ValueError, match=r"POST .*/v1/images/edits is answered with 404: fault 404"):
+    with pytest.raises(ValueError, match=r"POST .*/v1/images/edits is answered with HTTP 404: fault 404"):
         one(editor)
     editor.close()
 

@@ -1,4 +1,4 @@
-"""When calls may begin: a rate limit of one's own, and pauses that a server asks for, the same for all threads."""
+"""When calls of a server may begin: a rate limit of one's own, and pauses that the server asks for, the same for all threads."""
 
 from __future__ import annotations
 
