@@ -78,6 +78,17 @@ def decide(inspected: pa.Table, config: GatesConfig) -> Gated:
     return Gated(table.combine_chunks(), dropped, summary)
 
 
+def decide_rows(inspected: pa.Table, config: GatesConfig) -> np.ndarray:
+    """Which edits a gate drops that looks at one edit at a time: bool [n], for a table of the schema :data:`INSPECTED`. Gates that
+    compare edits may drop more."""
+    dropped = np.zeros(inspected.num_rows, dtype=bool)
+    for name, gate in GATES.items():
+        settings: GateConfig = getattr(config, name)
+        if settings.action == "drop" and not gate.compares:
+            dropped |= gate.decide(inspected, settings).caught
+    return dropped
+
+
 def inputs(config: GatesConfig) -> dict[str, str]:
     """Hashes of what the gates read beside the data set. Raises ``ValueError`` for a file that is not there."""
     found: dict[str, str] = {}
