@@ -1,27 +1,36 @@
 """Comparison of sources with the references of a configuration: the references are hashed by workers, then matches are looked up.
 
 In: the planned units of the references, and the sources as hashes. Out: hits (stages/contamination/match.py), and how many items of each
-reference were compared and matched. The driver keeps the hashes of all references in memory: about 150 bytes per item.
+reference were compared and matched. The driver keeps the hashes of all references in memory: about 150 bytes per item;
+of the sources it holds some at a time.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from stages.contamination import match, references
 from stages.contamination.config import Comparison
+from stages.engine import contracts, tables
 from stages.engine.cluster import Cluster
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Part, StepFolder
-from stages.engine.units import Unit, UnitRecord, publish_table
+from stages.engine.tables import PLACE, Tables
+from stages.engine.units import Unit, UnitRecord, in_tables, publish_batches
 
 NAME = "contamination"
+HITS = pa.schema([("number", pa.int64()), ("hit", pa.int64()), *match.FOUND])
+"""Matches in the order of a reference's number and their own."""
+SOURCES = 64 * match.PART
+"""Sources in memory at the same time."""
 MATCHES = (match.EXACT, match.NEAR, match.INSTRUCTION)
 
 Planned = Mapping[str, Sequence[Unit]]
@@ -39,13 +48,13 @@ class References:
 
 @dataclass(frozen=True)
 class Compared:
-    """hits: rows of the contract ``contamination``; counted: ids of the sources that count as contaminated; artifacts: those to list.
+    """counted: which sources count as contaminated, bool [sources]; samples: how many different ids these have; artifacts: those to list.
 
     by_reference: its items, those that could not be read, sources by kind of match, sources that count.
     """
 
-    hits: pa.Table
-    counted: pa.ChunkedArray
+    counted: np.ndarray
+    samples: int
     artifacts: dict[str, list[Part]]
     by_reference: dict[str, dict[str, int]]
 
@@ -75,15 +84,39 @@ def hashed(step: StepFolder, planned: Planned, key: str, *, cluster: Cluster, wo
     return References(items, records, artifacts)
 
 
-def compare(step: StepFolder, sources: pa.Table, known: References, config: Comparison, training: pa.Table | None = None) -> Compared:
+def compare(
+    step: StepFolder, sources: Iterable[pa.RecordBatch], known: References, config: Comparison, training: pa.Table | None = None
+) -> Compared:
     """Matches of sources with the references, and with those that a model was trained on where ``training`` has them.
 
-    sources: columns ``sample_id``, ``source_sha256``, ``source_phash`` and ``instruction`` as in ``inspected``.
+    sources: columns ``sample_id``, ``source_sha256``, ``source_phash`` and ``instruction`` as in ``inspected``; more than fit in memory.
     """
     items = pa.concat_tables([training, known.items]) if training is not None else known.items
-    hits = match.find(sources, items, distance=config.distance, counts=config.counts)
-    artifacts = {**known.artifacts, NAME: publish_table(step, NAME, hits)}
-    return Compared(hits, match.counted(hits), artifacts, _by_reference(hits, items, known.records))
+    split = match.split(items, config.distance, config.counts)
+    compared = 0
+
+    def hits() -> Iterator[pa.RecordBatch]:
+        nonlocal compared
+        found = 0
+        for some in in_tables(sources, SOURCES):
+            for number, reference in enumerate(split):
+                table = reference.matches(some)
+                places = pc.add(table[PLACE], compared)
+                order = [pa.array(np.full(len(table), number)), pa.array(np.arange(found, found + len(table)))]
+                found += len(table)
+                yield from pa.table([*order, places, *table.columns[1:]], schema=HITS).to_batches()
+            compared += len(some)
+
+    with tables.opened(step.path) as database:
+        database.keep("hits", hits(), HITS)
+        in_order = database.rows(f"SELECT {', '.join(contracts.CONTAMINATION.names)} FROM hits ORDER BY number, hit")
+        parts = publish_batches(step, NAME, (batch.cast(contracts.CONTAMINATION) for batch in in_order))
+        counted = np.zeros(compared, dtype=bool)
+        for batch in database.rows(f"SELECT {PLACE} FROM hits WHERE counted"):
+            counted[batch[PLACE].to_numpy()] = True
+        samples = database.number("SELECT count(DISTINCT sample_id) FROM hits WHERE counted")
+        by_reference = _by_reference(database, items, known.records)
+    return Compared(counted, samples, {**known.artifacts, NAME: parts}, by_reference)
 
 
 def settings_of(config: Comparison) -> dict[str, Any]:
@@ -91,15 +124,16 @@ def settings_of(config: Comparison) -> dict[str, Any]:
     return {"action": config.action, "distance": config.distance, "counts": config.counts}
 
 
-def _by_reference(hits: pa.Table, items: pa.Table, records: Mapping[str, Sequence[UnitRecord]]) -> dict[str, dict[str, int]]:
+def _by_reference(database: Tables, items: pa.Table, records: Mapping[str, Sequence[UnitRecord]]) -> dict[str, dict[str, int]]:
     unreadable = {name: sum(sum(record.quarantined.values()) for record in there) for name, there in records.items()}
     counts = Counter(items["reference"].to_pylist())
-    matched = Counter(zip(hits["reference"].to_pylist(), hits["match"].to_pylist(), strict=True))
-    samples = hits.filter(hits["counted"]).group_by("reference").aggregate([("sample_id", "count_distinct")]).to_pylist()
-    known = {row["reference"]: row["sample_id_count_distinct"] for row in samples}
+    kinds = database.table("SELECT reference, match, count(*) AS hits FROM hits GROUP BY ALL").to_pylist()
+    matched = {(row["reference"], row["match"]): row["hits"] for row in kinds}
+    samples = database.table("SELECT reference, count(DISTINCT sample_id) AS samples FROM hits WHERE counted GROUP BY ALL").to_pylist()
+    known = {row["reference"]: row["samples"] for row in samples}
     return {
         name: {"items": counts[name], "unreadable": unreadable.get(name, 0)}
-        | {kind: matched[name, kind] for kind in MATCHES}
+        | {kind: matched.get((name, kind), 0) for kind in MATCHES}
         | {"samples": known.get(name, 0)}
         for name in dict.fromkeys([*counts, *unreadable])
     }

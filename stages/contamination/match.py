@@ -15,17 +15,24 @@ import pyarrow.compute as pc
 from reward.likeness import NO_PAIRS, Lookup, NearHashes, Pairs
 from stages.contamination.config import Counts
 from stages.engine import contracts
+from stages.engine.tables import with_place
 
 EXACT, NEAR, INSTRUCTION = "exact image", "near image", "instruction"
+FOUND = with_place(contracts.CONTAMINATION)
+"""Matches, and which of the given edits each is of."""
 PART = 1024
 """Edits compared at the same time, which bounds the memory."""
 
 
 def find(inspected: pa.Table, references: pa.Table, *, distance: int | None, counts: Counts) -> pa.Table:
     """Matches in the order of references and, within one, of edits. ``distance``: bits for a near image; None: equal bytes only."""
-    names = pc.unique(references["reference"]).to_pylist()
-    tables = [_in_one(inspected, references.filter(pc.equal(references["reference"], name)), name, distance, counts) for name in names]
-    return pa.concat_tables([contracts.CONTAMINATION.empty_table(), *tables]).combine_chunks()
+    tables = [known.matches(inspected) for known in split(references, distance, counts)]
+    return (
+        pa.concat_tables([FOUND.empty_table(), *tables])
+        .select(contracts.CONTAMINATION.names)
+        .cast(contracts.CONTAMINATION)
+        .combine_chunks()
+    )
 
 
 def counted(hits: pa.Table) -> pa.ChunkedArray:
@@ -33,33 +40,49 @@ def counted(hits: pa.Table) -> pa.ChunkedArray:
     return pa.chunked_array([pc.unique(hits.filter(hits["counted"])["sample_id"])], pa.string())
 
 
-def _in_one(inspected: pa.Table, items: pa.Table, name: str, distance: int | None, counts: Counts) -> pa.Table:
-    """Matches with the items of one reference."""
-    codes, item_codes = _codes(inspected["source_sha256"], items["source_sha256"])
-    words, item_words = _codes(inspected["instruction"], items["instruction"])
-    silent = pc.equal(items["instruction"], "").to_numpy(zero_copy_only=False)
-    by_words = Lookup(np.where(silent, -1, item_words))
-    by_content, by_hash = Lookup(item_codes), None if distance is None else NearHashes(items["source_phash"].to_numpy(), distance)
-    hashes = inspected["source_phash"].to_numpy()
-    rows = []
-    for first in range(0, inspected.num_rows, PART):
-        part = slice(first, first + PART)
-        exact = by_content.all_equal_to(codes[part])
-        near = by_hash.near(hashes[part]) if by_hash else NO_PAIRS
-        near = Pairs(*(column[~np.isin(near.left, exact.left)] for column in near))  # an exact match is no near match as well
-        same_words = np.zeros(len(codes[part]), dtype=bool)
-        for match, pairs in ((EXACT, exact), (NEAR, near)):
-            same_text = (words[part][pairs.left] == item_words[pairs.right]) & ~silent[pairs.right]
-            edit, best, others, anywhere = _best(pairs, same_text)
-            same_words[edit] |= anywhere
-            is_counted = anywhere if counts == "image-and-instruction" else np.ones(len(edit), dtype=bool)
-            rows.append((first + edit, pairs.right[best], match, pairs.distance[best], anywhere, others, is_counted))
-        spoken, item, total = by_words.first_equal_to(words[part])
-        alone = ~same_words[spoken]  # where an image with these words matches, that row says so
-        spoken, item, total = spoken[alone], item[alone], total[alone]
-        always = np.full(len(spoken), counts == "image-or-instruction")
-        rows.append((first + spoken, item, INSTRUCTION, None, np.ones(len(spoken), dtype=bool), total - 1, always))
-    return pa.concat_tables([contracts.CONTAMINATION.empty_table(), *(_table(inspected, items, name, *row) for row in rows)])
+def split(references: pa.Table, distance: int | None, counts: Counts) -> list[Known]:
+    """The references one by one, as :func:`find` has them."""
+    names = pc.unique(references["reference"]).to_pylist()
+    return [Known(references.filter(pc.equal(references["reference"], name)), name, distance, counts) for name in names]
+
+
+class Known:
+    """The items of one reference, in which edits are looked up."""
+
+    def __init__(self, items: pa.Table, name: str, distance: int | None, counts: Counts) -> None:
+        self.items, self.name, self.counts = items, name, counts
+        self.contents, self.texts = (pc.unique(items[column]) for column in ("source_sha256", "instruction"))
+        self.words = _codes(items["instruction"], self.texts)
+        self.silent = pc.equal(items["instruction"], "").to_numpy(zero_copy_only=False)
+        self.by_words = Lookup(np.where(self.silent, -1, self.words))
+        self.by_content = Lookup(_codes(items["source_sha256"], self.contents))
+        self.by_hash = None if distance is None else NearHashes(items["source_phash"].to_numpy(), distance)
+
+    def matches(self, inspected: pa.Table) -> pa.Table:
+        """Matches of some edits, a multiple of ``PART`` where more follow: rows of :data:`FOUND`."""
+        codes, words = _codes(inspected["source_sha256"], self.contents), _codes(inspected["instruction"], self.texts)
+        hashes = inspected["source_phash"].to_numpy()
+        tables = [FOUND.empty_table()]
+        for first in range(0, inspected.num_rows, PART):
+            part = slice(first, first + PART)
+            exact = self.by_content.all_equal_to(codes[part])
+            near = self.by_hash.near(hashes[part]) if self.by_hash else NO_PAIRS
+            near = Pairs(*(column[~np.isin(near.left, exact.left)] for column in near))  # an exact match is no near match as well
+            same_words = np.zeros(len(codes[part]), dtype=bool)
+            for match, pairs in ((EXACT, exact), (NEAR, near)):
+                same_text = (words[part][pairs.left] == self.words[pairs.right]) & ~self.silent[pairs.right]
+                edit, best, others, anywhere = _best(pairs, same_text)
+                same_words[edit] |= anywhere
+                is_counted = anywhere if self.counts == "image-and-instruction" else np.ones(len(edit), dtype=bool)
+                found = (first + edit, pairs.right[best], match, pairs.distance[best], anywhere, others, is_counted)
+                tables.append(_table(inspected, self.items, self.name, *found))
+            spoken, item, total = self.by_words.first_equal_to(words[part])
+            alone = ~same_words[spoken]  # where an image with these words matches, that row says so
+            spoken, item, total = spoken[alone], item[alone], total[alone]
+            always = np.full(len(spoken), self.counts == "image-or-instruction")
+            found = (first + spoken, item, INSTRUCTION, None, np.ones(len(spoken), dtype=bool), total - 1, always)
+            tables.append(_table(inspected, self.items, self.name, *found))
+        return pa.concat_tables(tables).combine_chunks()
 
 
 def _table(
@@ -76,6 +99,7 @@ def _table(
 ) -> pa.Table:
     count = len(edit)
     columns = [
+        pa.array(edit, pa.int64()),
         inspected["sample_id"].take(pa.array(edit)),
         pa.array([name] * count, pa.string()),
         items["item"].take(pa.array(item)),
@@ -85,7 +109,7 @@ def _table(
         pa.array(others.astype(np.int64)),
         pa.array(is_counted),
     ]
-    return pa.table(columns, schema=contracts.CONTAMINATION)
+    return pa.table(columns, schema=FOUND)
 
 
 def _best(pairs: Pairs, same_text: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -99,8 +123,6 @@ def _best(pairs: Pairs, same_text: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
     return edit, best, counts - 1, same_text[best]
 
 
-def _codes(left: pa.ChunkedArray, right: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers that are equal where the texts are, int64 [left] and [right]."""
-    both = pa.chunked_array([*left.chunks, *right.chunks], pa.string()).combine_chunks().dictionary_encode()
-    codes = both.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes[: len(left)], codes[len(left) :]
+def _codes(texts: pa.ChunkedArray, known: pa.Array) -> np.ndarray:
+    """Where texts are in ``known``, int64 [texts]; -2 where they are not."""
+    return pc.fill_null(pc.index_in(texts, value_set=known), -2).to_numpy().astype(np.int64)

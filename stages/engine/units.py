@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,9 @@ class UnitRecord:
     figures: dict[str, float] = field(default_factory=dict)
     family: str = ""
 
+
+PART_ROWS = 1 << 20
+"""Rows of a part of a table that the driver decides on: such a table may be too large for memory."""
 
 Work = Callable[[Any], UnitOutput]
 
@@ -123,3 +126,27 @@ def publish_table(step: StepFolder, artifact: str, table: pa.Table) -> list[Part
     key = settings_hash(artifact, sha256)
     part = Part(path=f"units/{key}/{artifact}.parquet", rows=table.num_rows, sha256=sha256)
     return [part if step.has(part.path, sha256) else publish_unit(step.path, key, {artifact: table})[artifact]]
+
+
+def publish_batches(step: StepFolder, artifact: str, rows: Iterable[pa.RecordBatch]) -> list[Part]:
+    """A table that the driver decided, of any length, in parts of ``PART_ROWS`` rows."""
+    parts: list[Part] = []
+    for table in in_tables(rows, PART_ROWS):
+        parts += publish_table(step, artifact, table)
+    return parts
+
+
+def in_tables(rows: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
+    """The same rows in tables of ``size`` rows, the last one of fewer; none has no rows."""
+    held: list[pa.RecordBatch] = []
+    missing = size
+    for batch in rows:
+        while batch.num_rows:
+            held.append(batch.slice(0, missing))
+            batch = batch.slice(missing)
+            missing -= len(held[-1])
+            if not missing:
+                yield pa.Table.from_batches(held)
+                held, missing = [], size
+    if held:
+        yield pa.Table.from_batches(held)

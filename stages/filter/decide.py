@@ -1,19 +1,22 @@
-"""Run all gates: what they measure on one edit, and what they decide on the table of all inspected edits.
+"""Run all gates: what they measure on one edit, and what they decide on all inspected edits.
 
-A gate with the action ``flag`` counts and shows what it catches, one with ``drop`` also keeps it from being scored.
+A gate with the action ``flag`` counts and shows what it catches, one with ``drop`` also keeps it from being scored. The driver holds some
+edits at a time; what needs all of them is a query out of core (stages/engine/tables.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from stages.datasets.slices import numbers_of
 from stages.engine import contracts
+from stages.engine.tables import Tables
 from stages.filter.gates.config import GATES, GatesConfig
-from stages.filter.gates.gate import Finding, Gate, GateConfig
+from stages.filter.gates.gate import SEEN, Finding, Gate, GateConfig
 from stages.filter.pair import Pair
 
 FIRST = (
@@ -38,16 +41,7 @@ LATER = tuple(f"{column}/{gate.revision}" for column, (_, gate) in _measured().i
 
 DECIMALS = 5
 QUANTILES = (0.05, 0.5, 0.95)
-
-
-@dataclass(frozen=True)
-class Gated:
-    """``table``: the contract ``gated``, one row per gate and edit that it caught; ``dropped``: bool [n]; ``summary``: per gate,
-    JSON-able."""
-
-    table: pa.Table
-    dropped: np.ndarray
-    summary: dict[str, dict[str, Any]]
+FOUND = {"value": pa.float64(), "caught": pa.bool_(), "threshold": pa.float64()}
 
 
 def measure(pair: Pair) -> dict[str, float | int | None]:
@@ -56,26 +50,80 @@ def measure(pair: Pair) -> dict[str, float | int | None]:
     return {name: round(value, DECIMALS) if isinstance(value, float) else value for name, value in columns.items()}
 
 
-def decide(inspected: pa.Table, config: GatesConfig) -> Gated:
-    """Apply the gates to a table of the schema :data:`INSPECTED`."""
-    dropped = np.zeros(inspected.num_rows, dtype=bool)
-    tables: list[pa.Table] = []
+def read(database: Tables, inspected: Iterable[pa.RecordBatch], config: GatesConfig) -> None:
+    """Keep the table ``edits`` of what the gates need: batches of the schema :data:`INSPECTED`, whatever columns no gate reads left out.
+
+    Gates that look at one edit at a time decide here; their values and decisions are columns named after the gate.
+    """
+    active = {name: gate for name, gate in GATES.items() if _settings(config, name).action != "off"}
+    compared = [*dict.fromkeys(column for gate in active.values() for column in gate.reads)]
+    alone = [name for name, gate in active.items() if not gate.compares]
+    columns = [pa.field("number", pa.int64()), *(contracts.INSPECTED.field(name) for name in ("sample_id", "row_id", "position"))]
+    columns += [pa.field(name, pa.int64() if name.endswith("_phash") else INSPECTED.field(name).type) for name in compared]
+    columns += [pa.field(f"{name}.{what}", kind) for name in alone for what, kind in FOUND.items()]
+    schema = pa.schema(columns)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for batch in inspected:
+            table = pa.table(batch)
+            made = [pa.array(numbers_of(table["position"])), *(batch[name] for name in ("sample_id", "row_id", "position"))]
+            made += [batch[name].view(pa.int64()) if name.endswith("_phash") else batch[name] for name in compared]
+            for name in alone:
+                finding = _decide(name, table, config)
+                threshold = np.broadcast_to(np.float64(finding.threshold), len(batch))
+                made += [pa.array(finding.values, pa.float64(), from_pandas=True), pa.array(finding.caught), pa.array(threshold)]
+            yield pa.record_batch(made, schema=schema)
+
+    database.keep("edits", rows(), schema)
+
+
+def decide(database: Tables, config: GatesConfig) -> dict[str, dict[str, Any]]:
+    """Apply the gates to the table ``edits`` without those in the table ``copies`` (column ``number``).
+
+    What they dropped is the table ``gone`` then, copies included, and what they caught ``caught``, for :func:`gated`. Returns a summary
+    per gate, JSON-able.
+    """
+    database.execute("CREATE OR REPLACE TABLE gone AS SELECT number FROM copies")
+    database.execute(f"CREATE OR REPLACE VIEW {SEEN} AS SELECT edits.* FROM edits ANTI JOIN gone USING (number)")
+    database.execute("CREATE OR REPLACE TABLE caught (gate SMALLINT, number BIGINT, value DOUBLE, threshold DOUBLE)")
     summary: dict[str, dict[str, Any]] = {}
-    for name, gate in GATES.items():
-        settings: GateConfig = getattr(config, name)
+    for place, (name, gate) in enumerate(GATES.items()):
+        settings = _settings(config, name)
         if settings.action == "off":
             summary[name] = {"action": "off"}
             continue
-        seen = np.flatnonzero(~dropped) if gate.compares else np.arange(inspected.num_rows)
-        finding = gate.decide(inspected.take(pa.array(seen)) if gate.compares else inspected, settings)
-        rows = seen[finding.caught]
-        tables.append(_rows(inspected["sample_id"].take(pa.array(rows)), name, finding, settings.action))
-        newly = rows[~dropped[rows]] if settings.action == "drop" else rows[:0]
-        summary[name] = _summary(settings, finding, len(newly))
-        dropped[newly] = True
-    table = pa.concat_tables(tables) if tables else contracts.GATED.empty_table()
-    assert sum(entry.get("dropped", 0) for entry in summary.values()) == dropped.sum(), "every dropped edit counts once"
-    return Gated(table.combine_chunks(), dropped, summary)
+        if gate.compare:
+            database.execute(f"CREATE OR REPLACE TABLE compared AS {gate.compare(database, settings)}")
+            decided = "compared"
+        else:
+            own = ", ".join(f'"{name}.{what}" AS {what}' for what in FOUND)
+            decided = f"(SELECT number, {own} FROM edits ANTI JOIN copies USING (number))"
+        database.execute(f"INSERT INTO caught SELECT {place}, number, value, threshold FROM {decided} WHERE caught")
+        before = database.number("SELECT count(*) FROM gone")
+        if settings.action == "drop":
+            database.execute(f"INSERT INTO gone SELECT number FROM caught ANTI JOIN gone USING (number) WHERE gate = {place}")
+        summary[name] = _summary(database, decided, settings, database.number("SELECT count(*) FROM gone") - before)
+    return summary
+
+
+def gated(database: Tables, config: GatesConfig) -> Iterator[pa.RecordBatch]:
+    """Rows of the contract ``gated`` that :func:`decide` found: one per gate and edit that it caught, in the order of both."""
+    names, actions = pa.array([*GATES], pa.string()), pa.array([_settings(config, name).action for name in GATES], pa.string())
+    columns = "sample_id, gate, value, threshold"
+    for batch in database.rows(f"SELECT {columns} FROM caught JOIN edits USING (number) ORDER BY gate, number"):
+        gate = batch["gate"]
+        found = [batch["sample_id"], names.take(gate), batch["value"], batch["threshold"], actions.take(gate)]
+        yield pa.record_batch(found, names=contracts.GATED.names).cast(contracts.GATED)
+
+
+def decide_rows(inspected: pa.Table, config: GatesConfig) -> np.ndarray:
+    """Which edits a gate drops that looks at one edit at a time: bool [n], for a table of the schema :data:`INSPECTED`. Gates that
+    compare edits may drop more."""
+    dropped = np.zeros(inspected.num_rows, dtype=bool)
+    for name, gate in GATES.items():
+        if _settings(config, name).action == "drop" and not gate.compares:
+            dropped |= _decide(name, inspected, config).caught
+    return dropped
 
 
 def inputs(config: GatesConfig) -> dict[str, str]:
@@ -88,22 +136,37 @@ def inputs(config: GatesConfig) -> dict[str, str]:
     return found
 
 
-def _rows(ids: pa.ChunkedArray, name: str, finding: Finding, action: str) -> pa.Table:
-    count = len(ids)
-    thresholds = np.broadcast_to(np.float64(finding.threshold), finding.values.shape)[finding.caught]
-    columns = [ids, [name] * count, finding.values[finding.caught], thresholds, [action] * count]
-    return pa.table(columns, names=contracts.GATED.names).cast(contracts.GATED)
+def _settings(config: GatesConfig, name: str) -> GateConfig:
+    return getattr(config, name)
 
 
-def _summary(settings: GateConfig, finding: Finding, dropped: int) -> dict[str, Any]:
+def _decide(name: str, inspected: pa.Table, config: GatesConfig) -> Finding:
+    decided = GATES[name].decide
+    assert decided is not None, "a gate decides alone or compares"
+    return decided(inspected, _settings(config, name))
+
+
+def _summary(database: Tables, decided: str, settings: GateConfig, dropped: int) -> dict[str, Any]:
     """``measured``: edits with a value; ``dropped``: those that no gate before dropped, so that these add up; quantiles of the value."""
-    known = finding.values[~np.isnan(finding.values)]
-    quantiles = [round(float(value), DECIMALS) for value in np.quantile(known, QUANTILES)] if len(known) else None
+    measured = database.number(f"SELECT count(value) FROM {decided}")
     return {
         "action": settings.action,
         "settings": settings.model_dump(mode="json", exclude={"action"}),
-        "measured": len(known),
-        "caught": int(finding.caught.sum()),
+        "measured": measured,
+        "caught": database.number(f"SELECT count(*) FROM {decided} WHERE caught"),
         "dropped": dropped,
-        "quantiles": quantiles,
+        "quantiles": [round(value, DECIMALS) for value in _quantiles(database, decided, measured)] if measured else None,
     }
+
+
+def _quantiles(database: Tables, decided: str, count: int) -> list[float]:
+    """As ``np.quantile`` gives them, of ``count`` values: sorted out of core, because a function that finds a quantile holds all."""
+    exact = [level * (count - 1) for level in QUANTILES]
+    wanted = np.array([[int(level), min(int(level) + 1, count - 1)] for level in exact])  # the values on both sides
+    found = np.zeros(wanted.shape)
+    first = 0
+    for batch in database.rows(f"SELECT value FROM {decided} WHERE value IS NOT NULL ORDER BY value"):
+        here = (wanted >= first) & (wanted < first + len(batch))
+        found[here] = batch["value"].to_numpy()[wanted[here] - first]
+        first += len(batch)
+    return [float(np.quantile(sides, level - int(level))) for sides, level in zip(found, exact, strict=True)]

@@ -7,7 +7,7 @@ edit counts as gated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from stages.contamination import compare, match, references
 from stages.contamination.compare import NAME, Planned
 from stages.context import Context
 from stages.datasets import readers as edits
+from stages.engine import contracts, tables
 from stages.engine.rundir import StepFolder
 from stages.filter import worker_counts
 from stages.filter.config import FilterConfig
@@ -35,24 +36,19 @@ def check(
     settings = config.contamination
     known = compare.hashed(step, planned, KEY, cluster=context.cluster, workers=worker_counts.inspecting(config, context.cluster))
     training = references.of_training(model) if settings.training else None
-    left = _left(step, inspected)
-    found = compare.compare(step, left, known, settings, training)
-    dropped = left.filter(pc.is_in(left["sample_id"], value_set=found.counted.combine_chunks())) if settings.action == "drop" else left[:0]
+    found = compare.compare(step, _left(step, inspected), known, settings, training)
+    clean = inspected.left.copy()
+    if settings.action == "drop":
+        clean[np.flatnonzero(clean)[found.counted]] = False
+    dropped = int(inspected.left.sum() - clean.sum())
     summary = compare.settings_of(settings) | {
         "training": "off" if not settings.training else "not named by the model" if training is None else "named by the model",
         "references": found.by_reference,
-        "samples": len(found.counted),
-        "dropped": dropped.num_rows,
+        "samples": found.samples,
+        "dropped": dropped,
     }
-    clean = ~np.isin(inspected.numbers, edits.numbers_of(dropped["position"]))
-    left_over = replace(
-        inspected,
-        numbers=inspected.numbers[clean],
-        sample_ids=inspected.sample_ids.filter(pa.array(clean)),
-        artifacts=inspected.artifacts | found.artifacts,
-        gated=inspected.gated + dropped.num_rows,
-    )
-    return left_over, summary
+    artifacts = inspected.artifacts | found.artifacts
+    return replace(inspected, left=clean, artifacts=artifacts, gated=inspected.gated + dropped), summary
 
 
 def about(summary: Mapping[str, Any], hits: pa.Table, selection: pa.Table) -> dict[str, Any]:
@@ -62,8 +58,9 @@ def about(summary: Mapping[str, Any], hits: pa.Table, selection: pa.Table) -> di
     return {NAME: {"action": summary["action"], "training": summary["training"], "items": compared, "samples": pc.sum(known).as_py() or 0}}
 
 
-def _left(step: StepFolder, inspected: Inspection) -> pa.Table:
+def _left(step: StepFolder, inspected: Inspection) -> Iterator[pa.RecordBatch]:
     """Rows of ``inspected`` that are to be scored: neither copies nor dropped by a gate."""
     columns = ["sample_id", "position", "source_sha256", "source_phash", "instruction"]
-    table = step.read_table("inspected", inspected.artifacts["inspected"], columns)
-    return table.filter(pa.array(np.isin(edits.numbers_of(table["position"]), inspected.numbers)))
+    schema = pa.schema([contracts.INSPECTED.field(name) for name in columns])
+    for batch in tables.batches([step.path / part.path for part in inspected.parts], schema, place=False):
+        yield batch.filter(pa.array(inspected.left[edits.numbers_of(batch["position"])]))

@@ -9,8 +9,8 @@ nothing is inspected.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,18 +22,18 @@ from reward.inputs.decoding import DECODER
 from reward.likeness import perceptual_hash
 from stages.context import Context
 from stages.datasets import readers as edits
-from stages.engine import contracts
+from stages.engine import contracts, tables
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Part, StepFolder
-from stages.engine.units import Unit, UnitOutput, Work, publish_table
+from stages.engine.tables import Tables
+from stages.engine.units import Unit, UnitOutput, Work, publish_batches
 from stages.filter import decide as gates
 from stages.filter import worker_counts
 from stages.filter.config import FilterConfig
 from stages.filter.decide import INSPECTED
 from stages.filter.pair import Pair
-from stages.filter.selection.order import rank_within
 
 REVISION = 2
 """Raised when a fixed column of ``inspected`` changes, so that edits are inspected again; gates have revisions of their own."""
@@ -42,11 +42,11 @@ DUPLICATE = "duplicate"
 
 @dataclass(frozen=True)
 class Inspection:
-    """``numbers``: of the rows that are to be scored, ascending, int64 [n], and their ``sample_ids``; ``artifacts``: tables in parts; the
-    counts of the other rows."""
+    """``left``: which rows of the data set are to be scored, bool by number as :func:`marked` gives it; ``parts``: of ``inspected``, one
+    per slice; ``artifacts``: tables in parts; the counts of the other rows."""
 
-    numbers: np.ndarray
-    sample_ids: pa.ChunkedArray
+    left: np.ndarray
+    parts: list[Part]
     artifacts: dict[str, list[Part]]
     rows_in: int
     quarantined: dict[str, int]
@@ -64,24 +64,25 @@ def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Se
     workers = worker_counts.inspecting(config, context.cluster)
     done = run_units(step, units, make_work, cluster=context.cluster, workers=workers, phase="inspect", rows_are="edits")
     artifacts = done.artifacts()
-    columns = [name for name in INSPECTED.names if name != "edited_sha256"]  # neither a gate nor the search for duplicates reads it
-    inspected = step.read_table("inspected", [record.parts["inspected"] for record in done.records], columns, INSPECTED)
-    copies, repeated = duplicates(inspected)
-    single = inspected.filter(pa.array(~repeated)) if copies else inspected
-    decided = gates.decide(single, config.gates)
-    artifacts["quarantine"] += publish_table(step, "quarantine", contracts.table("quarantine", [asdict(row) for row in copies]))
-    artifacts["gated"] = publish_table(step, "gated", decided.table)
-    left = single.select(["position", "sample_id"]).filter(pa.array(~decided.dropped))
-    numbers = edits.numbers_of(left["position"])
-    quarantined = Counter(done.quarantined()) + Counter(row.reason for row in copies)
+    parts = [record.parts["inspected"] for record in done.records]
+    columns = [INSPECTED.field(name) for name in INSPECTED.names if name != "edited_sha256"]  # no gate reads it
+    with tables.opened(step.path) as database:
+        rows = tables.batches([step.path / part.path for part in parts], pa.schema(columns), place=False)
+        gates.read(database, rows, config.gates)
+        find_copies(database)
+        artifacts["quarantine"] += publish_batches(step, "quarantine", quarantined_copies(database))
+        summary = gates.decide(database, config.gates)
+        artifacts["gated"] = publish_batches(step, "gated", gates.gated(database, config.gates))
+        repeated = database.number("SELECT count(*) FROM copies")
+        left = marked(slices, database.rows("SELECT number FROM edits ANTI JOIN gone USING (number)"))
     return Inspection(
-        numbers=numbers,
-        sample_ids=left["sample_id"],
+        left=left,
+        parts=parts,
         artifacts=artifacts,
         rows_in=done.counts()["in"],
-        quarantined=dict(sorted(quarantined.items())),
-        gated=int(decided.dropped.sum()),
-        summary=decided.summary,
+        quarantined=dict(sorted((Counter(done.quarantined()) + Counter({DUPLICATE: repeated})).items())),
+        gated=sum(entry.get("dropped", 0) for entry in summary.values()),
+        summary=summary,
     )
 
 
@@ -130,29 +131,33 @@ def row_of(edit: edits.Edit) -> dict[str, Any] | Quarantined:
     }
 
 
-def duplicates(inspected: pa.Table) -> tuple[list[Quarantined], np.ndarray]:
-    """Edits that occur before in the table: as rows of the quarantine, and which rows they are, bool [n].
+def find_copies(database: Tables) -> None:
+    """Keep as the table ``copies`` those of the table ``edits`` that occur before in it, and which edit they are a copy of, ``first``.
 
     Duplicates have the same source bytes, instruction and edited bytes, and so the same ``sample_id``, by which later steps name an edit.
     The first one by position stays. Only the driver sees the rows of all units, so it decides; the result depends neither on the number of
     workers nor on the order in which units end.
     """
-    later = later_ones(inspected["sample_id"])
-    copied = pc.is_in(inspected["sample_id"], value_set=inspected["sample_id"].filter(pa.array(later)).combine_chunks())
-    first: dict[str, str] = {}
-    for row in inspected.filter(copied).select(["sample_id", "position"]).to_pylist():
-        first.setdefault(row["sample_id"], row["position"])
-    message = "source, instruction and edited image are those of"
-    copies = [
-        Quarantined(row["row_id"], row["position"], DUPLICATE, f"{message} {first[row['sample_id']]}")
-        for row in inspected.filter(pa.array(later)).select(["sample_id", "row_id", "position"]).to_pylist()
-    ]
-    return copies, later
+    firsts = "SELECT sample_id, min(number) AS first FROM edits GROUP BY sample_id HAVING count(*) > 1"
+    again = f"SELECT number, first FROM edits JOIN ({firsts}) USING (sample_id) WHERE number > first"
+    database.execute(f"CREATE OR REPLACE TABLE copies AS {again}")
 
 
-def later_ones(ids: pa.ChunkedArray) -> np.ndarray:
-    """Which values occurred before, bool [n]."""
-    return rank_within(ids.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)) > 0
+def quarantined_copies(database: Tables) -> Iterator[pa.RecordBatch]:
+    """The table ``copies`` as rows of the quarantine."""
+    message = "'source, instruction and edited image are those of ' || known.position"
+    rows = f"SELECT copy.row_id, copy.position, '{DUPLICATE}' AS reason, {message} AS message FROM copies"
+    joins = "JOIN edits AS copy ON copy.number = copies.number JOIN edits AS known ON known.number = first"
+    for batch in database.rows(f"{rows} {joins} ORDER BY copies.number"):
+        yield batch.cast(contracts.QUARANTINE)
+
+
+def marked(slices: Sequence[edits.Slice], rows: Iterable[pa.RecordBatch]) -> np.ndarray:
+    """Which rows of the data set have one of the numbers, bool [highest number of the data set + 1]; ``rows``: int64, in one column."""
+    marks = np.zeros(max((piece.rows[-1][0] + 1 for piece in slices if piece.rows), default=0), dtype=bool)
+    for batch in rows:
+        marks[batch.column(0).to_numpy()] = True
+    return marks
 
 
 def balance(inspection: Inspection, out: int, quarantined: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
@@ -171,10 +176,9 @@ def merge(first: dict[str, list[Part]], second: dict[str, list[Part]]) -> dict[s
     return {name: first.get(name, []) + second.get(name, []) for name in [*first, *(name for name in second if name not in first)]}
 
 
-def check_unchanged(inspection: Inspection, delivered: pa.Table) -> None:
-    """Raises ``ValueError`` naming a scored row (of the contract ``edits``) whose content is not what was inspected."""
-    numbers = edits.numbers_of(delivered["position"])
-    known = inspection.sample_ids.take(pa.array(np.searchsorted(inspection.numbers, numbers)))
+def check_unchanged(inspected: pa.Table, delivered: pa.Table) -> None:
+    """Raises ``ValueError`` naming a scored row of a slice (of the contract ``edits``) whose content is not what was inspected."""
+    known = inspected["sample_id"].take(pc.index_in(delivered["position"], value_set=inspected["position"].combine_chunks()))
     changed = np.flatnonzero(pc.not_equal(delivered["sample_id"], known).to_numpy())
     if len(changed):
         position, before = delivered["position"][changed[0]], known[changed[0]]
@@ -185,8 +189,6 @@ def check_unchanged(inspection: Inspection, delivered: pa.Table) -> None:
 
 
 def rows_of(slices: Sequence[edits.Slice], wanted: np.ndarray) -> list[edits.Slice]:
-    """The slices with the rows of these numbers, int64 [n]; those that have none left are left out."""
-    keep = np.zeros(max((piece.rows[-1][0] + 1 for piece in slices), default=0), dtype=bool)
-    keep[wanted] = True
-    kept = [replace(piece, rows=edits.kept(piece.rows, keep)) for piece in slices]
+    """The slices with the rows that are ``wanted``, bool by number as :func:`marked` gives it; those that have none left are left out."""
+    kept = [replace(piece, rows=edits.kept(piece.rows, wanted)) for piece in slices]
     return [old if len(old.rows) == len(new.rows) else new for old, new in zip(slices, kept, strict=True) if new.rows]

@@ -8,18 +8,20 @@ data set. Their flags are decided here, because another threshold must not score
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.contamination import compare, match
+from stages.contamination import compare
 from stages.datasets import readers as edits
-from stages.engine import contracts, unit_log
+from stages.engine import contracts, tables, unit_log
 from stages.engine.rundir import Part, StepFolder
-from stages.engine.units import UnitRecord, publish_table
+from stages.engine.tables import Tables
+from stages.engine.units import PART_ROWS, UnitRecord, in_tables, publish_table
+from stages.filter.inspection import Inspection, check_unchanged
 from stages.filter.selection.side_columns import has_any
 
 
@@ -45,37 +47,48 @@ def known(step: StepFolder, families: Iterable[str]) -> dict[str, list[UnitRecor
     return found
 
 
-def rows_in(step: StepFolder, records: Sequence[UnitRecord]) -> np.ndarray:
-    """Numbers of the rows that units have scored or set aside, int64 [n]."""
-    tables = [step.read_table(name, [record.parts[name] for record in records], ["position"]) for name in ("edits", "quarantine")]
-    return np.concatenate([np.zeros(0, np.int64), *(edits.numbers_of(table["position"]) for table in tables)])
+def missing(step: StepFolder, records: Iterable[UnitRecord], left: np.ndarray) -> np.ndarray:
+    """Which of the rows ``left``, bool by number, no unit has scored or set aside: bool by number."""
+    found = left.copy()
+    for record in records:
+        for name in ("edits", "quarantine"):
+            found[edits.numbers_of(step.read_table(name, [record.parts[name]], ["position"])["position"])] = False
+    return found
 
 
 def assemble(
-    step: StepFolder, slices: Sequence[Sequence[UnitRecord]], left: np.ndarray, gated: pa.Table, gates: Sequence[str], hits: pa.Table | None
+    step: StepFolder, slices: Sequence[Sequence[UnitRecord]], inspected: Inspection, gates: Sequence[str], *, compared: bool
 ) -> Scored:
-    """The rows numbered ``left``, ascending int64 [n], of the units of all slices in the order of the data set.
+    """The rows that are ``inspected.left`` of the units of all slices, in the order of the data set, a slice at a time.
 
-    gated: a table of that contract. gates: names of those that apply. hits: a table of the contract ``contamination``;
-    None where there was nothing to compare with, so that nobody takes edits for compared.
+    gates: names of those that apply. compared: whether there was anything to compare with; where there was not, no edit gets the flag of
+    it, so that nobody takes edits for compared. Raises ``ValueError`` for a row whose content changed since it was inspected.
     """
     parts: dict[str, list[Part]] = {"edits": [], "scores": [], "quarantine": []}
-    scores, reasons = [], Counter[str]()
-    for records in slices:
-        for name in ("edits", "quarantine"):
-            table, order = _in_order(step, records, name, left)
-            parts[name] += publish_table(step, name, table)
-            if name == "edits":
-                scores.append(_whole(step, records, "scores").take(order))
-                assert scores[-1]["sample_id"].equals(table["sample_id"]), "edits and scores have the same rows"
-            else:
-                reasons.update(table["reason"].to_pylist())
-    whole = pa.concat_tables([contracts.SCORES.empty_table(), *scores])
-    marks = _flags(whole, gated, gates, hits)
-    parts["scores"] = publish_table(step, "scores", with_flags(whole, marks))
-    flags = {name: int(mark.sum()) for name, mark in marks.items()}
+    reasons, given = Counter[str](), dict[str, None]()
+    for records, seen in zip(slices, inspected.parts, strict=True):
+        delivered, order = _in_order(step, records, "edits", inspected.left)
+        check_unchanged(step.read_table("inspected", [seen], ["sample_id", "position"]), delivered)
+        parts["edits"] += publish_table(step, "edits", delivered)
+        given |= dict.fromkeys(pc.unique(pc.list_flatten(_whole(step, records, "scores", ["flags"])["flags"].take(order))).to_pylist())
+        aside, _ = _in_order(step, records, "quarantine", inspected.left)
+        parts["quarantine"] += publish_table(step, "quarantine", aside)
+        reasons.update(aside["reason"].to_pylist())
+    flags = dict.fromkeys([*given, *gates, *([compare.NAME] if compared else [])], 0)
+    with tables.opened(step.path) as database:
+        _find_marks(step, database, parts["edits"], inspected, {*gates, *([compare.NAME] if compared else [])})
+        first = 0
+        for scores in in_tables(_scores(step, slices, inspected.left), PART_ROWS):
+            marks = {name: has_any(scores["flags"], [name]) for name in flags}
+            here = (first, first, first + len(scores) - 1)
+            marked = database.table("SELECT place - ? AS place, flag FROM marks WHERE place BETWEEN ? AND ?", here)
+            for name in flags:
+                marks[name][marked["place"].filter(pc.equal(marked["flag"], name)).to_numpy()] = True
+                flags[name] += int(marks[name].sum())
+            parts["scores"] += publish_table(step, "scores", with_flags(scores, marks))
+            first += len(scores)
     units = frozenset(record.key for records in slices for record in records)
-    return Scored(parts, whole.num_rows, dict(sorted(reasons.items())), flags, units)
+    return Scored(parts, first, dict(sorted(reasons.items())), flags, units)
 
 
 def with_flags(scores: pa.Table, marks: Mapping[str, np.ndarray]) -> pa.Table:
@@ -87,28 +100,44 @@ def with_flags(scores: pa.Table, marks: Mapping[str, np.ndarray]) -> pa.Table:
     return scores.set_column(scores.schema.get_field_index("flags"), scores.schema.field("flags"), flags.cast(pa.list_(pa.string())))
 
 
-def _flags(scores: pa.Table, gated: pa.Table, gates: Sequence[str], hits: pa.Table | None) -> dict[str, np.ndarray]:
-    """Which edits have each flag that there can be, bool [n]: those of scoring, of the gates, of contamination."""
-    given = pc.unique(pc.list_flatten(scores["flags"].combine_chunks())).to_pylist()
-    marks = {name: has_any(scores["flags"], [name]) for name in given}
-    caught = {name: gated.filter(pc.equal(gated["gate"], name))["sample_id"] for name in gates}
-    if hits is not None:
-        caught[compare.NAME] = match.counted(hits)
-    for name, ids in caught.items():
-        marks[name] = pc.is_in(scores["sample_id"], value_set=ids.combine_chunks()).to_numpy()
-    return marks
+def _find_marks(step: StepFolder, database: Tables, delivered: Sequence[Part], inspected: Inspection, flags: Collection[str]) -> None:
+    """Keep the table ``marks``: the place of a scored edit, and a flag that it has by a gate or by contamination."""
+
+    def batches(name: str, parts: Sequence[Part], columns: Sequence[str], *, place: bool = False) -> None:
+        schema = pa.schema([contracts.SCHEMAS[name].field(column) for column in columns])
+        rows = tables.batches([step.path / part.path for part in parts], schema, place=place)
+        database.keep(name, rows, tables.with_place(schema) if place else schema)
+
+    batches("edits", delivered, ["sample_id"], place=True)
+    batches("gated", inspected.artifacts["gated"], ["sample_id", "gate"])
+    batches(compare.NAME, inspected.artifacts[compare.NAME], ["sample_id", "counted"])
+    hits = f"SELECT DISTINCT sample_id, '{compare.NAME}' AS flag FROM {compare.NAME} WHERE counted"
+    database.execute(
+        "CREATE TABLE marks AS SELECT place, flag FROM edits "
+        f"JOIN (SELECT sample_id, gate AS flag FROM gated UNION ALL {hits}) USING (sample_id) WHERE list_contains(?, flag) ORDER BY place",
+        [[*flags]],
+    )
 
 
-def _in_order(step: StepFolder, records: Sequence[UnitRecord], name: str, left: np.ndarray) -> tuple[pa.Table, pa.Array]:
+def _scores(step: StepFolder, slices: Sequence[Sequence[UnitRecord]], left: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """The scores of the rows that are left, in their order."""
+    for records in slices:
+        known, order = _in_order(step, records, "edits", left, ["position", "sample_id"])
+        scores = _whole(step, records, "scores").take(order).combine_chunks()
+        assert scores["sample_id"].equals(known["sample_id"]), "edits and scores have the same rows"
+        yield from scores.to_batches()
+
+
+def _in_order(
+    step: StepFolder, records: Sequence[UnitRecord], name: str, left: np.ndarray, columns: Sequence[str] | None = None
+) -> tuple[pa.Table, pa.Array]:
     """The rows that are left of a table of some units, by their numbers, and their places in it."""
-    table = _whole(step, records, name)
+    table = _whole(step, records, name, columns)
     numbers = edits.numbers_of(table["position"])
     order = np.argsort(numbers, kind="stable")
-    found = np.searchsorted(left, numbers[order])  # left is ascending
-    is_left = np.append(left, -1)[found] == numbers[order]
-    places = pa.array(order[is_left], pa.int64())
+    places = pa.array(order[left[numbers[order]]], pa.int64())
     return table.take(places), places
 
 
-def _whole(step: StepFolder, records: Sequence[UnitRecord], name: str) -> pa.Table:
-    return step.read_table(name, [record.parts[name] for record in records])
+def _whole(step: StepFolder, records: Sequence[UnitRecord], name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    return step.read_table(name, [record.parts[name] for record in records], columns)

@@ -45,13 +45,13 @@ PREPARE_WORKERS = 2
 def score_edits(
     context: Context, config: FilterConfig, step: StepFolder, model: Path, revision: str, slices: Sequence[edits.Slice], left: np.ndarray
 ) -> list[list[UnitRecord]]:
-    """Score the rows numbered ``left``, ascending int64 [n], that no earlier unit has; returns the units of every slice in their order.
+    """Score the rows ``left``, bool by number, that no earlier unit has; returns the units of every slice in their order.
 
     Raises ``ValueError`` when the cluster is too small.
     """
     families = [settings_hash(step.name, DECODER, piece.fingerprint, revision, config.token_budget) for piece in slices]
     units_of = scored.known(step, families)
-    missing = np.setdiff1d(left, scored.rows_in(step, [record for family in families for record in units_of[family]]))
+    missing = scored.missing(step, (record for family in families for record in units_of[family]), left)
     starts = [piece.rows[0][0] for piece in slices]
     units = []
     for rest in rows_of(slices, missing):

@@ -66,10 +66,10 @@ def run(context: Context) -> Index:
     if done and _shards_are_there(step, config):
         return done
     inspected, compared = decontamination.check(context, config, step, inspection.inspect(context, config, step, slices), references, model)
-    units = edit_scoring.score_edits(context, config, step, model, revision, slices, inspected.numbers)
+    units = edit_scoring.score_edits(context, config, step, model, revision, slices, inspected.left)
     gated, hits = (step.read_table(name, inspected.artifacts.get(name, [])) for name in ("gated", "contamination"))
     applied = [name for name, entry in inspected.summary.items() if entry["action"] != "off"]
-    scored = scores_of.assemble(step, units, inspected.numbers, gated, applied, hits if compared["references"] else None)
+    scored = scores_of.assemble(step, units, inspected, applied, compared=bool(compared["references"]))
     counts, quarantined = inspection.balance(inspected, scored.out, scored.quarantined)
     artifacts = inspection.merge(inspected.artifacts, scored.artifacts)
 
@@ -81,7 +81,6 @@ def run(context: Context) -> Index:
         left_out = quarantined | inspected.dropped() | ({compare.NAME: compared["dropped"]} if compared["dropped"] else {})
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
         raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}); correct filter.input or filter.gates")
-    inspection.check_unchanged(inspected, delivered)
     side_columns = SideColumns(read, frozenset(artifacts), frozenset(scored.flags))
     tables: dict[str, pa.Table] = {}
     files: dict[str, str] = {}

@@ -43,13 +43,15 @@ def check(context: Context, step: StepFolder, config: Comparison, planned: Plann
     )
     table = step.read_table(source_hashes.ARTIFACT, [record.parts[source_hashes.ARTIFACT] for record in done.records])
     table = table.filter(pc.is_in(table["item"], value_set=pa.array(sorted(training), pa.string())))
-    found = compare.compare(step, table.rename_columns(["reference", "sample_id", *table.column_names[2:]]), known, config)
+    sources = table.rename_columns(["reference", "sample_id", *table.column_names[2:]])
+    found = compare.compare(step, sources.to_batches(), known, config)
     dropped: dict[str, Quarantined] = {}
     if config.action == "drop":
-        for hit in found.hits.filter(found.hits["counted"]).to_pylist():
+        hits = step.read_table(compare.NAME, found.artifacts[compare.NAME])
+        for hit in hits.filter(hits["counted"]).to_pylist():
             source, message = hit["sample_id"], f"its source is that of item {hit['item']} of {hit['reference']} ({hit['match']})"
             dropped.setdefault(source, Quarantined(source, f"group {source}", compare.NAME, message))
-    counts = {"sources": table.num_rows, "samples": len(found.counted), "dropped": len(dropped)}
+    counts = {"sources": table.num_rows, "samples": found.samples, "dropped": len(dropped)}
     artifacts = {source_hashes.ARTIFACT: done.artifacts().get(source_hashes.ARTIFACT, [])} | found.artifacts
     summary = compare.settings_of(config) | {"training": "off", "references": found.by_reference} | counts
     return Found({name: parts for name, parts in artifacts.items() if parts}, dropped, summary)

@@ -1,7 +1,8 @@
 """What a gate is: a check of an edit before it costs a forward pass of the reward model.
 
-A gate measures (in a worker, on the decoded images of one edit) and decides (in the driver, on the table of all inspected edits). A new
-threshold therefore needs no second pass over the images. Each gate is one file in this folder; stages/filter/gates/config.py lists them.
+A gate measures (in a worker, on the decoded images of one edit) and decides (in the driver, on what was measured). A new threshold
+therefore needs no second pass over the images. Most gates decide on each edit alone, on some edits at a time; those that compare an
+edit with others decide by a query over all of them. Each gate is one file in this folder; stages/filter/gates/config.py lists them.
 
 Configuration is made of these files, so they load quickly: numpy, pyarrow and the like are imported inside the functions that need them
 (ruff's rule TID253 checks it).
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from stages.engine.tables import Tables
     from stages.filter.pair import Pair
 
+SEEN = "seen"
 Action = Literal["off", "flag", "drop"]
 
 
@@ -56,18 +59,28 @@ def below(values: np.ndarray, threshold: float) -> Finding:
 class Gate:
     """Everything that a gate consists of.
 
-    ``decide`` reads a table of inspected edits: the contract ``inspected`` with the columns of all gates. ``measure`` gives this gate's
-    ``columns`` (Arrow type by name) for one edit; null where it does not apply. A gate that ``compares`` edits with earlier ones does not
-    see what gates before it dropped, so that a dropped edit is no reason to drop another. ``files`` gives the hashes of what the gate
-    reads beside the data set. ``revision`` is raised when the measure changes, so that edits are inspected again.
+    ``decide`` reads a table of some inspected edits: the contract ``inspected`` with the columns of all gates. ``measure`` gives this
+    gate's ``columns`` (Arrow type by name) for one edit; null where it does not apply. ``files`` gives the hashes of what the gate reads
+    beside the data set. ``revision`` is raised when the measure changes, so that edits are inspected again.
+
+    A gate that compares edits has ``compare`` instead of ``decide``. It gives a query of the columns ``number`` (which edit), ``value``,
+    ``caught`` and ``threshold`` for the edits that have a value. The query reads the view :data:`SEEN` of the edits that no gate before
+    it dropped, so that a dropped edit is no reason to drop another: their ``number`` in the data set, ``sample_id``, and the columns of
+    ``inspected`` that the gate ``reads``.
     """
 
     config: type[GateConfig]
     description: str
     caption: str
-    decide: Callable[[pa.Table, Any], Finding]
+    decide: Callable[[pa.Table, Any], Finding] | None = None
+    compare: Callable[[Tables, Any], str] | None = None
+    reads: tuple[str, ...] = ()
     measure: Callable[[Pair], dict[str, float | int | None]] | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
-    compares: bool = False
     files: Callable[[Any], dict[str, str]] | None = None
     revision: int = 1
+
+    @property
+    def compares(self) -> bool:
+        """Whether the gate needs to see all edits."""
+        return self.compare is not None

@@ -2,26 +2,34 @@
 
 The perceptual hashes of source, edited image and of their difference must all be near. The difference counts because two edits of one
 photograph share nearly all of it. Value: the largest of the three distances in bits, to the earlier edit for which it is smallest; NaN
-where no earlier edit has the instruction.
+where no earlier edit has the instruction. Where more than ``FIRST`` different edits have the instruction, a value above the threshold is
+the distance to the nearest of the first ones: an upper bound, which nothing is caught by.
 
-Earlier means before it in the data set. Every edit is compared with all earlier ones, also with those that are caught themselves, so the
-value does not depend on the threshold.
+Earlier means before it in the data set. Every edit is compared with all earlier ones, also with those that are caught themselves, so
+whether an edit has a near one does not depend on others being caught.
+
+Near edits are found by bands, as in reward/likeness.py: two hashes within d bits are equal in one of d + 1 bands. One, two or all three
+hashes are cut into bands, so that few edits are equal in a band of each. Edits with three equal hashes are compared once.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from stages.filter.gates.gate import Finding, Gate, GateConfig
+from stages.filter.gates.gate import SEEN, Gate, GateConfig
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from stages.engine.tables import Tables
 
-HASHES = ("source_phash", "edited_phash", "change_phash")
-BLOCK = 2048
-"""Edits compared at a time: bounds memory at BLOCK x n values."""
+HASHES = ("change_phash", "edited_phash", "source_phash")
+"""Those that tell edits of one photograph apart come first."""
+BITS = 64
+FIRST = 256
+"""Edits of an instruction with which each later one is compared in any case."""
+_DISTANCE = f"greatest({', '.join(f'bit_count(xor(later.{name}, earlier.{name}))' for name in HASHES)})"
 
 
 class NearDuplicateGate(GateConfig):
@@ -30,35 +38,54 @@ class NearDuplicateGate(GateConfig):
     bits: int = Field(4, ge=0, le=64, description="Bits by which each of three perceptual hashes may differ")
 
 
-def decide(inspected: pa.Table, config: NearDuplicateGate) -> Finding:
-    """Same words and near hashes. Time grows with the square of how often one instruction occurs."""
-    import numpy as np
+def compare(database: Tables, config: NearDuplicateGate) -> str:
+    """Distances to the first edits of the same words, and to all near ones."""
+    hashes = ", ".join(HASHES)
+    for name, rows in {
+        "texts": f"SELECT instruction, min(number) AS text FROM {SEEN} GROUP BY ALL HAVING count(*) > 1",
+        "alike": f"SELECT number, text, {hashes} FROM {SEEN} JOIN texts USING (instruction)",
+        "different": f"SELECT min(number) AS number, text, {hashes} FROM alike GROUP BY text, {hashes}",
+        "firsts": f"SELECT unnest(min(number, {FIRST})) AS number FROM different GROUP BY text",
+        "sizes": f"SELECT text, count(*) AS size FROM different GROUP BY text HAVING size > {FIRST}",
+        "often": "SELECT different.* FROM different SEMI JOIN sizes USING (text)",
+        # Equal hashes again, then the first edits of the same words
+        "near": f"SELECT alike.number, 0 AS bits FROM alike JOIN different USING (text, {hashes}) WHERE alike.number > different.number",
+    }.items():
+        database.execute(f"CREATE OR REPLACE TABLE {name} AS {rows}")
+    _add_near(database, "different", "(SELECT different.* FROM different SEMI JOIN firsts USING (number))")
+    edits, pairs = (database.number(f"SELECT coalesce(sum(size{power}), 0) FROM sizes") for power in ("", " * size"))
+    if edits:
+        for bands in product(_bands(config.bits), repeat=_hashes_in_bands(edits, pairs, config.bits + 1)):
+            equal = (f"later.{name} & {band} = earlier.{name} & {band}" for name, band in zip(HASHES, bands, strict=False))
+            _add_near(database, "often", "often", " AND ".join(["TRUE", *equal]), config.bits)
+    nearest = "SELECT number, min(bits) AS bits FROM near GROUP BY number"
+    return f"SELECT number, bits::DOUBLE AS value, bits <= {config.bits} AS caught, {config.bits}::DOUBLE AS threshold FROM ({nearest})"
 
-    hashes = [inspected[name].to_numpy() for name in HASHES]
-    codes = inspected["instruction"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    nearest = np.full(len(codes), np.nan)
-    order = np.argsort(codes, kind="stable")  # brings rows of one instruction together and keeps their order
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
-    ends = np.append(starts[1:], len(codes))
-    several = ends - starts > 1
-    for start, end in zip(starts[several], ends[several], strict=True):
-        rows = order[start:end]  # rows of one instruction, in the order of the data set
-        for first in range(0, len(rows), BLOCK):
-            block = rows[first : first + BLOCK]
-            before = rows[: first + len(block)]
-            bits = np.zeros((len(block), len(before)), dtype=np.uint8)  # largest of the three distances of every pair
-            for column in hashes:
-                np.maximum(bits, np.bitwise_count(column[block][:, None] ^ column[before][None]), out=bits)
-            bits[np.arange(len(before))[None] >= first + np.arange(len(block))[:, None]] = 255  # itself and later ones
-            found = bits.min(axis=1, initial=255).astype(np.float64)
-            nearest[block] = np.where(found == 255, np.nan, found)
-    return Finding(nearest, nearest <= config.bits, config.bits)
+
+def _add_near(database: Tables, later: str, earlier: str, where: str = "TRUE", most: int = BITS) -> None:
+    """Add the distance of each of the later edits to the nearest of the earlier ones of the same words, if it is at ``most`` that."""
+    pairs = f"{later} AS later JOIN {earlier} AS earlier ON later.text = earlier.text AND earlier.number < later.number AND {where}"
+    query = f"SELECT later.number, min({_DISTANCE}) AS bits FROM {pairs} WHERE {_DISTANCE} <= {most} GROUP BY later.number"
+    database.execute(f"INSERT INTO near {query}")
+
+
+def _bands(bits: int) -> list[int]:
+    """Masks of ``bits`` + 1 bands of about the same width, as signed integers."""
+    count = min(bits + 1, BITS)
+    edges = [BITS * number // count for number in range(count + 1)]
+    masks = [(1 << high) - (1 << low) for low, high in pairwise(edges)]
+    return [mask - (1 << BITS) if mask >> (BITS - 1) else mask for mask in masks]
+
+
+def _hashes_in_bands(edits: int, pairs: int, bands: int) -> int:
+    """How many of the three hashes to cut into bands: what takes the fewest steps if bits are drawn; 0 compares all pairs."""
+    return min(range(len(HASHES) + 1), key=lambda cut: bands**cut * (edits + pairs / 2 ** (cut * BITS / bands)))
 
 
 GATE = Gate(
     config=NearDuplicateGate,
     description="Almost the same edit again, by perceptual hashes",
     caption="nearly the same edit before, bits",
-    compares=True,
-    decide=decide,
+    compare=compare,
+    reads=("instruction", *HASHES),
 )

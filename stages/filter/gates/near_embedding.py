@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
-from stages.filter.gates.gate import Action, Finding, Gate, GateConfig, above
+from stages.filter.gates.gate import SEEN, Action, Gate, GateConfig
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
+
+    from stages.engine.tables import Tables
 
 KEY = "filter.gates.near_embedding.embeddings"
 BLOCK = 2048
@@ -35,22 +36,28 @@ class NearEmbeddingGate(GateConfig):
         return self
 
 
-def decide(inspected: pa.Table, config: NearEmbeddingGate) -> Finding:
-    """Near vectors. Raises ``ValueError`` naming the file when it has not one vector of one length per edit."""
+def compare(database: Tables, config: NearEmbeddingGate) -> str:
+    """Near vectors. Raises ``ValueError`` naming the file when it has not one vector of one length per edit.
+
+    Time grows with the square of the number of edits, and all vectors are in memory: no exact search does without.
+    """
     import numpy as np
+    import pyarrow as pa
 
     assert config.embeddings is not None, "the configuration checks that there is a file"
-    if not inspected.num_rows:
-        return above(np.empty(0), config.similarity)
-    vectors = _vectors(config.embeddings, inspected["sample_id"].to_pylist())
-    largest = np.full(len(vectors), np.nan)
+    edits = database.table(f"SELECT number, sample_id FROM {SEEN} ORDER BY number")
+    largest = np.full(len(edits), np.nan)
+    vectors = _vectors(config.embeddings, edits["sample_id"].to_pylist()) if len(edits) else np.empty((0, 1), np.float32)
     for first in range(0, len(vectors), BLOCK):
         block = vectors[first : first + BLOCK]
         cosine = block @ vectors[: first + len(block)].T
         cosine[np.arange(cosine.shape[1])[None] >= first + np.arange(len(block))[:, None]] = -2.0  # itself and later ones
         largest[first : first + len(block)] = cosine.max(axis=1)
     largest = np.where(largest < -1.5, np.nan, np.round(largest, 6))
-    return above(largest, config.similarity)
+    found = pa.table({"number": edits["number"], "value": pa.array(largest, from_pandas=True)})
+    database.keep("cosines", found.to_batches(), found.schema)
+    limit = f"{config.similarity!r}::DOUBLE"
+    return f"SELECT number, value, value > {limit} AS caught, {limit} AS threshold FROM cosines WHERE value IS NOT NULL"
 
 
 def files(config: NearEmbeddingGate) -> dict[str, str]:
@@ -99,7 +106,6 @@ GATE = Gate(
     config=NearEmbeddingGate,
     description="Almost the same edit again, by your vectors",
     caption="nearly the same vector before, cosine",
-    compares=True,
     files=files,
-    decide=decide,
+    compare=compare,
 )

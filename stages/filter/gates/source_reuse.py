@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from stages.filter.gates.gate import Finding, Gate, GateConfig, above
+from stages.filter.gates.gate import SEEN, Gate, GateConfig
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from stages.engine.tables import Tables
 
 
 class SourceReuseGate(GateConfig):
@@ -22,20 +22,16 @@ class SourceReuseGate(GateConfig):
     edits: int = Field(10, ge=1, description="Edits of one source that may stay, the first ones of the data set")
 
 
-def decide(inspected: pa.Table, config: SourceReuseGate) -> Finding:
-    """More edits of one source than allowed."""
-    import numpy as np
-
-    from stages.filter.selection.order import rank_within
-
-    codes = inspected["source_sha256"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    return above((rank_within(codes) + 1).astype(np.float64), config.edits)
+def compare(_: Tables, config: SourceReuseGate) -> str:
+    """The number of each edit among those of its source."""
+    counted = f"SELECT number, row_number() OVER (PARTITION BY source_sha256 ORDER BY number) AS place FROM {SEEN}"
+    return f"SELECT number, place::DOUBLE AS value, place > {config.edits} AS caught, {config.edits}::DOUBLE AS threshold FROM ({counted})"
 
 
 GATE = Gate(
     config=SourceReuseGate,
     description="Sources with many edits",
     caption="sources with many edits, which edit",
-    compares=True,
-    decide=decide,
+    compare=compare,
+    reads=("source_sha256",),
 )
