@@ -23,7 +23,18 @@ warning: the page listens on {host}, which other machines can reach, over plain 
 
 
 OF_RUN = click.option("--run", "run_path", metavar="DIR", required=True, help="Run directory.")
-_home = click.option("--home", default=HOME, show_default=True, help="Address under which the person reaches the page.")
+
+
+def as_address(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """The address before ``/a/TOKEN``. Refuses one that is no link in a mail."""
+    if value is not None and not value.startswith(("http://", "https://")):
+        raise click.BadParameter(f"{value!r} does not begin with http:// or https://.")
+    return value if value is None else value.rstrip("/")
+
+
+_home = click.option(
+    "--home", default=HOME, show_default=True, callback=as_address, help="Address under which the person reaches the page."
+)
 HOST = click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 EXPOSE = click.option("--expose", is_flag=True, help="Allow a --host that other machines can reach.")
 
@@ -97,7 +108,7 @@ def roster() -> None:
 @click.option("--lead", is_flag=True, help="A link to the lead's page instead.")
 def roster_add(name: str, run_path: str, home: str, lead: bool) -> None:
     person, token = _roster(run_path).add(name, "lead" if lead else "annotator")
-    print(f"{person.pseudonym}  {person.name}  {home.rstrip('/')}/a/{token}")
+    print(f"{person.pseudonym}  {person.name}  {home}/a/{token}")
 
 
 @roster.command(name="list", help="List the people on the roster.\n\n\b\nExample:\n  pipeline annotate roster list --run runs/rated")
@@ -130,7 +141,7 @@ def roster_revoke(who: str, run_path: str) -> None:
 @_home
 def roster_renew(who: str, run_path: str, home: str) -> None:
     person, token = _roster(run_path).renew(who)
-    print(f"{person.pseudonym}  {person.name}  {home.rstrip('/')}/a/{token}")
+    print(f"{person.pseudonym}  {person.name}  {home}/a/{token}")
 
 
 def existing_run(run_path: str) -> RunDir:

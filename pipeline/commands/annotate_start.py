@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.commands.annotate_page import EXPOSE, HOST, check_host, serve_page
+from pipeline.commands.annotate_page import EXPOSE, HOST, as_address, check_host, serve_page
 from pipeline.commands.common import Options, common, opened
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @common
 @click.option("--annotator", "annotators", multiple=True, metavar="NAME", help="Person who rates; may be given several times.")
 @click.option("--lead", "leads", multiple=True, metavar="NAME", help="Person who gets a link to the lead's page.")
-@click.option("--home", help="Address under which people reach the page; default: the one on which it listens.")
+@click.option("--home", callback=as_address, help="Address under which people reach the page; default: the one on which it listens.")
 @HOST
 @EXPOSE
 def start(options: Options, annotators: Sequence[str], leads: Sequence[str], home: str | None, host: str, expose: bool) -> None:
@@ -76,7 +76,7 @@ def _links(run: RunDir, wanted: dict[str, Role], home: str) -> list[str]:
     lines = []
     for person in roster.people:
         if person.name in tokens:
-            link = f"{home.rstrip('/')}/a/{tokens[person.name]}"
+            link = f"{home}/a/{tokens[person.name]}"
         elif person.revoked:
             link = "the link is revoked"
         else:

@@ -42,7 +42,7 @@ def section(published: Published) -> Section:
     scale = f"On the raters’ scale: {words.listing(known)}. " if known else ""
     lead = (
         f"The score has no unit; ± is its σ. {scale}"
-        f"Dark parts of the difference changed (×{GAIN}). A click on an image shows it in full size."
+        f"In the difference (×{GAIN}), dark parts have changed. A click on an image shows it in full size."
     )
     return Section("galleries", "Galleries", lead, [*remark, Tabs("galleries", tabs)])
 

@@ -48,9 +48,16 @@ def one(path: str, *, what: str) -> tuple[str, list[str]]:
     if filesystem.isdir(name):
         raise ValueError(f"{what}: {path} cannot be read because it is a folder; name a file in it")
     if not filesystem.isfile(name):
-        raise ValueError(f"{what}: there is no file {path}; correct the path or download the data set")
+        raise ValueError(f"{what}: there is no file {path}; {_remedy(path)}")
     folder, slash, base = path.rpartition("/")
     return folder or slash or ".", [base]
+
+
+def _remedy(path: str) -> str:
+    """What to do about a path that is not there."""
+    if path.startswith("~") or "$" in path:
+        return "~ and $NAME are not replaced in a configuration; write the path out"
+    return "correct the path or download the data set"
 
 
 def opened(path: str) -> BinaryIO:
@@ -95,7 +102,7 @@ class OneOpen:
 def _all(folder: str, what: str) -> Iterator[str]:
     filesystem, name = storage.locate(folder)
     if not filesystem.exists(name):
-        raise ValueError(f"{what}: there is no {folder}; correct the path or download the data set")
+        raise ValueError(f"{what}: there is no {folder}; {_remedy(folder)}")
     if not filesystem.isdir(name):
         raise ValueError(f"{what}: {folder} is not a folder, and not a file of a kind that is read here")
     yield from _below(folder, filesystem.find(name))
