@@ -49,7 +49,7 @@ class Crew:
 
     ``start`` returns an actor with the method ``run``, and a reference to the id of its node, which is there when the actor is ready.
     ``most``: actors at a time. ``retire`` gets the actors for which no unit is left; after an exception they are killed. ``num_gpus``: of
-    an actor. ``in_flight``: units per actor. ``seconds``: expected of a row, to compare the work that is left.
+    an actor. ``seconds``: expected of a row, to compare the work that is left.
     """
 
     def __init__(
@@ -61,7 +61,6 @@ class Crew:
         *,
         name: str = "",
         num_gpus: float = 0.0,
-        in_flight: int = IN_FLIGHT,
         seconds: float = 1.0,
     ) -> None:
         self.start = start
@@ -69,7 +68,6 @@ class Crew:
         self.retire = retire
         self.name = name
         self.num_gpus = num_gpus
-        self.in_flight = in_flight
         self.seconds = seconds
         self.queue = deque(units)
         self.suspects: deque[Unit] = deque()
@@ -101,7 +99,7 @@ class Crew:
                 self._send(actor, self.suspects.popleft())
             return
         has_suspect = any(self.deaths[unit.key] or self.losses[unit.key] for unit in actor.units.values())
-        while self.queue and len(actor.units) < self.in_flight and not has_suspect:
+        while self.queue and len(actor.units) < IN_FLIGHT and not has_suspect:
             if actor.units and len(self.queue) < len(self.actors):
                 return
             self._send(actor, self.queue.popleft())

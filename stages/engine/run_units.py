@@ -35,8 +35,8 @@ class Job:
     """Units with one work function.
 
     ``make_work`` is called once in each worker process (load a model there) and returns the function from payload to output; with
-    ``threads`` 2, a process runs two units at a time. ``workers``: processes at a time. ``in_flight``: units that wait in a process or are
-    worked on there. ``seconds``: expected of a row, to compare jobs. A work function with a method ``close`` is closed in the end.
+    ``threads`` 2, a process runs two units at a time. ``workers``: processes at a time. ``seconds``: expected of a row, to compare jobs. A
+    work function with a method ``close`` is closed in the end.
     """
 
     units: Sequence[Unit]
@@ -46,7 +46,6 @@ class Job:
     num_cpus: float = 1.0
     num_gpus: float = 0.0
     threads: int = 1
-    in_flight: int = IN_FLIGHT
     seconds: float = 1.0
 
 
@@ -92,7 +91,7 @@ def run_jobs(
     """
     units = [unit for job in jobs for unit in job.units]
     assert len({unit.key for unit in units}) == len(units), "two units have the same key"
-    assert all(job.threads <= job.in_flight for job in jobs)
+    assert all(job.threads <= IN_FLIGHT for job in jobs)
     logged = unit_log.sound(folder)
     done = {unit.key: logged[unit.key] for unit in units if unit.key in logged and unit_log.is_whole(folder, logged[unit.key])}
     missing = [unit for unit in units if unit.key not in done]
@@ -134,7 +133,7 @@ def _crew(folder: StepFolder, job: Job, units: Sequence[Unit], label: str) -> Cr
         return actor, actor.begin.remote(job.make_work, str(folder.path), job.threads)
 
     retire = warm_workers.end if job.num_gpus else partial(warm_workers.keep, alike)
-    return Crew(start, units, job.workers, retire, name=job.name, num_gpus=job.num_gpus, in_flight=job.in_flight, seconds=job.seconds)
+    return Crew(start, units, job.workers, retire, name=job.name, num_gpus=job.num_gpus, seconds=job.seconds)
 
 
 def _actor_name(what: str) -> str:
