@@ -7,7 +7,6 @@ from pathlib import Path
 
 from stages.config import FlowConfig
 from stages.editors import catalogue
-from stages.evaluate_editor.vlm.questions import QUESTIONS
 
 
 def described(flow: FlowConfig) -> str:
@@ -24,7 +23,7 @@ def described(flow: FlowConfig) -> str:
     except ValueError:
         return f"{systems} systems; the items cannot be counted"
     judges = [config.judge, *config.further_judges]
-    calls = systems * count * len(QUESTIONS) * sum(judge.is_model for judge in judges)
+    calls = systems * count * sum(judge.calls for judge in judges)
     asked = f"; about {calls:,} calls" if calls else ""
     return f"{systems} systems x {count:,} items, judge {' and '.join(judge.label for judge in judges)}{asked}"
 

@@ -19,6 +19,8 @@ AVERAGES = {
     "items": "overall = mean over items of √(SC·PQ)",
     "tasks": "each is the unweighted mean of the tasks' means; overall is of √(SC·PQ) per item",
 }
+SHORT = {"semantic_consistency": "SC", "perceptual_quality": "PQ"}
+OTHER_RUBRIC = "Mean scores of ImgEdit-Bench's rubric, 1 to 5; overall is the mean of the three per item, its mean over tasks unweighted"
 
 
 def of_judge(evaluation: Mapping[str, Any], trained: Sequence[str]) -> list[Block]:
@@ -28,13 +30,24 @@ def of_judge(evaluation: Mapping[str, Any], trained: Sequence[str]) -> list[Bloc
     differences = {name: evaluation["differences"][name] for name in names if name in evaluation.get("differences", {})}
     reference = evaluation.get("reference_arm", "")
     by_items = evaluation.get("averaging") == "tasks"
-    rows = [(words.name(name), *_cells(arm, by_items), _difference(name, differences, reference)) for name, arm in arms.items()]
+    scores = evaluation.get("scores", list(SHORT))
+    rows = [(words.name(name), *_cells(arm, scores, by_items), _difference(name, differences, reference)) for name, arm in arms.items()]
     beside = ("By items",) if by_items else ()
-    columns = ("System", "SC", "PQ", "Overall", "95 % interval", *beside, "Items", "Failed", f"Paired difference to “{reference}”")
+    columns = (
+        "System",
+        *(SHORT.get(name, words.name(name)) for name in scores),
+        "Overall",
+        "95 % interval",
+        *beside,
+        "Items",
+        "Failed",
+        f"Paired difference to “{reference}”",
+    )
     average = AVERAGES[evaluation.get("averaging", "items")]
+    what = f"Mean scores, 0 to 10: semantic consistency (SC), perceptual quality (PQ); {average}" if scores == list(SHORT) else OTHER_RUBRIC
     seen = evaluation.get("contamination")
     known = f" {seen['seen']} of the {seen['items']} items have an image that the reward model's raters saw, or nearly." if seen else ""
-    caption = f"Mean scores, 0 to 10: semantic consistency (SC), perceptual quality (PQ); {average}.{known}"
+    caption = f"{what}.{known}"
     blocks: list[Block] = [*_judge(evaluation), Table(columns, rows, caption, emphasised="selected"), *_languages(evaluation, names)]
     blocks += [*_failures(arms), *_drawn(differences, reference)]
     tasks = {name: arm.get("per_task") for name, arm in arms.items() if arm.get("per_task")}
@@ -185,10 +198,10 @@ def _failures(arms: Mapping[str, Any]) -> list[Block]:
     return [Table(columns, rows, caption)] if rows else []
 
 
-def _cells(arm: Mapping[str, Any], by_items: bool) -> list[str]:
+def _cells(arm: Mapping[str, Any], names: Sequence[str], by_items: bool) -> list[str]:
     low, high = arm.get("low"), arm.get("high")
     interval = "–" if low is None or high is None else f"[{words.score(low)}, {words.score(high)}]"
-    scores = [_score(arm.get(name)) for name in ("semantic_consistency", "perceptual_quality", "overall")]
+    scores = [_score(arm.get(name)) for name in (*names, "overall")]
     beside = [_score(arm.get("over_items"))] if by_items else []
     return [*scores, interval, *beside, *(str(arm[name]) if name in arm else "–" for name in ("n", "failed"))]
 

@@ -90,7 +90,8 @@ class EvaluateEditorConfig(Config):
     def _default_judge(cls, given: Any) -> Any:
         """A benchmark with settings has photographs."""
         if isinstance(given, dict) and isinstance(given.get("items"), dict) and "judge" not in given:
-            return given | {"judge": {"name": "endpoint"}}
+            own = {"rubric": "imgedit"} if given["items"].get("name") == "imgedit-bench" else {}
+            return given | {"judge": {"name": "endpoint"} | own}
         return given
 
     @model_validator(mode="after")

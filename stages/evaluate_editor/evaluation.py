@@ -36,6 +36,7 @@ def evaluate(edits: Edits, config: EvaluateEditorConfig, judge: Judge, seed: int
         columns[headline]
         | {"headline": headline, "language": language, "reference_arm": config.reference_arm, "averaging": config.items.averaging}
         | ({"columns": columns} if len(columns) > 1 else {})
+        | {"scores": list(judge.shown)}
         | {"judge": {"name": judge.label, "revision": judge.revision} | judge.record() | ({"snapshots": snapshots} if snapshots else {})}
         | ({"cost": tokens | _price(judge, *tokens.values())} if any(tokens.values()) else {})
     )

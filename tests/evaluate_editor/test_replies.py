@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.evaluate_editor.vlm.questions import CONSISTENCY, QUESTIONS, SUBSCORES, aggregate
+from stages.evaluate_editor.vlm.questions import COMPLIANCE, CONSISTENCY, RUBRICS, aggregate
 from stages.evaluate_editor.vlm.replies import Unparsable, scores_of
 
 
@@ -109,12 +109,22 @@ def _is_score(value: object) -> bool:
 
 def test_the_smaller_number_of_each_question_counts() -> None:
     scores, overall = aggregate({"semantic_consistency": (9.0, 4.0), "perceptual_quality": (9.0, 10.0)})
-    assert overall == 6.0 and list(scores) == list(SUBSCORES)
+    assert overall == 6.0 and list(scores) == list(RUBRICS["viescore"].subscores)
     assert scores["semantic_consistency"] == 4.0 and scores["success"] == 9.0 and scores["over_editing"] == 4.0
     assert aggregate({"semantic_consistency": (0.0, 10.0), "perceptual_quality": (9.0, 10.0)})[1] == 0.0
 
 
 def test_questions_show_what_they_should() -> None:
-    assert [question.images for question in QUESTIONS] == [("source", "edited"), ("edited",)]
+    assert [question.images for question in RUBRICS["viescore"].questions] == [("source", "edited"), ("edited",)]
     assert 'add {score} and "quotes"' in CONSISTENCY.prompt('add {score} and "quotes"')
-    assert "instruction}" not in QUESTIONS[1].text
+    assert "instruction}" not in RUBRICS["viescore"].questions[1].text
+
+
+def test_the_rubric_of_imgedit_bench_is_three_scores_from_1_to_5_and_their_mean() -> None:
+    rubric = RUBRICS["imgedit"]
+    assert scores_of('{"score": [5, 1, 3]}', 3, rubric.least, rubric.most) == (5, 1, 3)
+    for reply in ('{"score": [5, 0, 3]}', '{"score": [6, 1, 3]}', '{"score": [5, 1]}'):
+        with pytest.raises(Unparsable):
+            scores_of(reply, 3, rubric.least, rubric.most)
+    assert rubric.combine({COMPLIANCE.name: (5.0, 1.0, 3.0)}) == (dict(zip(rubric.subscores, (5, 1, 3), strict=True)), 3.0)
+    assert [question.images for question in rubric.questions] == [("source", "edited")] and "[A, B, C]" in COMPLIANCE.text

@@ -22,8 +22,9 @@ class ImgEditBench(RowItems):
     path: str = Field(description="The JSON file of the items")
     images_in: str = Field(description="Folder of the images")
     caveats: ClassVar[tuple[str, ...]] = (
-        "ImgEdit-Bench's own judge gives three scores from 1 to 5, with questions that differ by task. Here every benchmark is judged with "
-        "the same two questions, 0 to 10, so these figures are on another scale than published ones.",
+        "ImgEdit-Bench's own judge gives three scores from 1 to 5, with questions that differ by type of edit. The rubric imgedit has its "
+        "scores, scale and averages, with one question of ours for all types: no figure here is one of its script. Published figures are "
+        "of gpt-4o or gpt-4.1, which papers do not always say.",
         "ImgEdit-Bench's items are among the sources from which EditReward-Data was made, with which the published EditReward was trained.",
     )
 

@@ -81,7 +81,7 @@ class EndpointJudge(VlmJudge):
         )
         client.check()
         cache = ReplyCache(replies, self.asked())
-        return VlmJudging(client, cache, attempts=self.attempts, concurrency=self.concurrency, image_format=self.image_format)
+        return VlmJudging(client, cache, self.asks, attempts=self.attempts, concurrency=self.concurrency, image_format=self.image_format)
 
     def asked(self) -> dict[str, Any]:
         """With the model and the fields of every request."""

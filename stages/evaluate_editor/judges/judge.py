@@ -28,8 +28,6 @@ class Judge(BaseModel):
 
     if TYPE_CHECKING:
         name: str  # a field of each judge that has settings
-    subscores: ClassVar[tuple[str, ...]] = HEADLINE
-    """Names of the sub-scores of every ok verdict."""
     is_model: ClassVar[bool] = False
     """Whether each verdict costs calls of a model."""
     needs_reference: ClassVar[bool] = False
@@ -45,6 +43,21 @@ class Judge(BaseModel):
     def absolute(self) -> Self:
         """The same with paths that workers understand, which have another working directory."""
         return self
+
+    @property
+    def subscores(self) -> tuple[str, ...]:
+        """Names of the sub-scores of every ok verdict."""
+        return HEADLINE
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """Those that are columns of the table of results."""
+        return HEADLINE
+
+    @property
+    def calls(self) -> int:
+        """Calls of a model per edit, where all succeed."""
+        return 0
 
     @property
     def label(self) -> str:

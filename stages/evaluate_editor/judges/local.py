@@ -51,7 +51,7 @@ class LocalJudge(VlmJudge):
         from stages.evaluate_editor.vlm.reply_cache import ReplyCache
 
         model = LocalModel(self.path, revision=self.weights or None, max_new_tokens=self.max_new_tokens)
-        return VlmJudging(model, ReplyCache(replies, self.asked()), attempts=1, concurrency=1, image_format=self.image_format)
+        return VlmJudging(model, ReplyCache(replies, self.asked()), self.asks, attempts=1, concurrency=1, image_format=self.image_format)
 
     def asked(self) -> dict[str, Any]:
         """With the model; of a directory, the names and sizes of its files."""

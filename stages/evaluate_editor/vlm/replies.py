@@ -1,4 +1,4 @@
-"""The two scores in a reply of a judge, or why there are none. No number is ever guessed, clipped or completed."""
+"""The scores in a reply of a judge, or why there are none. No number is ever guessed, clipped or completed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from stages.evaluate_editor.vlm.questions import LEAST, MOST
-
-SCORES = 2
 _FENCE = re.compile(r"^```\w*\s*|\s*```$")
 _THOUGHT = "</think>"
 _REFUSAL = re.compile(
@@ -28,11 +25,12 @@ class Unparsable(ValueError):
         self.refused = refused
 
 
-def scores_of(reply: str) -> tuple[float, float]:
-    """Both scores. Raises ``Unparsable``.
+def scores_of(reply: str, count: int = 2, least: float = 0.0, most: float = 10.0) -> tuple[float, ...]:
+    """The ``count`` scores. Raises ``Unparsable``.
 
     Taken are the last JSON object that has the key ``score``, wherever in the text it is, and a reply that is nothing but a list. The value
-    must be a list of exactly two numbers from 0 to 10; a number may be written as text. Text before ``</think>`` does not count.
+    must be a list of exactly ``count`` numbers from ``least`` to ``most``; a number may be written as text. Text before ``</think>`` does
+    not count.
     """
     text = reply.rpartition(_THOUGHT)[2].strip()
     if not text:
@@ -40,10 +38,9 @@ def scores_of(reply: str) -> tuple[float, float]:
     given = _last_scores(text)
     if given is None:
         raise Unparsable("the reply has no JSON object with the key score", refused=_REFUSAL.search(text.replace("’", "'")) is not None)
-    if not isinstance(given, list) or len(given) != SCORES:
-        raise Unparsable(f"score should be a list of {SCORES} numbers, it is {str(given)[:60]}")
-    first, second = (_number(value) for value in given)
-    return first, second
+    if not isinstance(given, list) or len(given) != count:
+        raise Unparsable(f"score should be a list of {count} numbers, it is {str(given)[:60]}")
+    return tuple(_number(value, least, most) for value in given)
 
 
 def _last_scores(text: str) -> Any:
@@ -75,12 +72,12 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         place = text.find("{", end)
 
 
-def _number(value: Any) -> float:
+def _number(value: Any, least: float, most: float) -> float:
     if isinstance(value, str):
         try:
             value = float(value)
         except ValueError:
             raise Unparsable(f"the score {value[:20]!r} is no number") from None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or not LEAST <= value <= MOST:
-        raise Unparsable(f"the score {str(value)[:20]} is not from {LEAST:g} to {MOST:g}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or not least <= value <= most:
+        raise Unparsable(f"the score {str(value)[:20]} is not from {least:g} to {most:g}")
     return float(value)
