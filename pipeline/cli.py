@@ -6,13 +6,14 @@ import errno
 import os
 import sys
 import traceback
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
 
 from pipeline.commands.annotate import annotate
-from pipeline.commands.common import EXAMPLE, Options, common
+from pipeline.commands.common import ADDRESS, CONFIG, EXAMPLE, OVERRIDES, RUN, VERIFY, Options, common, takes
 from pipeline.commands.editor_bench import editor_bench
 from pipeline.commands.editors import editors
 from pipeline.commands.export import export
@@ -87,14 +88,16 @@ def plan(options: Options) -> None:
 
 
 @main.command(
-    help="Read a run directory; print each step's state, row counts and main result, and check every file hash. Writes nothing.\n\n"
-    + EXAMPLE.format(command="status", more="")
+    help="Read a run directory; print each step's state, row counts and main result, and look for damaged files: those with another size "
+    "or time than when they were last hashed are hashed again.\n\n" + EXAMPLE.format(command="status", more="")
 )
-@common
+@takes(CONFIG, ADDRESS, RUN, VERIFY, OVERRIDES)
 def status(options: Options) -> None:
     from pipeline import status as looking
+    from stages.engine import hashed_files
 
-    print(looking.status(options.run.path))
+    with hashed_files.all_anew() if options.verify else nullcontext():
+        print(looking.status(options.run.path))
 
 
 @main.command(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,14 @@ EXAMPLE = "\b\nExample:\n  pipeline {command} --config demo{more}"
 
 @dataclass(frozen=True)
 class Options:
-    """Values of the shared options; ``force`` is that of commands that also have a ``--force``."""
+    """Values of the shared options; ``force`` and ``verify`` are those of commands that also have them."""
 
     config_path: str | None = None
     run_path: str | None = None
     address: str | None = None
     overrides: tuple[str, ...] = ()
     force: bool = False
+    verify: bool = False
 
     @functools.cached_property
     def loaded(self) -> Loaded:
@@ -103,6 +104,7 @@ def takes(*shared: Decorator) -> Decorator:
 
 common = takes(CONFIG, ADDRESS, RUN, OVERRIDES)
 """The shared options of most commands."""
+VERIFY = click.option("--verify", is_flag=True, help="Hash every file again, also those whose size and times are as before.")
 
 
 @contextmanager
@@ -110,11 +112,11 @@ def opened(options: Options) -> Generator[Context]:
     """The context of a step, with the run directory locked. Disconnects from the cluster at the end."""
     from pipeline import config
     from stages.context import Context
-    from stages.engine import storage
+    from stages.engine import hashed_files, storage
     from stages.engine.cluster import Cluster
 
     flow = options.loaded.flow
-    with options.run as run:
+    with hashed_files.all_anew() if options.verify else nullcontext(), options.run as run:
         click.get_current_context().find_root().meta["run"] = run.path
         frozen = run.path / "config.yaml"
         if not frozen.exists():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.commands.common import EXAMPLE, Options, common, opened
+from pipeline.commands.common import ADDRESS, CONFIG, EXAMPLE, OVERRIDES, RUN, VERIFY, Options, opened, takes
 from pipeline.flow import STEPS, Step, steps_of
 from pipeline.words import text_table
 from stages.engine.steps import COMMANDS
@@ -41,7 +41,7 @@ def run() -> None:
 
 def _add(name: str, text: str, more: str = "") -> None:
     @run.command(name=name, help=f"{text}\n\n{EXAMPLE.format(command=f'run {name}', more=more)}")
-    @common
+    @takes(CONFIG, ADDRESS, RUN, VERIFY, OVERRIDES)
     @click.option("--force", is_flag=True, help="Redo what was made with other settings or inputs.")
     @click.option("--track", "trackers", multiple=True, type=click.Choice(TRACKERS), help="Send what is measured there; may be repeated.")
     def command(options: Options, trackers: tuple[str, ...]) -> None:

@@ -1,8 +1,8 @@
 """The run directory: one folder per step, each with an index that is published last.
 
 ``runs/<name>/<step>/index.json`` lists what the step made (files, rows, hashes), its inputs and its settings. A step is up to date when
-its index has the wanted key and every listed file has its hash. The index and the listed files depend on content only; times, machines
-and versions go to ``manifest.json`` and to the unit logs.
+its index has the wanted key and every listed file has its hash (``hashed_files``). The index and the listed files depend on content only;
+times, machines and versions go to ``manifest.json`` and to the unit logs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Self, TypedDict, Unpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.engine import storage
+from stages.engine import hashed_files, storage
 from stages.engine.contracts import SCHEMAS
 from stages.engine.ids import settings_hash
 from stages.engine.steps import COMMANDS
@@ -134,6 +134,7 @@ class StepFolder:
         """
         index = replace(index, **content)
         storage.publish_checked(self.path / "index.json", index.to_json())
+        hashed_files.remember(self.path, _hashes(index).items())
         listed = {Path(part.path).parent.name for parts in index.artifacts.values() for part in parts}
         for folder in (self.path / "units").glob("*"):
             if folder.name not in listed and folder.name not in keep:
@@ -142,13 +143,11 @@ class StepFolder:
 
     def damage(self, index: Index) -> str | None:
         """The first file of the index that is missing or changed, or None."""
-        expected = {part.path: part.sha256 for parts in index.artifacts.values() for part in parts} | index.files
-        return next((name for name, sha256 in expected.items() if not self.has(name, sha256)), None)
+        return next((name for name, sha256 in _hashes(index).items() if not self.has(name, sha256)), None)
 
     def has(self, name: str, sha256: str) -> bool:
-        """Whether the folder has a file of that name and content."""
-        path = self.path / name
-        return path.exists() and storage.sha256_of(path) == sha256
+        """Whether the folder has a file of that name and content; a file that was hashed before is known by size and times."""
+        return hashed_files.has(self.path, name, sha256)
 
     def read(self, artifact: str, columns: list[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
         """All rows of an artifact in the order of its parts. Raises ``ValueError`` before the step is done."""
@@ -258,6 +257,11 @@ class RunDir:
             names = [part.path for parts in index.artifacts.values() for part in parts] + list(index.files)
             hashes |= {f"{folder.name}/{name}": storage.sha256_of(folder.path / name) for name in names}
         return hashes
+
+
+def _hashes(index: Index) -> dict[str, str]:
+    """sha256 of every file that an index lists, by its path in the step's folder."""
+    return {part.path: part.sha256 for parts in index.artifacts.values() for part in parts} | index.files
 
 
 def _contract(artifact: str) -> str:

@@ -55,6 +55,19 @@ def locate(path: str | Path) -> tuple[Any, str]:
         raise UnknownLocation(f"{path} cannot be opened ({error})") from None
 
 
+def local(folder: str) -> Path | None:
+    """The path of a local folder, absolute; None for a URL of another file system."""
+    filesystem, name = locate(folder)
+    return Path(name).absolute() if isinstance(filesystem, LocalFileSystem) else None
+
+
+def listed(folder: str) -> list[dict[str, Any]]:
+    """Entries of a folder with ``name``, ``size`` and ``type``, as they are now."""
+    filesystem, name = locate(folder)
+    filesystem.invalidate_cache()
+    return filesystem.ls(name, detail=True)
+
+
 def absolute(path: str) -> str:
     """A path that means the same in every process of this machine: workers of a cluster may have another working directory."""
     return path if "://" in path else str(Path(path).absolute())

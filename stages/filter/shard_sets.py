@@ -20,7 +20,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from stages.context import Context
 from stages.datasets import readers as edits
-from stages.engine import contracts, storage
+from stages.engine import contracts, hashed_files, storage
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
@@ -148,15 +148,20 @@ def make_work() -> Work:
 
 
 def is_whole(folder: str, key: str) -> bool:
-    """Whether a finished set of that key is there. Local files are hashed, those of an object store compared by size."""
+    """Whether a finished set of that key is there. Local files are hashed as in a run (``hashed_files``), those of an object store compared
+    by size, all in one listing."""
     index = _index(folder)
     if not index or index.get("key") != key:
         return False
+    local = storage.local(folder)
+    if local:
+        wanted = [(entry["name"], entry["sha256"]) for entry in (index["samples"], *index["shards"])]
+        return all(hashed_files.has(local, name, sha256) for name, sha256 in wanted)
+    there = {Path(entry["name"]).name: entry["size"] for entry in storage.listed(folder)}
     samples = f"{folder}/{shards.SAMPLES}"
-    filesystem, path = storage.locate(samples)
-    if not filesystem.exists(path) or storage.sha256_of(samples) != index["samples"]["sha256"]:
+    if shards.SAMPLES not in there or storage.sha256_of(samples) != index["samples"]["sha256"]:
         return False
-    return all(_is_there(folder, shards.Shard(**entry)) for entry in index["shards"])
+    return all(there.get(entry["name"]) == entry["bytes"] for entry in index["shards"])
 
 
 def _samples(task: Task) -> Iterator[shards.Sample]:

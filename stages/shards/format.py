@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stages.engine import images, storage, tar
+from stages.engine import hashed_files, images, storage, tar
 from stages.engine.contracts import DIMENSION_SCORE, dimension_scores
 from stages.engine.prefetch import prefetch
 
@@ -129,6 +129,8 @@ def publish(folder: str, shards: list[Shard], sample_index: pa.Table, about: Map
         **about,
     }
     storage.publish_checked(f"{folder}/{INDEX}", index)
+    if local := storage.local(folder):
+        hashed_files.remember(local, [(SAMPLES, sha256), *((shard.name, shard.sha256) for shard in shards)])
     return index
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stages.engine import contracts, storage
+from stages.engine import contracts, hashed_files, storage
 from stages.engine.ids import content_id, settings_hash
 from stages.engine.rundir import RunDir
 from stages.engine.units import publish_unit
@@ -55,6 +55,41 @@ def test_damage_is_found_and_redone(tmp_path: Path) -> None:
     (tmp_path / "run" / "step" / "statistics.json").write_text('{"changed": 1}')
     assert folder.damage(folder.require()) == "statistics.json"
     assert publish(run, {}) is True
+
+
+def test_a_file_is_hashed_again_when_its_size_or_times_change_and_by_verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = RunDir(tmp_path / "run")
+    publish(run, {})
+    folder = run.step("step")
+    index, path = folder.require(), folder.path / "statistics.json"
+    read: list[str] = []
+    sound_hash = storage.sha256_of
+    monkeypatch.setattr(storage, "sha256_of", lambda path: [read.append(Path(path).name), sound_hash(path)][1])
+
+    def damage() -> str | None:
+        """As another process would find it."""
+        hashed_files._folders.clear()
+        read.clear()
+        return folder.damage(index)
+
+    assert (damage(), damage()) == (None, None) and "statistics.json" in read, "written a moment ago: a later change could share its time"
+    monkeypatch.setattr(hashed_files, "SETTLED", -(10**9))
+    assert (damage(), damage(), read) == (None, None, []), "hashed once"
+    memory = folder.path / hashed_files.NAME
+    memory.write_bytes(memory.read_bytes() + b"torn")
+    os.utime(path)
+    assert damage() is None and read == ["statistics.json"], "another time"
+    assert damage() is None and read == [], "what follows a torn write is read"
+    sound, kept = path.read_bytes(), path.stat()
+    path.write_bytes(sound[:-2] + bytes([sound[-2] ^ 1]) + sound[-1:])
+    os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    assert damage() == "statistics.json", "the time of the inode tells it"
+    flipped = path.stat()
+    monkeypatch.setattr(hashed_files, "_state", lambda _: (kept.st_size, kept.st_mtime_ns, kept.st_ctime_ns))
+    assert flipped.st_size == kept.st_size and folder.has("statistics.json", index.files["statistics.json"]), "as the disk's own flip looks"
+    with hashed_files.all_anew():
+        assert damage() == "statistics.json"
+    assert damage() == "statistics.json", "what was remembered before is gone"
 
 
 def test_a_folder_is_hashed_once_while_its_files_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
