@@ -14,6 +14,7 @@ import argparse
 import gc
 import json
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
@@ -32,6 +33,7 @@ from stages.engine.config import RayConfig
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import RunDir, StepFolder
 from stages.filter import decontamination, inspection, shard_sets
+from stages.filter import scored as scored_of
 from stages.filter import scoring as edit_scoring
 from stages.filter import step as filter
 from stages.filter.decide import INSPECTED
@@ -46,7 +48,7 @@ PHASES = {
     "decontamination, without references": (decontamination, "check"),
     "scoring, all done": (edit_scoring, "score_edits"),
     "tables read, also within the phases above": (StepFolder, "read_table"),
-    "what was scored is what was inspected": (inspection, "check_unchanged"),
+    "scores put together, with flags": (scored_of, "assemble"),
     "selection": (selection, "select"),
     "shards planned": (shard_sets, "assign"),
 }
@@ -85,9 +87,10 @@ def main() -> None:
             filter.run(context)
     highest = max(found.highest for found in figures.values())
     print(f"{rows:,} edits; resident memory before {before / 1e6:.0f} MB, highest {highest / 1e6:.0f} MB\n")
-    print("| phase | peak, bytes per edit | held, bytes per edit |\n| --- | --- | --- |")
+    print("| phase | peak, bytes per edit | held, bytes per edit | highest, MB | µs per edit |\n| --- | --- | --- | --- | --- |")
     for name, found in figures.items():
-        print(f"| {name} | {found.peak / rows:,.0f} | {found.held / rows:,.0f} |")
+        per_edit = f"{found.peak / rows:,.0f} | {found.held / rows:,.0f}"
+        print(f"| {name} | {per_edit} | {found.highest / 1e6:,.0f} | {1e6 * found.seconds / rows:.1f} |")
 
 
 class Figures:
@@ -95,6 +98,7 @@ class Figures:
 
     def __init__(self) -> None:
         self.peak = self.held = self.highest = 0
+        self.seconds = 0.0
 
     def watching(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, measured."""
@@ -102,7 +106,9 @@ class Figures:
         def watched(*arguments: Any, **named: Any) -> Any:
             before = resident()
             Path("/proc/self/clear_refs").write_text("5")  # the highest resident size counts from now
+            begun = time.perf_counter()
             made = function(*arguments, **named)
+            self.seconds += time.perf_counter() - begun
             highest = resident("VmHWM")
             gc.collect()
             pa.default_memory_pool().release_unused()
@@ -176,6 +182,7 @@ def inspected(numbers: np.ndarray, ids: np.ndarray, draw: np.random.Generator) -
     columns |= {name: [draw.bytes(32).hex() for _ in numbers] for name in ("source_sha256", "edited_sha256")}
     columns |= {"sample_id": ids[numbers], "row_id": [str(number) for number in numbers], "position": positions(numbers)}
     columns |= {"instruction": [f"{INSTRUCTION} {number}" for number in numbers], "asked_words": np.full(count, 9)}
+    columns |= {"text_faults": np.zeros(count), "characters": np.full(count, 100)}
     return pa.table(columns).cast(INSPECTED)
 
 

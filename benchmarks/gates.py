@@ -14,6 +14,7 @@ import argparse
 import math
 import platform
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ import pyarrow as pa
 from benchmarks import results
 from benchmarks.planted_defects import PLANTED, drawn_edits, nameless, real_triplets
 from stages.datasets.readers import Edit
-from stages.engine import contracts
+from stages.engine import contracts, tables
 from stages.engine.contracts import Quarantined
 from stages.filter import decide as gates
 from stages.filter import inspection
@@ -127,7 +128,17 @@ def inspected(edits: Sequence[Edit]) -> pa.Table:
 
 def caught(rows: pa.Table, config: GatesConfig, gate: str) -> np.ndarray:
     """Which rows a gate catches, bool [n]."""
-    return GATES[gate].decide(rows, getattr(config, gate)).caught
+    off = {name: {"action": "off"} for name in GATES}
+    alone = GatesConfig.model_validate(off | {gate: getattr(config, gate).model_dump() | {"action": "drop"}})
+    if not GATES[gate].compares:
+        return gates.decide_rows(rows, alone)
+    places = pa.array([f"planted[{number}]" for number in range(len(rows))], pa.string())  # planted rows have the positions of sound ones
+    rows = rows.set_column(rows.schema.get_field_index("position"), "position", places)
+    with tempfile.TemporaryDirectory() as folder, tables.opened(folder) as database:
+        gates.read(database, rows.to_batches(), alone)
+        database.execute("CREATE TABLE copies (number BIGINT)")
+        gates.decide(database, alone)
+        return np.isin(np.arange(len(rows)), database.table("SELECT number FROM gone")["number"].to_numpy())
 
 
 def share(found: np.ndarray) -> str:

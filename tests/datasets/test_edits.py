@@ -342,15 +342,6 @@ def test_the_world_draws_the_same_set_every_time_and_knows_the_truth() -> None:
 
 
 @steady
-@given(st.lists(st.sampled_from("abcdef"), max_size=30))
-def test_later_ones_are_those_seen_before(values: list[str]) -> None:
-    expected = [value in values[:n] for n, value in enumerate(values)]
-    cut = len(values) // 2
-    column = pa.chunked_array([pa.array(values[:cut], pa.string()), pa.array(values[cut:], pa.string())])
-    assert inspection.later_ones(column).tolist() == expected
-
-
-@steady
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 7), st.randoms(use_true_random=False))
 def test_spans_are_the_rows_that_are_left(sizes: list[int], unit_rows: int, draw: random.Random) -> None:
     blocks = [Block("file", 100 * n, rows, f"mark {n}") for n, rows in enumerate(sizes)]

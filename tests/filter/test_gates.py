@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from gated import ALL_OFF, database, gated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -22,15 +23,14 @@ from stages.datasets import readers as edits
 from stages.datasets.readers import Edit
 from stages.engine import contracts, images
 from stages.engine.ids import settings_hash
+from stages.engine.tables import Tables
 from stages.filter import decide as gates
 from stages.filter import inspection
-from stages.filter.gates import broken_text, language, near_duplicate, near_embedding, nothing_asked, source_reuse, upscaled
+from stages.filter.gates import broken_text, language, near_duplicate, near_embedding, nothing_asked, upscaled
 from stages.filter.gates.config import GATES, GatesConfig
 from stages.filter.gates.language import LanguageGate
-from stages.filter.gates.near_duplicate import NearDuplicateGate
 from stages.filter.gates.near_embedding import NearEmbeddingGate
 from stages.filter.gates.size import SizeGate
-from stages.filter.gates.source_reuse import SourceReuseGate
 
 steady = settings(deadline=None, derandomize=True)
 WANTED = (
@@ -67,8 +67,25 @@ def inspected(delivered: Sequence[Edit]) -> pa.Table:
     return table([inspection.row_of(edit) for edit in delivered])  # ty: ignore[invalid-argument-type]
 
 
+def found(rows: pa.Table, gate: str, config: GatesConfig | None = None) -> list[bool]:
+    decided = GATES[gate].decide
+    assert decided is not None
+    return decided(rows, getattr(config or GatesConfig(), gate)).caught.tolist()
+
+
 def caught(rows: pa.Table, gate: str, config: GatesConfig | None = None) -> float:
-    return float(GATES[gate].decide(rows, getattr(config or GatesConfig(), gate)).caught.mean())
+    return float(np.mean(found(rows, gate, config)))
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Tables]:
+    with database() as made:
+        yield made
+
+
+def only(**gates_on: Any) -> GatesConfig:
+    """The gates given, all others off."""
+    return GatesConfig.model_validate(ALL_OFF | gates_on)
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +99,11 @@ def clean(sound: list[Edit]) -> pa.Table:
     return inspected(sound)
 
 
-def test_sound_photographs_pass(clean: pa.Table) -> None:
-    found = gates.decide(clean, GatesConfig())
-    assert found.table.num_rows <= 1 and not found.dropped.any()
-    assert {name for name, entry in found.summary.items() if entry["action"] == "off"} == {"near_embedding"}
-    assert found.summary["unchanged"]["measured"] == len(WANTED) == found.summary["upscaled"]["measured"]
+def test_sound_photographs_pass(opened: Tables, clean: pa.Table) -> None:
+    decided = gated(opened, clean, GatesConfig())
+    assert decided.table.num_rows <= 1 and not any(decided.dropped)
+    assert {name for name, entry in decided.summary.items() if entry["action"] == "off"} == {"near_embedding"}
+    assert decided.summary["unchanged"]["measured"] == len(WANTED) == decided.summary["upscaled"]["measured"]
 
 
 @pytest.mark.parametrize(
@@ -114,12 +131,13 @@ def test_sound_photographs_pass(clean: pa.Table) -> None:
         ("again, redder by 8 levels", 0.8),
     ],
 )
-def test_planted_defects_are_caught(sound: list[Edit], clean: pa.Table, what: str, least: float) -> None:
+def test_planted_defects_are_caught(opened: Tables, sound: list[Edit], clean: pa.Table, what: str, least: float) -> None:
     gate, plant = next((gate, plant) for gate, name, plant in PLANTED if name == what)
     planted = inspected(plant(sound))
     if gate == "near_duplicate":
-        rows = pa.concat_tables([clean, planted])
-        assert GATES[gate].decide(rows, NearDuplicateGate()).caught[len(sound) :].mean() >= least
+        rows = [entry | {"sample_id": str(number)} for number, entry in enumerate(pa.concat_tables([clean, planted]).to_pylist())]
+        decided = gated(opened, table(rows), only(near_duplicate={"action": "drop"}))
+        assert np.mean(decided.dropped[len(sound) :]) >= least
     else:
         assert caught(planted, gate) >= least
 
@@ -164,7 +182,7 @@ def test_texts_that_are_no_instructions_and_those_that_only_look_so() -> None:
     assert [text for text in sound if broken_text.faults(text)] == []
     config = GatesConfig()
     lengths = table([row(0), row(1, characters=config.broken_text.longest + 1), row(2, text_faults=1)])
-    assert GATES["broken_text"].decide(lengths, config.broken_text).caught.tolist() == [False, True, True]
+    assert found(lengths, "broken_text", config) == [False, True, True]
 
 
 def test_wishes_for_other_light_are_no_drift(sound: list[Edit]) -> None:
@@ -210,36 +228,93 @@ def test_words_are_those_of_the_contamination_check() -> None:
     assert words("  Make it\tRED, please! ") == "make it red please" and words("...") == ""
 
 
-@steady
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 7), st.integers(0, 7), st.integers(0, 7)), max_size=12), st.integers(0, 3))
-def test_near_duplicates_are_those_of_a_plain_loop(drawn: list[tuple[int, int, int, int]], bits: int) -> None:
-    rows = [row(n, instruction=str(i), source_phash=s, edited_phash=e, change_phash=c) for n, (i, s, e, c) in enumerate(drawn)]
-    expected = []
+HASHES = ("source_phash", "edited_phash", "change_phash")
+FLIPPED = st.sets(st.sampled_from([0, 1, 2, 20, 40, 41, 63]), max_size=3).map(lambda bits: sum(1 << bit for bit in bits))
+DRAWN = st.lists(st.tuples(st.integers(0, 1), FLIPPED, FLIPPED, FLIPPED), max_size=12)
+
+
+@settings(steady, max_examples=25)
+@given(DRAWN, st.integers(0, 5), st.sampled_from([1, 2, 20]), st.integers(0, 3))
+def test_near_duplicates_are_those_of_a_plain_loop(opened: Tables, drawn: list[tuple[int, ...]], bits: int, first: int, cut: int) -> None:
+    """Also in bands of none to all of the hashes, which edits of an instruction beyond the first ones are looked up by."""
+    rows = [row(n, instruction=str(i), **dict(zip(HASHES, hashes, strict=True))) for n, (i, *hashes) in enumerate(drawn)]
+    expected: dict[int, float] = {}
     for n, (i, *hashes) in enumerate(drawn):
-        distances = [
-            max((a ^ b).bit_count() for a, b in zip(hashes, other, strict=True)) for j, *other in drawn[:n] if j == i
-        ]  # fmt: skip
-        expected.append(min(distances, default=None))
-    found = near_duplicate.decide(table(rows), NearDuplicateGate(bits=bits))
-    assert [None if np.isnan(value) else value for value in found.values] == expected
-    assert found.caught.tolist() == [value is not None and value <= bits for value in expected]
+        earlier = {tuple(other): None for j, *other in drawn[:n] if j == i}
+        distances = [max((a ^ b).bit_count() for a, b in zip(hashes, other, strict=True)) for other in earlier]
+        if distances:
+            expected[n] = min(distances) if min(distances) <= bits else min(distances[:first])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(near_duplicate, "FIRST", first)
+        patch.setattr(near_duplicate, "_hashes_in_bands", lambda *_: cut)
+        config = only(near_duplicate={"action": "flag", "bits": bits})
+        gates.read(opened, table(rows).to_batches(), config)
+        opened.execute("CREATE OR REPLACE VIEW seen AS SELECT * FROM edits")
+        decided = opened.table(near_duplicate.compare(opened, config.near_duplicate)).to_pylist()
+    assert {entry["number"]: entry["value"] for entry in decided} == expected
+    assert all(entry["caught"] == (entry["value"] <= bits) and entry["threshold"] == bits for entry in decided)
 
 
-def test_near_duplicates_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(near_duplicate, "BLOCK", 2)
-    rows = table([row(n, instruction="same", source_phash=s, edited_phash=0, change_phash=0) for n, s in enumerate((0, 255, 1, 254, 0))])
-    assert near_duplicate.decide(rows, NearDuplicateGate()).values.tolist()[1:] == [8.0, 1.0, 1.0, 0.0]
+def test_few_bits_are_looked_up_and_many_compared() -> None:
+    steps = {bits: near_duplicate._hashes_in_bands(10**6, 10**12, bits + 1) for bits in (0, 4, 63)}
+    assert steps == {0: 1, 4: 2, 63: 0}
+    assert sum(mask % (1 << 64) for mask in near_duplicate._bands(4)) == (1 << 64) - 1 and len(near_duplicate._bands(64)) == 64
 
 
-@steady
-@given(st.lists(st.sampled_from("abc"), max_size=15), st.integers(1, 4))
-def test_the_first_edits_of_a_source_stay(sources: list[str], most: int) -> None:
-    found = source_reuse.decide(table([row(n, source_sha256=s) for n, s in enumerate(sources)]), SourceReuseGate(edits=most))
-    assert found.values.tolist() == [sources[: n + 1].count(s) for n, s in enumerate(sources)]
-    assert found.caught.tolist() == [sources[: n + 1].count(s) > most for n, s in enumerate(sources)]
+EDITS = st.lists(
+    st.tuples(st.integers(0, 5), st.sampled_from("abc"), st.sampled_from([64, 100, 640]), st.sampled_from([0, 1, 255])), max_size=12
+)
+ACTIONS = st.sampled_from(["off", "flag", "drop"])
 
 
-def test_vectors_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@settings(steady, max_examples=25)
+@given(EDITS, ACTIONS, ACTIONS, ACTIONS, st.integers(1, 3))
+def test_decisions_are_those_of_a_plain_loop(
+    opened: Tables, drawn: list[tuple[int, str, int, int]], size: str, near: str, reuse: str, most: int
+) -> None:
+    """A gate of one edit and two that compare, copies before all: rows, counts and quantiles."""
+    rows = [
+        row(n, sample_id=f"sample {i}", source_sha256=source, edited_width=side, source_phash=bits, edited_phash=0, change_phash=0)
+        | {"instruction": "same"}
+        for n, (i, source, side, bits) in enumerate(drawn)
+    ]
+    given_gates = {"size": {"action": size}, "near_duplicate": {"action": near}, "source_reuse": {"action": reuse, "edits": most}}
+    decided = gated(opened, table(rows), only(**given_gates))
+    single = [n for n, (i, *_) in enumerate(drawn) if i not in [other for other, *_ in drawn[:n]]]
+    assert [entry["row_id"] for entry in decided.copies] == [str(n) for n in range(len(drawn)) if n not in single]
+    for entry in decided.copies:
+        original = [i for i, *_ in drawn].index(drawn[int(entry["row_id"])][0])
+        assert entry["message"].endswith(f" are those of mine.jsonl[{original}]")
+    dropped: set[int] = set()
+    listed = []
+    for gate, action in (("size", size), ("near_duplicate", near), ("source_reuse", reuse)):
+        values, limit = {}, {"size": 128.0, "near_duplicate": 4.0, "source_reuse": float(most)}[gate]
+        seen = [n for n in single if n not in dropped or gate == "size"]
+        for n in seen:
+            before = [other for other in seen if other < n]
+            if gate == "size":
+                values[n] = float(min(drawn[n][2], 480))
+            elif gate == "source_reuse":
+                values[n] = 1.0 + sum(drawn[other][1] == drawn[n][1] for other in before)
+            elif before:
+                values[n] = float(min((drawn[other][3] ^ drawn[n][3]).bit_count() for other in before))
+        hit = [n for n, value in values.items() if (value > limit if gate == "source_reuse" else value <= limit)]
+        if action == "off":
+            assert decided.summary[gate] == {"action": "off"}
+            continue
+        listed += [(f"sample {drawn[n][0]}", gate, values[n], limit, action) for n in hit]
+        quantiles = [round(float(value), 5) for value in np.quantile([*values.values()], gates.QUANTILES)] if values else None
+        newly = len(set(hit) - dropped) if action == "drop" else 0
+        dropped |= set(hit) if action == "drop" else set()
+        wanted = {"measured": len(values), "caught": len(hit), "dropped": newly, "quantiles": quantiles}
+        assert {key: decided.summary[gate][key] for key in wanted} == wanted
+    assert [tuple(entry.values()) for entry in decided.table.to_pylist()] == listed
+    assert decided.dropped == [n in dropped for n in range(len(drawn))]
+    alone = gates.decide_rows(table(rows), only(**given_gates))
+    assert alone.tolist() == [size == "drop" and side < 128 for _, _, side, _ in drawn]
+
+
+def test_vectors_of_your_own(opened: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(near_embedding, "BLOCK", 2)
     path = tmp_path / "vectors.parquet"
     rows = table([row(n) for n in range(4)])
@@ -249,8 +324,9 @@ def test_vectors_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     gate = NearEmbeddingGate(action="drop", embeddings=str(path), similarity=0.9)
     write({3: [0.0, 2.0], 2: [3.0, 0.1], 1: [0.0, 1.0], 0: [1.0, 0.0], 9: [1.0, 1.0]})
-    found = near_embedding.decide(rows, gate)
-    assert found.caught.tolist() == [False, False, True, True] and found.values[3] == 1.0 and np.isnan(found.values[0])
+    decided = gated(opened, rows, only(near_embedding=gate.model_dump()))
+    assert decided.dropped == [False, False, True, True] and decided.summary["near_embedding"]["measured"] == 3
+    assert decided.table["value"].to_pylist()[1] == 1.0
     before = gates.inputs(GatesConfig(near_embedding=gate))["embeddings"]
     for vectors, sentence in (
         ({0: [1.0], 1: [1.0], 3: [1.0]}, "has no vector for 1 of 4 edits, the first is sample 2"),
@@ -259,11 +335,11 @@ def test_vectors_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ):
         write(vectors)
         with pytest.raises(ValueError, match=sentence):
-            near_embedding.decide(rows, gate)
+            gated(opened, rows, only(near_embedding=gate.model_dump()))
     assert gates.inputs(GatesConfig(near_embedding=gate))["embeddings"] != before and gates.inputs(GatesConfig()) == {}
     path.write_bytes(b"no table")
     with pytest.raises(ValueError, match="cannot be read as Parquet with the columns sample_id and embedding"):
-        near_embedding.decide(rows, gate)
+        gated(opened, rows, only(near_embedding=gate.model_dump()))
     path.unlink()
     with pytest.raises(ValueError, match=r"near_embedding\.embeddings: .* cannot be read"):
         gates.inputs(GatesConfig(near_embedding=gate))
@@ -271,7 +347,7 @@ def test_vectors_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         NearEmbeddingGate(action="flag")
 
 
-def test_dropped_edits_count_once_and_take_nobodys_place() -> None:
+def test_dropped_edits_count_once_and_take_nobodys_place(opened: Tables) -> None:
     config = GatesConfig.model_validate(
         {
             "size": {"action": "drop"},
@@ -291,34 +367,29 @@ def test_dropped_edits_count_once_and_take_nobodys_place() -> None:
         row(4, source_sha256="source 4"),  # the second of its source, but the first is dropped: stays
         row(5, source_sha256="source 4", source_width=9000),
     ]
-    found = gates.decide(table(rows), config)
-    assert found.dropped.tolist() == [True, False, True, False, False, True]
-    assert {name: (entry["caught"], entry["dropped"]) for name, entry in found.summary.items() if entry.get("caught")} == {
+    decided = gated(opened, table(rows), config)
+    assert decided.dropped == [True, False, True, False, False, True]
+    assert {name: (entry["caught"], entry["dropped"]) for name, entry in decided.summary.items() if entry.get("caught")} == {
         "size": (2, 2),
         "aspect": (2, 0),
         "unchanged": (1, 0),
         "near_duplicate": (1, 1),
     }
-    assert found.summary["drift"] == {"action": "off"}
-    listed = [tuple(entry.values()) for entry in found.table.to_pylist()]
+    assert decided.summary["drift"] == {"action": "off"}
+    listed = [tuple(entry.values()) for entry in decided.table.to_pylist()]
     assert listed[0] == ("sample 0", "size", 64.0, 128.0, "drop") and listed[1] == ("sample 5", "size", 9000.0, 8192.0, "drop")
     assert ("sample 3", "unchanged", 1.0, 15.0, "flag") in listed and len(listed) == 6
 
 
-def test_nothing_to_measure_is_no_value() -> None:
+def test_nothing_to_measure_is_no_value(opened: Tables) -> None:
     assert upscaled.detail(np.zeros((64, 64, 3), np.uint8)) is None and upscaled.detail(np.zeros((20, 400, 3), np.uint8)) is None
     rng = np.random.default_rng(0)
     noise = upscaled.detail(rng.integers(0, 256, (128, 96, 3), dtype=np.uint8))
     assert noise is not None and abs(noise) < 0.2  # white noise: as much above as below
-    found = gates.decide(table([]), GatesConfig())
-    assert found.table.num_rows == 0 and found.summary["size"]["quantiles"] is None
-    assert (
-        gates.decide(
-            table([row(0, fine_detail=None, background_change=None, background_match=None, latin_share=None, han_share=None)]),
-            GatesConfig(),
-        ).table.num_rows
-        == 0
-    )
+    decided = gated(opened, table([]), GatesConfig())
+    assert decided.table.num_rows == 0 and decided.summary["size"]["quantiles"] is None
+    unmeasured = row(0, fine_detail=None, background_change=None, background_match=None, latin_share=None, han_share=None)
+    assert gated(opened, table([unmeasured]), GatesConfig()).table.num_rows == 0
 
 
 def test_a_threshold_may_be_met() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import filter_here
-import numpy as np
 import pyarrow as pa
 import pytest
 from command import save_model
@@ -19,7 +18,7 @@ from stages.engine.rundir import RunDir
 from stages.filter import step as filter
 from stages.filter.decide import INSPECTED
 from stages.filter.gates.config import GATES
-from stages.filter.inspection import Inspection, check_unchanged
+from stages.filter.inspection import check_unchanged
 
 
 def records(run: Path) -> list[dict[str, Any]]:
@@ -100,7 +99,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
 
 
 def test_an_image_that_changed_between_inspection_and_scoring_is_named() -> None:
-    known = Inspection(np.array([3, 4]), pa.chunked_array([["one", "two"]]), {}, 2, {}, 0, {})
+    known = pa.table({"position": ["a[2]", "a[3]", "a[4]"], "sample_id": ["none", "one", "two"]})
     check_unchanged(known, pa.table({"position": ["a[3]", "a[4]"], "sample_id": ["one", "two"]}))
     with pytest.raises(ValueError, match=r"a\[4\] changed since it was inspected as sample two"):
         check_unchanged(known, pa.table({"position": ["a[3]", "a[4]"], "sample_id": ["one", "three"]}))

@@ -1,12 +1,14 @@
 """A new gate is configured, measures, decides, and is in the report; old runs are inspected again for its column."""
 
+import tempfile
+
 import numpy as np
 
 from pipeline.report.sections import gates as section
 from reward.inputs.decoding import DECODER
 from stages.config import FlowConfig
 from stages.datasets.readers import Edit, Slice
-from stages.engine import contracts, images
+from stages.engine import contracts, images, tables
 from stages.engine.ids import settings_hash
 from stages.filter import decide, inspection
 
@@ -25,11 +27,15 @@ edits = [
 rows = [inspection.row_of(edit) for edit in edits]
 table = contracts.table("inspected", rows, decide.INSPECTED)
 assert "edited_contrast" in table.schema.names and table["edited_contrast"].to_pylist()[1] == 0.0
-found = decide.decide(table, flow.filter.gates)
-assert found.dropped.tolist() == [False, True] and found.summary["blank"]["dropped"] == 1
-assert ("blank", "drop") in {(row["gate"], row["action"]) for row in found.table.to_pylist()}
+assert decide.decide_rows(table, flow.filter.gates).tolist() == [False, True]
+with tempfile.TemporaryDirectory() as folder, tables.opened(folder) as database:
+    decide.read(database, table.to_batches(), flow.filter.gates)
+    inspection.find_copies(database)
+    summary = decide.decide(database, flow.filter.gates)
+    caught = [row for batch in decide.gated(database, flow.filter.gates) for row in batch.to_pylist()]
+assert summary["blank"]["dropped"] == 1 and ("blank", "drop") in {(row["gate"], row["action"]) for row in caught}
 
 piece = Slice("triplets", "", {}, [(0, "a")])
 assert inspection.unit_key(piece) != settings_hash("inspect", inspection.REVISION, DECODER, piece.fingerprint)
 
-assert "edits of one colour, deviation 0–255" in section._row("blank", found.summary["blank"])
+assert "edits of one colour, deviation 0–255" in section._row("blank", summary["blank"])
