@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from stages.context import Context
@@ -201,7 +202,8 @@ def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, worke
         written = [shards.Shard(**row) for path in described for row in storage.read_table(path).to_pylist()]
         lease.check(entry.folder, owner)
         _remove_stale(entry.folder, {shard.name for shard in written})
-        sample_index = batches(listed, shards.SAMPLE_INDEX, place=False)
+        schema = pq.read_schema(listed[0])
+        sample_index = pa.RecordBatchReader.from_batches(schema, batches(listed, schema, place=False))
         shards.publish(entry.folder, written, sample_index, {"selection": entry.name, "key": entry.key, **entry.about})
         lease.release(entry.folder, owner)
         for unit in entry.units:

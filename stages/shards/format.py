@@ -117,9 +117,9 @@ def _members(samples: Iterable[Sample], shard: str, rows: list[dict[str, Any]]) 
     yield tar.END
 
 
-def publish(folder: str, shards: list[Shard], sample_index: Iterable[pa.RecordBatch], about: Mapping[str, Any]) -> dict[str, Any]:
+def publish(folder: str, shards: list[Shard], sample_index: pa.RecordBatchReader, about: Mapping[str, Any]) -> dict[str, Any]:
     """Write ``samples.parquet`` and then ``index.json``, which makes the folder whole; returns the index."""
-    rows, sha256 = storage.publish_rows(f"{folder}/{SAMPLES}", SAMPLE_INDEX, sample_index)
+    rows, sha256 = storage.publish_rows(f"{folder}/{SAMPLES}", sample_index.schema, sample_index)
     index = {
         "format": FORMAT,
         "rows": rows,

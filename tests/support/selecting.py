@@ -9,10 +9,11 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 import pyarrow as pa
 
-from stages.engine import storage
+from stages.engine import storage, tables
 from stages.engine.contracts import SELECTION
 from stages.engine.tables import Tables, opened
 from stages.filter.selection import rule
@@ -39,8 +40,9 @@ def select(
         files = {name: Path(folder) / f"{name}.parquet" for name in others or {}}
         for name, path in files.items():
             path.write_bytes(storage.table_bytes((others or {})[name]))
-        made = rule.select(rows_of(artifacts, flags), config, files)
-        batches = list(made.rows)
+        with patch.object(tables, "BATCH_ROWS", 7):  # so that a selection is made of several batches
+            made = rule.select(rows_of(artifacts, flags), config, files)
+            batches = list(made.rows)
         assert sum(map(len, batches)) == made.count
         return Made(pa.Table.from_batches(batches, SELECTION), made.strata)
 
@@ -50,7 +52,7 @@ def rows_of(artifacts: pa.Table | Mapping[str, pa.Table], flags: frozenset[str] 
     known = {"scores": artifacts} if isinstance(artifacts, pa.Table) else artifacts
 
     def read(artifact: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from known[artifact].select(list(columns)).to_batches()
+        yield from known[artifact].select(list(columns)).to_batches(max_chunksize=5)
 
     return ScoredRows(_database(), read, known["scores"].num_rows, frozenset(known), flags)
 
