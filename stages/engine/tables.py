@@ -78,11 +78,11 @@ def opened(scratch: str | Path) -> Generator[Tables]:
     folder = Path(tempfile.mkdtemp(prefix=storage.TEMPORARY, dir=scratch))
     settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{MEMORY_GB}GB",
-        "temp_directory": str(folder / "spilled"),
+        "temp_directory": str(folder),
         "preserve_insertion_order": False,  # queries order their rows themselves; keeping another order costs memory
         "threads": len(os.sched_getaffinity(0)),
     }
-    connection = duckdb.connect(str(folder / "tables.duckdb"), config=settings)
+    connection = duckdb.connect(config=settings)  # in memory, and beyond that in the folder: a file would be compressed for good
     try:
         yield Tables(connection)
     finally:

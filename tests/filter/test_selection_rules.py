@@ -24,7 +24,7 @@ from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.order import first, ranked
 
-steady = settings(deadline=None, derandomize=True, max_examples=40)
+steady = settings(deadline=None, derandomize=True, max_examples=15)
 Row = dict[str, Any]
 
 

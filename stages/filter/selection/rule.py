@@ -220,9 +220,13 @@ def _per_stratum(database: Tables, rows: str, parameters: Sequence[object] = ())
 def _selected(database: Tables, config: SelectionConfig, candidates: str, count: int, filled: _Quotas | None) -> Iterator[pa.RecordBatch]:
     """The best ``count`` candidates, or those that fill the quotas."""
     rank, rule = 0, label(config)
-    stratum, most = (f"'{WHOLE}'", f"LIMIT {count}") if filled is None else ("stratum::VARCHAR", "")
+    if filled is None:  # what comes after the last one, but for ties with it, need not be sorted
+        last = f"SELECT key FROM {candidates} ORDER BY key LIMIT 1 OFFSET {count - 1}"
+        query = f"SELECT sample_id, '{WHOLE}' AS stratum, key FROM {candidates} WHERE key <= ({last}) {BY_KEY} LIMIT {count}"
+    else:
+        query = f"SELECT sample_id, stratum::VARCHAR AS stratum, key FROM {candidates} {BY_KEY}"
     names = None if filled is None else pa.array(filled.names, pa.string())
-    for rows in database.rows(f"SELECT sample_id, {stratum} AS stratum, key FROM {candidates} {BY_KEY} {most}"):
+    for rows in database.rows(query):
         if filled is not None:
             rows = rows.filter(pa.array(filled.filling.take(pc.index_in(rows["stratum"], value_set=names).to_numpy())))
         key = rows["key"].to_numpy()
