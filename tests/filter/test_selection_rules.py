@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from selecting import Made, select
 from selecting import rows_of as scored_rows
 
 from reward.likeness import NearHashes
-from stages.engine import contracts, storage
+from stages.engine import contracts, storage, tables
 from stages.filter.selection import quotas
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
@@ -327,3 +328,19 @@ def test_edits_with_unwanted_flags_are_left_out_and_flags_are_strata() -> None:
     with pytest.raises(ValueError, match="have no flags of gates: all are off"):
         chosen(rows, rule="top", count=1, without_flags=["drift"])
     assert "without_flags" not in SelectionConfig.model_validate({"name": "s", "rule": "all"}).model_dump(mode="json")
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=60).filter(any), st.integers(1, 7))
+def test_what_was_inspected_is_put_beside_what_was_scored(scored: list[bool], rows: int) -> None:
+    """Of inspected rows some were scored; both tables end their batches where they like."""
+    inspected = pa.table({"position": [f"mine.jsonl[{3 * number}]" for number in range(len(scored))], "source_width": range(len(scored))})
+    edits = inspected.select(["position"]).filter(pa.array(scored))
+    artifacts = {"scores": edits.rename_columns(["sample_id"]), "edits": edits, "inspected": inspected}
+    with patch.object(tables, "BATCH_ROWS", rows):
+        found = list(scored_rows(artifacts).batches(scores=["sample_id"], inspected=["source_width"]))
+    assert [len(batch["scores"]) for batch in found[:-1]] == [rows] * (len(found) - 1)
+    beside = [
+        (row, width) for batch in found for row, width in zip(batch["scores"]["sample_id"], batch["inspected"]["source_width"], strict=True)
+    ]
+    assert [width.as_py() for _, width in beside] == np.flatnonzero(scored).tolist()
+    assert [row.as_py() for row, _ in beside] == edits["position"].to_pylist()
