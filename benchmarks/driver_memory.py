@@ -32,12 +32,12 @@ from stages.engine.cluster import Cluster
 from stages.engine.config import RayConfig
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import RunDir, StepFolder
-from stages.filter import decontamination, inspection, shard_sets
+from stages.filter import decontamination, examples, inspection, shard_sets, summary
 from stages.filter import scored as scored_of
 from stages.filter import scoring as edit_scoring
 from stages.filter import step as filter
 from stages.filter.decide import INSPECTED
-from stages.filter.selection import rule as selection
+from stages.filter.selection import stored
 from stages.scoring.rows import scorer_revision
 
 UNIT_ROWS = 500
@@ -49,7 +49,8 @@ PHASES = {
     "scoring, all done": (edit_scoring, "score_edits"),
     "tables read, also within the phases above": (StepFolder, "read_table"),
     "scores put together, with flags": (scored_of, "assemble"),
-    "selection": (selection, "select"),
+    "selections, with their files": (stored, "publish"),
+    "figures of the scores": (summary, "of"),
     "shards planned": (shard_sets, "assign"),
 }
 """In the order of the step; a phase that is called several times is one line."""
@@ -80,7 +81,7 @@ def main() -> None:
         figures = {name: Figures() for name in PHASES}
         for name, (module, function) in PHASES.items():
             setattr(module, function, figures[name].watching(getattr(module, function)))
-        setattr(filter, "_examples", lambda *_: [])  # noqa: B010  # there are no images
+        setattr(examples, "publish", lambda *_: [])  # noqa: B010  # there are no images
         setattr(shard_sets, "write", enough)  # noqa: B010
         before = resident()
         with suppress(Enough):

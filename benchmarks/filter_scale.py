@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -28,10 +28,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from stages.datasets import readers as edits
 from stages.datasets.config import TripletEdits, WorldConfig, WorldEdits
-from stages.engine import contracts, unit_log, units
+from stages.engine import contracts, storage, tables, unit_log, units
 from stages.engine.cluster import Cluster
 from stages.engine.config import RayConfig
 from stages.engine.ids import ID_DIGITS, settings_hash
@@ -42,10 +43,12 @@ from stages.filter import shard_sets
 from stages.filter.decide import INSPECTED
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
-from stages.filter.selection.values import columns_of
+from stages.filter.selection.scored_rows import ScoredRows
 from stages.shards.config import ShardsConfig
 
 UNIT_ROWS = 500
+PART = 1_000_000
+"""Rows per file of scores."""
 SLEEP_SECONDS = 0.25
 INSTRUCTION = "replace the red car on the left with a blue bicycle and keep the street as it is, number"
 ACTORS = (1, 2, 4)
@@ -151,34 +154,59 @@ def _resuming(folder: Path, count: int) -> list[Row]:
 
 
 def _selection(folder: Path, count: int) -> list[Row]:
-    """The best 43 %, and a random share, from scores in memory."""
-    scores = _scores(count)
+    """The best 43 %, and a random share, with their files."""
     rules = (
         ("top", SelectionConfig(name="a", rule="top", fraction=0.43)),
         ("random", SelectionConfig(name="a", rule="random", fraction=0.43)),
     )
-    return [
-        (f"rule {name}", count, _timed(lambda rule=rule: selection.select(scores.select(columns_of(rule)), rule))) for name, rule in rules
-    ]
+    with tables.opened(folder) as database:
+        rows = _scored_rows(database, folder, count)
+        return [(f"rule {name}", count, _timed(lambda rule=rule: _select(rows, rule, folder))) for name, rule in rules]
 
 
 def _sharding(folder: Path, count: int) -> list[Row]:
     """Shards of all of the scores planned: order, membership, names by content."""
-    positions = pc.binary_join_element_wise("edits", pa.array(np.arange(count)).cast(pa.string()), "[")
-    where = pa.table({"position": pc.binary_join_element_wise(positions, "", "]"), "image_bytes": np.full(count, 600_000)})
-    scores = _scores(count)
     slices = edits.plan(WorldEdits(dataset="world-edits", count=count), seed=0, world=WorldConfig(), unit_rows=UNIT_ROWS)
-    table = selection.select(scores, SelectionConfig(name="a", rule="all")).table
     step, config = StepFolder(folder, "filter"), ShardsConfig()
-    inspected = INSPECTED.empty_table().select(["sample_id", *known_of.MEASURES])
-    known = known_of.Known(inspected, contracts.GATED.empty_table(), contracts.CONTAMINATION.empty_table())
-    assign = partial(shard_sets.assign, step, config, {"a": table}, scores, where, slices, {"a": {}}, known)
-    return [("selected rows put into shards", count, _timed(assign))]
+    with tables.opened(folder) as database:
+        rows = _scored_rows(database, folder, count)
+        made = {"a": _select(rows, SelectionConfig(name="a", rule="all"), folder)}
+        assign = partial(shard_sets.assign, step, config, made, rows, slices, {"a": {}}, folder)
+        return [("selected rows put into shards", count, _timed(assign))]
 
 
-def _scores(count: int) -> pa.Table:
+def _select(rows: ScoredRows, config: SelectionConfig, folder: Path) -> Path:
+    storage.publish_rows(folder / "selected", contracts.SELECTION, selection.select(rows, config).rows)
+    return folder / "selected"
+
+
+def _scored_rows(database: tables.Tables, folder: Path, count: int) -> ScoredRows:
+    """Scores with what else a run has, in files of a million rows."""
+    files: dict[str, list[Path]] = {"scores": [], "edits": [], "inspected": []}
+    for first in range(0, count, PART):
+        rows = min(PART, count - first)
+        numbers = pc.cast(pa.array(np.arange(first, first + rows)), pa.string())
+        positions = pc.binary_join_element_wise("edits[", numbers, "]", "")
+        where = pa.table({"position": positions, "image_bytes": np.full(rows, 600_000)})
+        measures = {name: pa.nulls(rows, INSPECTED.field(name).type) for name in known_of.MEASURES}
+        for name, table in {
+            "scores": _scores(rows, first),
+            "edits": where,
+            "inspected": pa.table({"position": positions, **measures}),
+        }.items():
+            files[name].append(folder / f"{name}-{first}.parquet")
+            pq.write_table(table, files[name][-1])
+
+    def read(artifact: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        schema = INSPECTED if artifact == "inspected" else contracts.SCHEMAS[artifact]
+        return tables.batches(files.get(artifact, []), pa.schema([schema.field(name) for name in columns]), place=False)
+
+    return ScoredRows(database, read, count, frozenset(files))
+
+
+def _scores(count: int, seed: int) -> pa.Table:
     """Rows of the ``scores`` contract."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     digits = pa.py_buffer(rng.bytes(ID_DIGITS // 2 * count).hex().encode())
     ids = pa.Array.from_buffers(pa.binary(ID_DIGITS), count, [None, digits]).cast(pa.binary()).cast(pa.string())
     value = np.round(rng.normal(size=count), 5)

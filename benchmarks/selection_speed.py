@@ -1,85 +1,79 @@
-"""Seconds and memory of selections from many scores, one row per rule.
+"""Seconds and memory of selections from scores that do not fit in memory, one row per rule and number of scores.
 
-    python benchmarks/selection_speed.py --rows 10000000
+    python benchmarks/selection_speed.py --rows 1000000 5000000 20000000 50000000 --scratch FOLDER
 
-Draws scores with tasks and sources, writes them as the filter step does, reads back what each rule needs and selects. Prints a table
-and writes it into benchmarks/RESULTS.md between its markers: seconds to read the columns, seconds and processor seconds to select, and the
-most memory that selecting took beyond the table it read.
+Draws scores with tasks and sources, writes them as the filter step does, and makes each selection in a process of its own, with its file.
+Prints a table and writes it into benchmarks/RESULTS.md between its markers: seconds, processor microseconds per score, and the most memory
+that the process had. The folder needs 200 bytes per score.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
+import resource
+import subprocess
+import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import results
-from stages.engine import contracts
+from stages.engine import contracts, storage, tables
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
-from stages.filter.selection.side_columns import SideColumns
-from stages.filter.selection.values import columns_of
+from stages.filter.selection.scored_rows import ScoredRows
 
 PART = 500_000
 """Rows per Parquet file: a part of the scores artifact."""
-TASKS = 16
+TASKS = 8
 EDITS_PER_SOURCE = 3
 RULES: dict[str, dict[str, Any]] = {
     "top": {"rule": "top", "fraction": 0.43},
-    "all (a whole sort)": {"rule": "all"},
-    "random": {"rule": "random", "fraction": 0.43},
-    "top, threshold": {"rule": "top", "threshold": 0.2},
-    "top, quantile": {"rule": "top", "quantile": 0.57},
-    "top, lower bound": {"rule": "top", "value": "lower-bound", "fraction": 0.43},
-    "top, minimum of Likert": {"rule": "top", "value": "minimum", "fraction": 0.43},
-    "top, product of percentiles": {"rule": "top", "value": "product", "scale": "percentile", "fraction": 0.43},
     "top, proportional quotas by task": {"rule": "top", "fraction": 0.43, "quotas": {"by": "task", "shares": "proportional"}},
-    "top, at most 1 per source": {"rule": "top", "fraction": 0.2, "at_most": {"per": "metadata.source", "count": 1}},
+    "top, at most 1 per source": {"rule": "top", "fraction": 0.2, "at_most": {"per": "source", "count": 1}},
     "random, like top by task": {"rule": "random", "like": "top", "quotas": {"by": "task", "shares": "like"}},
+    "top, quantile": {"rule": "top", "quantile": 0.57},
+    "top, product of percentiles": {"rule": "top", "value": "product", "scale": "percentile", "fraction": 0.43},
 }
+"""The first one comes first: a later one is like it."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 5_000_000])
+    parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES), metavar="RULE")
+    parser.add_argument("--scratch", type=Path, help="folder on a disk with room; default: the system's for temporary files")
     parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True, help="write the table into RESULTS.md")
+    parser.add_argument("--one", nargs=2, metavar=("FOLDER", "RULE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [draw(Path(folder), first, min(PART, options.rows - first)) for first in range(0, options.rows, PART)]
-
-        def read(artifact: str, columns: list[str]) -> pa.Table:
-            schema = pa.schema([contracts.SCHEMAS[artifact].field(name) for name in columns])
-            return pa.concat_tables([pq.read_table(path / f"{artifact}.parquet", columns=columns).cast(schema) for path in paths])
-
-        lines = ["| rule | samples kept | s to read | s to select | CPU s | MiB to select |", "| --- | --- | --- | --- | --- | --- |"]
-        made: dict[str, pa.Table] = {}
-        for name, settings in RULES.items():
-            config = SelectionConfig(name="top" if name == "top" else "chosen", **settings)
-            started = time.monotonic()
-            scores = read("scores", columns_of(config))
-            seconds = time.monotonic() - started
-            side_columns = SideColumns(read)
-            found, selecting, cpu, memory = measured(lambda c=config, s=scores, o=side_columns: selection.select(s, c, o, made).table)
-            if name == "top":
-                made["top"] = found
-            lines.append(f"| {name} | {found.num_rows:,} | {seconds:.1f} | {selecting:.1f} | {cpu:.1f} | {memory / 2**20:,.0f} |")
-            print(lines[-1], flush=True)
-            del scores, found
+    if options.one:
+        print(json.dumps(select(Path(options.one[0]), options.one[1])))
+        return
+    lines = ["| scores | rule | samples kept | s | CPU µs per score | GB at the peak |", "| --- | --- | --- | --- | --- | --- |"]
+    print("\n".join(lines), flush=True)
+    for rows in options.rows:
+        with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
+            for first in range(0, rows, PART):
+                draw(Path(folder), first, min(PART, rows - first))
+            for name in options.rules:
+                command = [sys.executable, __file__, "--one", folder, name]
+                found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+                figures = f"{found['seconds']:.1f} | {found['cpu'] / rows * 1e6:.2f} | {found['memory'] / 1e9:.2f}"
+                lines.append(f"| {rows:,} | {name} | {found['samples']:,} | {figures} |")
+                print(lines[-1], flush=True)
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     text = (
-        f"Command: `python benchmarks/selection_speed.py --rows {options.rows}`\n"
+        f"Command: `python benchmarks/selection_speed.py --rows {' '.join(map(str, options.rows))}`\n"
         f"Measured {datetime.now(UTC).date()} on {platform.machine()}, {os.cpu_count()} cores, load {load} at the end.\n\n"
         + "\n".join(lines)
     )
@@ -87,7 +81,27 @@ def main() -> None:
         results.write("selection-speed", text)
 
 
-def draw(folder: Path, first: int, rows: int) -> Path:
+def select(folder: Path, name: str) -> dict[str, float]:
+    """Make a selection and write its file, as the filter step does."""
+    parts = sorted(folder.glob("*.scores.parquet"))
+
+    def read(artifact: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        schema = pa.schema([contracts.SCHEMAS[artifact].field(column) for column in columns])
+        return tables.batches([Path(str(part).replace("scores", artifact)) for part in parts], schema, place=False)
+
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    started = time.monotonic()
+    with tables.opened(folder) as database:
+        rows = ScoredRows(database, read, sum(pq.read_metadata(part).num_rows for part in parts))
+        config = SelectionConfig.model_validate({"name": "top" if name == "top" else "chosen", **RULES[name]})
+        made = selection.select(rows, config, {"top": folder / "selected" / "top"})
+        storage.publish_rows(folder / "selected" / config.name, contracts.SELECTION, made.rows)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"seconds": time.monotonic() - started, "cpu": cpu, "memory": after.ru_maxrss * 1024, "samples": made.count}
+
+
+def draw(folder: Path, first: int, rows: int) -> None:
     """One part of scores and edits with ``rows`` rows, drawn with ``first`` as the seed."""
     rng = np.random.default_rng(first)
     digits = np.frombuffer(b"0123456789abcdef", np.uint8)[rng.integers(0, 16, (rows, 24), np.uint8)]
@@ -113,35 +127,10 @@ def draw(folder: Path, first: int, rows: int) -> Path:
         "language": pa.repeat("en", rows),
         "flags": pa.array([[]] * rows, pa.list_(pa.string())),
     }
-    path = folder / f"{first:012d}"
-    path.mkdir()
-    pq.write_table(pa.table(columns).cast(contracts.SCORES), path / "scores.parquet")
-    sources = rng.integers(first, first + rows // EDITS_PER_SOURCE + 1, rows)
-    metadata = pa.array([f'{{"source": "{source}"}}' for source in sources.tolist()])
-    pq.write_table(pa.table({"sample_id": ids, "metadata": metadata}), path / "edits.parquet")
-    return path
-
-
-def measured(work: Callable[[], pa.Table]) -> tuple[pa.Table, float, float, int]:
-    """What the work returns, its seconds, its processor seconds, and how far resident memory rose, sampled fifty times a second."""
-    process, ended, peak = psutil.Process(), threading.Event(), 0
-    before = process.memory_info().rss
-
-    def watch() -> None:
-        nonlocal peak
-        while not ended.wait(0.02):
-            peak = max(peak, process.memory_info().rss - before)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    started, processor = time.monotonic(), time.process_time()
-    try:
-        result = work()
-    finally:
-        seconds, processor = time.monotonic() - started, time.process_time() - processor
-        ended.set()
-        watcher.join()
-    return result, seconds, processor, peak
+    pq.write_table(pa.table(columns).cast(contracts.SCORES), folder / f"{first:012d}.scores.parquet")
+    sources = pa.array(rng.integers(first, first + rows // EDITS_PER_SOURCE + 1, rows)).cast(pa.string())
+    images = pa.StructArray.from_arrays([pa.nulls(rows, pa.binary()), sources], fields=list(contracts.IMAGE))
+    pq.write_table(pa.table({"sample_id": ids, "source": images}), folder / f"{first:012d}.edits.parquet")
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ def _index(target: Path, workers: int) -> None:
     """Make the written tars a folder of shards."""
     records = [json.loads((target / f"{number}.tar.json").read_text()) for number in range(workers)]
     sample_index = shards.SAMPLE_INDEX.empty_table().from_pylist([row for _, rows in records for row in rows], schema=shards.SAMPLE_INDEX)
-    shards.publish(str(target), [shards.Shard(**shard) for shard, _ in records], sample_index, {})
+    shards.publish(str(target), [shards.Shard(**shard) for shard, _ in records], sample_index.to_reader(), {})
 
 
 def _verify(target: Path) -> float:

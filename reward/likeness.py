@@ -108,13 +108,18 @@ class Lookup:
         return found, self.order[begins[found]], (ends - begins)[found]
 
 
+def bands(distance: int) -> np.ndarray:
+    """Masks uint64 [distance + 1] of the bands in at least one of which two hashes within the distance are equal."""
+    edges = np.linspace(0, BITS, distance + 2).round().astype(int).tolist()
+    return np.array([(1 << high) - (1 << low) for low, high in pairwise(edges)], np.uint64)
+
+
 class NearHashes:
     """Hashes uint64 [n] in which those near to other hashes are looked up."""
 
     def __init__(self, hashes: np.ndarray, distance: int) -> None:
         self.hashes, self.distance = hashes, distance
-        edges = np.linspace(0, BITS, distance + 2).round().astype(int).tolist()
-        self.bands = [np.uint64((1 << high) - (1 << low)) for low, high in pairwise(edges)]
+        self.bands = bands(distance)
         self.lookups = [Lookup(hashes & band) for band in self.bands]
 
     def near(self, hashes: np.ndarray) -> Pairs:

@@ -44,10 +44,10 @@ def read_flags(flags: Mapping[str, Any]) -> SelectionConfig:
 
 def select(context: Context, config: SelectionConfig, *, shards: bool) -> None:
     """Make and publish the selection, and its shards if asked."""
-    table = filter.select(context, config)
+    count = filter.select(context, config)
     step = context.run.step(filter.STEP)
     description = stored.describe(step, config.name) or {}
-    print(f"selection {config.name}: {table.num_rows:,} samples, sha256 {description['sha256'][:12]}")
+    print(f"selection {config.name}: {count:,} samples, sha256 {description['sha256'][:12]}")
     strata = description["strata"]
     if strata:
         rows = [[entry["name"] or "(empty)", *(f"{entry[key]:,}" for key in ("scored", "available", "asked", "kept"))] for entry in strata]
@@ -63,7 +63,7 @@ def diff(context: Context, first: str, second: str, *, by: str, page: str | None
     """Print what differs between two selections and write the page."""
     from pipeline.report import selection_page
 
-    found = difference.compare(context, first, second, by=by)
+    found = difference.compare(context, first, second, by=by, most=images)
     print(described(found))
     path = Path(page) if page else context.run.path / f"selection-{first}-{second}.html"
     print(f"page: {selection_page.build(context, found, path, images=images)}")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from stages.engine.rundir import Index, StepFolder
 from stages.filter.selection.config import SelectionConfig
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def described(selections: Sequence[SelectionConfig], step: StepFolder) -> str:
@@ -54,23 +52,26 @@ def _size(choice: SelectionConfig, kept: Mapping[str, int | str]) -> str:
 
 def _kept(selections: Sequence[SelectionConfig], step: StepFolder, index: Index) -> dict[str, int | str]:
     """Number of edits by selection, or the reason where the scores do not allow it. Selections that exist are not computed again."""
+    from stages.engine import storage, tables
+    from stages.engine.contracts import SELECTION
     from stages.filter.selection import rule as selection
     from stages.filter.selection import stored
-    from stages.filter.selection.side_columns import SideColumns
-    from stages.filter.selection.values import columns_of
+    from stages.filter.selection.scored_rows import ScoredRows
 
     parts = index.artifacts["scores"]
     descriptions = [stored.describe(step, choice.name) or {} for choice in selections]
     wanted = [(choice.model_dump(mode="json"), stored.scores_hash(parts)) for choice in selections]
     if [(entry.get("selection"), entry.get("scores")) for entry in descriptions] == wanted:
         return {choice.name: entry["rows"] for choice, entry in zip(selections, descriptions, strict=True)}
-    side_columns = SideColumns(step.read, frozenset(index.artifacts))
-    tables: dict[str, pa.Table] = {}
     kept: dict[str, int | str] = {}
-    for choice in selections:
-        try:
-            tables[choice.name] = selection.select(step.read("scores", columns_of(choice)), choice, side_columns, tables).table
-            kept[choice.name] = tables[choice.name].num_rows
-        except ValueError as error:
-            kept[choice.name] = str(error).removeprefix(f"selection {choice.name}: ")
+    with tempfile.TemporaryDirectory() as folder, tables.opened(folder) as database:
+        rows = ScoredRows.of(database, step, index.artifacts, frozenset(index.results.get("flags", ())))
+        made: dict[str, Path] = {}
+        for choice in selections:
+            path = Path(folder) / f"{choice.name}.parquet"
+            try:
+                kept[choice.name], _ = storage.publish_rows(path, SELECTION, selection.select(rows, choice, made).rows)
+                made[choice.name] = path
+            except ValueError as error:
+                kept[choice.name] = str(error).removeprefix(f"selection {choice.name}: ")
     return kept

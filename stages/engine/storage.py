@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import threading
 import uuid
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -188,6 +188,51 @@ def table_bytes(table: pa.Table) -> bytes:
     rows = max(1, min(ROW_GROUP_ROWS, ROW_GROUP_BYTES * table.num_rows // max(1, table.nbytes)))
     pq.write_table(table.combine_chunks(), buffer, compression="zstd", row_group_size=rows, store_schema=True)
     return buffer.getvalue()
+
+
+def publish_rows(path: str | Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> tuple[int, str]:
+    """Write a table that may not fit in memory, and return its rows and its sha256.
+
+    The bytes are those of :func:`table_bytes` for rows of less than ``ROW_GROUP_BYTES / ROW_GROUP_ROWS`` bytes.
+    """
+    rows = 0
+    with publishing(path) as file:
+        hashing = _Hashing(file)
+        with pq.ParquetWriter(hashing, schema, compression="zstd", store_schema=True) as writer:
+            for table in even(batches, ROW_GROUP_ROWS):
+                writer.write_table(table)
+                rows += table.num_rows
+            if not rows:
+                writer.write_table(schema.empty_table())
+    return rows, hashing.digest.hexdigest()
+
+
+class _Hashing(io.RawIOBase):
+    """A file that hashes what is written to it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.digest = file, hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        return self._file.write(data)
+
+
+def even(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """The rows of batches in tables of ``rows`` rows, the last one perhaps shorter."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        left = batch
+        while sum(map(len, held)) + len(left) >= rows:
+            first = rows - sum(map(len, held))
+            yield pa.Table.from_batches([*held, left.slice(0, first)]).combine_chunks()
+            held, left = [], left.slice(first)
+        held += [left] if len(left) else []
+    if held:
+        yield pa.Table.from_batches(held).combine_chunks()
 
 
 def read_table(path: str | Path, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:

@@ -25,7 +25,7 @@ MEMORY_GB = 1.0
 """Memory of DuckDB. Arrow batches and results come on top."""
 BATCH_ROWS = 1 << 17
 PLACE = "place"
-"""Column of :func:`batches`: the number of a row, from 0, in the order of the parts."""
+"""Column that :func:`numbered` adds: the number of a row, from 0."""
 
 
 class Tables:
@@ -35,11 +35,18 @@ class Tables:
         self.connection = connection
 
     def keep(self, name: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-        """Store batches as the table ``name``, on the disk where memory does not suffice. A table of that name is replaced."""
-        reader = pa.RecordBatchReader.from_batches(schema, iter(rows))
-        self.connection.register("given", reader)
+        """Store batches as the table ``name``, on the disk where memory does not suffice. A table of that name is replaced.
+
+        Raises what making the batches raises.
+        """
+        failures: list[Exception] = []
+        self.connection.register("given", pa.RecordBatchReader.from_batches(schema, _remembering(rows, failures)))
         try:
             self.connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM given')
+        except duckdb.Error:
+            if failures:  # DuckDB raises an error of its own with the text of this one
+                raise failures[0] from None
+            raise
         finally:
             self.connection.unregister("given")
 
@@ -48,10 +55,11 @@ class Tables:
         self.connection.execute(query, [*parameters])
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
-        """The answer in batches of at most ``BATCH_ROWS``. Nothing else may be asked until the last one has been read."""
-        answer = self.connection.sql(query, params=[*parameters]).to_arrow_reader(BATCH_ROWS)
-        assert answer is not None, "the query gives rows"
-        yield from answer
+        """The answer in batches of at most ``BATCH_ROWS``. Other things may be asked, and kept, before the last one has been read."""
+        with self.connection.cursor() as cursor:
+            answer = cursor.sql(query, params=[*parameters]).to_arrow_reader(BATCH_ROWS)
+            assert answer is not None, "the query gives rows"
+            yield from answer
 
     def table(self, query: str, parameters: Sequence[object] = ()) -> pa.Table:
         """A small answer whole."""
@@ -70,11 +78,11 @@ def opened(scratch: str | Path) -> Generator[Tables]:
     folder = Path(tempfile.mkdtemp(prefix=storage.TEMPORARY, dir=scratch))
     settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{MEMORY_GB}GB",
-        "temp_directory": str(folder / "spilled"),
+        "temp_directory": str(folder),
         "preserve_insertion_order": False,  # queries order their rows themselves; keeping another order costs memory
         "threads": len(os.sched_getaffinity(0)),
     }
-    connection = duckdb.connect(str(folder / "tables.duckdb"), config=settings)
+    connection = duckdb.connect(config=settings)  # in memory, and beyond that in the folder: a file would be compressed for good
     try:
         yield Tables(connection)
     finally:
@@ -82,19 +90,36 @@ def opened(scratch: str | Path) -> Generator[Tables]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def batches(files: Sequence[Path], schema: pa.Schema, *, place: bool = True) -> Iterator[pa.RecordBatch]:
-    """Rows of local Parquet files in their order, cast to ``schema``, of whose columns nothing else is read, and their :data:`PLACE`
-    as a first column: int64."""
-    number = 0
+def batches(files: Iterable[Path], schema: pa.Schema, *, place: bool = True) -> Iterator[pa.RecordBatch]:
+    """Rows of local Parquet files in their order, cast to ``schema``, of whose columns nothing else is read; with their :data:`PLACE`."""
+    rows = _read(files, schema)
+    return numbered(rows) if place else rows
+
+
+def _read(files: Iterable[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for file in files:
         for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=schema.names):
-            found = pa.Table.from_batches([batch]).select(schema.names).cast(schema).combine_chunks()
-            if place:
-                found = found.add_column(0, pa.field(PLACE, pa.int64()), pa.array(np.arange(number, number + len(batch))))
-            number += len(batch)
-            yield from found.to_batches()
+            yield from pa.Table.from_batches([batch]).select(schema.names).cast(schema).combine_chunks().to_batches()
+
+
+def numbered(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches with the :data:`PLACE` of each row as a first column: int64."""
+    number = 0
+    for batch in rows:
+        places = pa.array(np.arange(number, number + len(batch)))
+        yield pa.RecordBatch.from_arrays([places, *batch.columns], schema=with_place(batch.schema))
+        number += len(batch)
 
 
 def with_place(schema: pa.Schema) -> pa.Schema:
-    """The schema of what :func:`batches` gives."""
+    """The schema of what :func:`numbered` gives."""
     return schema.insert(0, pa.field(PLACE, pa.int64()))
+
+
+def _remembering(rows: Iterable[pa.RecordBatch], failures: list[Exception]) -> Iterator[pa.RecordBatch]:
+    """The batches; an exception of theirs is put into ``failures`` before it is raised."""
+    try:
+        yield from rows
+    except Exception as error:
+        failures.append(error)
+        raise

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.contamination import compare, match, references
+from stages.contamination import compare, references
 from stages.contamination.compare import NAME, Planned
 from stages.context import Context
 from stages.datasets import readers as edits
@@ -51,11 +51,10 @@ def check(
     return replace(inspected, left=clean, artifacts=artifacts, gated=inspected.gated + dropped), summary
 
 
-def about(summary: Mapping[str, Any], hits: pa.Table, selection: pa.Table) -> dict[str, Any]:
-    """Entry for the index of a selection's shards: what was compared, and how many of its samples count as contaminated."""
-    known = pc.is_in(selection["sample_id"], value_set=match.counted(hits).combine_chunks())
+def about(summary: Mapping[str, Any], samples: int) -> dict[str, Any]:
+    """Entry for the index of a selection's shards: what was compared, and how many of its ``samples`` count as contaminated."""
     compared = {name: entry["items"] for name, entry in summary["references"].items()}
-    return {NAME: {"action": summary["action"], "training": summary["training"], "items": compared, "samples": pc.sum(known).as_py() or 0}}
+    return {NAME: {"action": summary["action"], "training": summary["training"], "items": compared, "samples": samples}}
 
 
 def _left(step: StepFolder, inspected: Inspection) -> Iterator[pa.RecordBatch]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from stages.context import Context
@@ -24,9 +25,13 @@ from stages.engine import contracts, hashed_files, storage
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
+from stages.engine.tables import PLACE, Tables, batches, numbered, with_place
 from stages.engine.units import Unit, UnitOutput, Work
-from stages.filter.known import Known
+from stages.filter import known
+from stages.filter.decide import INSPECTED
+from stages.filter.known import MEASURES
 from stages.filter.selection.order import fixed_width, hashed
+from stages.filter.selection.scored_rows import ScoredRows
 from stages.shards import format as shards
 from stages.shards import lease
 from stages.shards.config import ShardsConfig
@@ -38,13 +43,32 @@ LOCATION = ["position", "image_bytes"]
 
 @dataclass(frozen=True)
 class Task:
-    """One shard to write: where, which rows of the data set, and their selected scores in the same order."""
+    """One shard to write: where, what gives its rows of the data set, and the file of their selected scores in the same order."""
 
     folder: str
     name: str
-    piece: edits.Slice
-    samples: pa.Table
+    piece: Callable[[], edits.Slice]
+    samples: Path
     selection: str
+
+
+@dataclass(frozen=True)
+class _Picked:
+    """The rows of a shard in a plan, picked when they are asked for. The plan stays where it is: a worker is sent these rows."""
+
+    slices: Sequence[edits.Slice]
+    samples: Path
+
+    def __call__(self) -> edits.Slice:
+        numbers = edits.numbers_of(storage.read_table(self.samples, ["position"])["position"])
+        return edits.pick(self.slices, numbers.tolist())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial, (_itself, self())
+
+
+def _itself(piece: edits.Slice) -> edits.Slice:
+    return piece
 
 
 @dataclass(frozen=True)
@@ -61,32 +85,81 @@ class ShardSet:
 def assign(
     step: StepFolder,
     config: ShardsConfig,
-    chosen: Mapping[str, pa.Table],
-    scores: pa.Table,
-    delivered: pa.Table,
+    chosen: Mapping[str, Path],
+    scored: ScoredRows,
     slices: Sequence[edits.Slice],
     about: Mapping[str, Mapping[str, Any]],
-    known: Known,
+    scratch: str | Path,
 ) -> list[ShardSet]:
-    """Sets of shards for selection tables by name. ``scores``, ``delivered``: of all samples in one order, rows of the ``scores`` contract
-    and the columns :data:`LOCATION` of ``edits``; ``about``: what the indexes of the sets say besides, by name."""
-    for name in LOCATION:
-        scores = scores.append_column(name, delivered[name])
+    """Sets of shards for selections: their tables, files, by name. ``about``: what the indexes of the sets say besides, by name.
+
+    What a worker is to know of its samples is written into files of the folder ``scratch``, which must stay until the shards are written.
+    """
+    _keep_samples(scored)
     sets = []
     for name, table in chosen.items():
         folder = folder_of(step, config, name)
-        samples = _joined(_ordered(table, config.shuffle_seed), scores)
         units, contents = [], []
-        parts = [*cuts(samples["image_bytes"].to_numpy(), config)]
-        for number, ((first, last), texts) in enumerate(zip(parts, known.texts(samples["sample_id"], parts), strict=True)):
-            part = samples.take(np.arange(first, last)).append_column("known", texts)  # a slice would travel with the whole table
-            piece = edits.pick(slices, edits.numbers_of(part["position"]).tolist())
-            task = Task(folder, shards.shard_name(number), piece, part, name)
-            content = settings_hash("shard", shards.FORMAT, name, number, part.to_pylist())
+        for number, samples in enumerate(_of_shards(scored.tables, table, config)):
+            path = Path(scratch).absolute() / name / f"{number:06d}.parquet"
+            storage.publish_bytes(path, storage.table_bytes(samples))
+            task = Task(folder, shards.shard_name(number), _Picked(slices, path), path, name)
+            content = settings_hash("shard", shards.FORMAT, name, number, samples.to_pylist())
             contents.append(content)
-            units.append(Unit(settings_hash(content, config.target), task, part.num_rows))  # a unit is done where it was written
+            units.append(Unit(settings_hash(content, config.target), task, samples.num_rows))  # a unit is done where it was written
         sets.append(ShardSet(name, settings_hash("shards", contents, dict(about[name])), folder, units, about[name]))
     return sets
+
+
+def _keep_samples(scored: ScoredRows) -> None:
+    """Make the tables ``samples`` (all scored edits, with what shards say of them), ``gated`` and ``contamination``."""
+    beside = {"edits": LOCATION, "inspected": MEASURES}
+    fields = [*(contracts.EDITS.field(name) for name in LOCATION), *(INSPECTED.field(name) for name in MEASURES)]
+    schema = pa.schema([*contracts.SCORES, *fields])
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for batch in scored.batches(scores=contracts.SCORES.names, **beside):
+            columns = [*batch["scores"].columns, *(batch[artifact][name] for artifact, names in beside.items() for name in names)]
+            yield from pa.table(columns, schema=schema).combine_chunks().to_batches()
+
+    scored.tables.keep("samples", rows(), schema)
+    for name, columns in (("gated", known.OF_GATES), ("contamination", known.OF_CONTAMINATION)):
+        fields = [contracts.SCHEMAS[name].field(column) for column in ("sample_id", *columns)]
+        found = scored.read(name, ["sample_id", *columns])
+        scored.tables.keep(name, numbered(found), with_place(pa.schema(fields)))
+
+
+def _of_shards(database: Tables, table: Path, config: ShardsConfig) -> Iterator[pa.Table]:
+    """The samples of each shard: rows of the ``scores`` contract, :data:`LOCATION`, what the selection says, and the text ``known``."""
+    seed = config.shuffle_seed
+
+    def shuffled() -> Iterator[pa.RecordBatch]:
+        for rows in batches([table], contracts.SELECTION, place=False):
+            order = rows["rank"].to_numpy() if seed is None else hashed(fixed_width(pa.chunked_array([rows["sample_id"]])), "shards", seed)
+            yield rows.append_column("shuffled", pa.array(order, pa.float64()))
+
+    schema = contracts.SELECTION.append(pa.field("shuffled", pa.float64()))
+    database.keep("chosen", shuffled(), schema)
+    database.keep("chosen", numbered(database.rows("SELECT * FROM chosen ORDER BY shuffled, sample_id")), with_place(schema))
+    about = "SELECT chosen.place, {columns} FROM {table} JOIN chosen USING (sample_id) ORDER BY chosen.place"
+    samples = database.rows(about.format(columns="samples.*, rank, stratum, score, rule", table="samples"))
+    of_gates, of_matches = (
+        known.Found(database.rows(about.format(columns=", ".join(columns), table=name) + f", {name}.place"))
+        for name, columns in (("gated", known.OF_GATES), ("contamination", known.OF_CONTAMINATION))
+    )
+    for part in _cut(samples, config):
+        yield part.drop_columns([PLACE, *MEASURES]).append_column("known", known.texts(part, of_gates, of_matches))
+
+
+def _cut(rows: Iterator[pa.RecordBatch], config: ShardsConfig) -> Iterator[pa.Table]:
+    """The rows of every shard, in their order."""
+    held: list[pa.Table] = []
+    for batch in rows:
+        table = pa.concat_tables([*held, pa.Table.from_batches([batch])])
+        *whole, (first, _) = cuts(table["image_bytes"].to_numpy(), config)
+        yield from (table.slice(begin, end - begin) for begin, end in whole)
+        held = [table.slice(first)]  # of which the next batch may have more
+    yield from held
 
 
 def cuts(image_bytes: np.ndarray, config: ShardsConfig) -> Iterator[tuple[int, int]]:
@@ -123,13 +196,14 @@ def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, worke
     result = run_units(step, units, make_work, cluster=context.cluster, workers=workers, phase="write shards", rows_are="samples")
     records = {unit.key: record for unit, record in zip(units, result.records, strict=True)}
     for entry in missing:
-        parts = [records[unit.key].parts for unit in entry.units]
-        described, sample_index = (  # "twin" names a file of resumable units, so it stays
-            pa.concat_tables([storage.read_table(step.path / part[name].path) for part in parts]) for name in ("shard", "twin")
+        described, listed = (  # "twin" names a file of resumable units, so it stays
+            [step.path / records[unit.key].parts[name].path for unit in entry.units] for name in ("shard", "twin")
         )
-        written = [shards.Shard(**row) for row in described.to_pylist()]
+        written = [shards.Shard(**row) for path in described for row in storage.read_table(path).to_pylist()]
         lease.check(entry.folder, owner)
         _remove_stale(entry.folder, {shard.name for shard in written})
+        schema = pq.read_schema(listed[0])
+        sample_index = pa.RecordBatchReader.from_batches(schema, batches(listed, schema, place=False))
         shards.publish(entry.folder, written, sample_index, {"selection": entry.name, "key": entry.key, **entry.about})
         lease.release(entry.folder, owner)
         for unit in entry.units:
@@ -165,8 +239,8 @@ def is_whole(folder: str, key: str) -> bool:
 
 
 def _samples(task: Task) -> Iterator[shards.Sample]:
-    rows = task.samples.to_pylist()
-    for row, edit in zip(rows, edits.fetch_known(task.piece, [row["sample_id"] for row in rows]), strict=True):
+    rows = storage.read_table(task.samples).to_pylist()
+    for row, edit in zip(rows, edits.fetch_known(task.piece(), [row["sample_id"] for row in rows]), strict=True):
         scores = contracts.scores_by_dimension(row["dimensions"])
         facts = {
             "dataset": edit.dataset,
@@ -186,24 +260,6 @@ def _samples(task: Task) -> Iterator[shards.Sample]:
             "selection": {"name": task.selection} | {key: row[key] for key in ("rule", "rank", "score", "stratum")},
         }
         yield shards.Sample(edit.sample_id, edit.source, edit.source_sha256, edit.edited, edit.edited_sha256, facts)
-
-
-def _ordered(table: pa.Table, shuffle_seed: int | None) -> pa.Table:
-    """The selection in the order of the shards: by a seeded hash, so that no trainer sees scores sorted, or by rank."""
-    if shuffle_seed is None:
-        return table
-    ids = fixed_width(table["sample_id"])
-    return table.take(np.lexsort((ids, hashed(ids, "shards", shuffle_seed))))
-
-
-def _joined(table: pa.Table, scored: pa.Table) -> pa.Table:
-    """The selection's rows with the columns of ``scored``, in the selection's order."""
-    where = pc.index_in(table["sample_id"], value_set=scored["sample_id"].combine_chunks())
-    assert where.null_count == 0, "everything selected was scored"
-    rows = scored.take(where)
-    for name in ("rank", "stratum", "score", "rule"):
-        rows = rows.append_column(name, table[name])
-    return rows
 
 
 def _take_all(missing: Sequence[ShardSet], owner: lease.Owner, *, force: bool) -> None:

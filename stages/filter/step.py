@@ -10,12 +10,11 @@ time. Edits in = scored + quarantined + gated, always; what decontamination drop
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,29 +22,24 @@ from reward.model.origin import OTHER_DOMAIN
 from stages.contamination import compare
 from stages.context import Context
 from stages.datasets import readers as edits
-from stages.engine import contracts, steps, storage
+from stages.engine import contracts, steps, storage, tables
 from stages.engine.ids import settings_hash
-from stages.engine.rundir import Index, Part, StepFolder
-from stages.engine.units import publish_unit
+from stages.engine.rundir import Index, StepFolder
+from stages.engine.tables import Tables
 from stages.filter import decide as gates
-from stages.filter import decontamination, inspection, shard_sets, worker_counts
-from stages.filter import known as known_of
+from stages.filter import decontamination, examples, inspection, shard_sets, summary, worker_counts
 from stages.filter import scored as scores_of
 from stages.filter import scoring as edit_scoring
 from stages.filter.config import FilterConfig
 from stages.filter.selection import rule as selection
 from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig
-from stages.filter.selection.side_columns import SideColumns
-from stages.filter.selection.values import columns_of, means
-from stages.scoring.rows import DECIMALS, scorer_revision, warn_of_other_domain
+from stages.filter.selection.scored_rows import ScoredRows
+from stages.scoring.rows import scorer_revision, warn_of_other_domain
 from stages.shards import format as shards
 from stages.shards.read import folder_of
 
 STEP = steps.FILTER
-EXAMPLES = 12
-"""Edits kept with their images at each end of the scores, of the uncertainty, and on both sides of the main selection's cut."""
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def run(context: Context) -> Index:
@@ -67,36 +61,30 @@ def run(context: Context) -> Index:
         return done
     inspected, compared = decontamination.check(context, config, step, inspection.inspect(context, config, step, slices), references, model)
     units = edit_scoring.score_edits(context, config, step, model, revision, slices, inspected.left)
-    gated, hits = (step.read_table(name, inspected.artifacts.get(name, [])) for name in ("gated", "contamination"))
     applied = [name for name, entry in inspected.summary.items() if entry["action"] != "off"]
     scored = scores_of.assemble(step, units, inspected, applied, compared=bool(compared["references"]))
     counts, quarantined = inspection.balance(inspected, scored.out, scored.quarantined)
     artifacts = inspection.merge(inspected.artifacts, scored.artifacts)
-
-    def read(name: str, columns: list[str] | None = None) -> pa.Table:
-        return step.read_table(name, artifacts.get(name, []), columns)
-
-    scores, delivered = read("scores"), read("edits", _held(config))
-    if not scores.num_rows:
+    if not scored.out:
         left_out = quarantined | inspected.dropped() | ({compare.NAME: compared["dropped"]} if compared["dropped"] else {})
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
         raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}); correct filter.input or filter.gates")
-    side_columns = SideColumns(read, frozenset(artifacts), frozenset(scored.flags))
-    tables: dict[str, pa.Table] = {}
-    files: dict[str, str] = {}
-    for entry in config.selections:
-        made = selection.select(scores, entry, side_columns, tables)
-        files |= stored.publish(step, entry, made, artifacts["scores"], tables.get(entry.like or ""))
-        tables[entry.name] = made.table
-    artifacts["examples"] = _examples(step, scores, delivered, slices, config.selections, tables)
     domain: dict[str, Any] = {OTHER_DOMAIN: warning} if warning else {}
-    about = {name: decontamination.about(compared, hits, table) | domain for name, table in tables.items()}
-    known = known_of.Known(
-        step.read_table("inspected", inspected.artifacts["inspected"], ["sample_id", *known_of.MEASURES], gates.INSPECTED), gated, hits
-    )
-    sets = shard_sets.assign(step, config.shards, tables, scores, delivered, slices, about, known)
-    for name, content in shard_sets.write(context, step, sets, workers=worker_counts.inspecting(config, context.cluster)).items():
-        files |= _shard_files(step, config, name, content)
+    files: dict[str, str] = {}
+    with _planning(step) as scratch:
+        with tables.opened(scratch) as database:
+            rows = ScoredRows.of(database, step, artifacts, frozenset(scored.flags))
+            made: dict[str, Path] = {}
+            for entry in config.selections:
+                files |= stored.publish(step, entry, selection.select(rows, entry, made), artifacts["scores"], made.get(entry.like or ""))
+                made[entry.name] = step.path / stored.table_name(entry.name)
+            artifacts["examples"] = examples.publish(step, rows, slices, config.selections, made)
+            about = _about_shards(rows, compared, made, domain)
+            results = summary.of(rows, config, made)
+            sets = shard_sets.assign(step, config.shards, made, rows, slices, about, scratch)
+        for name, content in shard_sets.write(context, step, sets, workers=worker_counts.inspecting(config, context.cluster)).items():
+            files |= _shard_files(step, config, name, content)
+    results |= {"scorer_revision": revision, "gates": inspected.summary, compare.NAME: compared, "flags": scored.flags} | domain
     return step.publish(
         draft,
         keep=scored.units,
@@ -104,14 +92,12 @@ def run(context: Context) -> Index:
         files=files,
         counts=counts,
         quarantined=quarantined,
-        results=_results(config, revision, scores, delivered, tables)
-        | {"gates": inspected.summary, compare.NAME: compared, "flags": scored.flags}
-        | domain,
+        results=results,
     )
 
 
-def select(context: Context, config: SelectionConfig) -> pa.Table:
-    """Another selection from existing scores, published beside those of the configuration; returns its table.
+def select(context: Context, config: SelectionConfig) -> int:
+    """Another selection from existing scores, published beside those of the configuration; returns the number of its samples.
 
     It is no part of the step's index, so nothing that is made from the configured selections becomes outdated. One that is there with
     the same recipe is made again and must come out the same. Raises ``ValueError`` when the name is taken by a selection of another
@@ -124,18 +110,18 @@ def select(context: Context, config: SelectionConfig) -> pa.Table:
     if config.name in configured and configured[config.name] != config.model_dump(mode="json"):
         raise ValueError(f"selection {config.name} is one of the configuration's, with another rule or size; choose another name")
     before = stored.describe(step, config.name)
-    others = {config.like: stored.load(step, config.like, parts)} if config.like is not None else {}
+    others = {config.like: stored.find(step, config.like, parts)} if config.like is not None else {}
     recipe = stored.recipe(config, parts, others.get(config.like or ""))
     if before is not None and not context.force and before["selection"] != recipe["selection"]:
         description = step.path / stored.description_name(config.name)
         raise ValueError(f"selection {config.name} exists with another rule or size; choose another name or delete {description}")
-    side_columns = SideColumns(step.read, frozenset(index.artifacts), frozenset(index.results.get("flags", ())))
-    made = selection.select(step.read("scores", columns_of(config)), config, side_columns, others)
-    if before is not None and all(before.get(key) == value for key, value in recipe.items()):
-        stored.check_replay(step, config, made, before)
-    if config.name not in configured:
-        stored.publish(step, config, made, parts, others.get(config.like or ""))
-    return made.table
+    with tables.opened(step.path) as database:
+        if before is not None and all(before.get(key) == value for key, value in recipe.items()):
+            stored.check_replay(step, config, selection.select(_rows(database, step, index), config, others), before)
+        if config.name not in configured:
+            made = selection.select(_rows(database, step, index), config, others)
+            stored.publish(step, config, made, parts, others.get(config.like or ""))
+    return stored.samples_in(step, config.name)
 
 
 def write_shards(context: Context, config: SelectionConfig) -> str:
@@ -143,15 +129,15 @@ def write_shards(context: Context, config: SelectionConfig) -> str:
     flow: FilterConfig = context.need("filter")
     step = context.run.step(STEP)
     index = step.require()
-    table = stored.load(step, config.name, index.artifacts["scores"])
+    made = {config.name: stored.find(step, config.name, index.artifacts["scores"])}
     slices = _scored_slices(context, index)
-    scores, delivered = step.read("scores"), step.read("edits", shard_sets.LOCATION)
-    hits = step.read("contamination")
-    about = decontamination.about(index.results[compare.NAME], hits, table)
-    about |= {name: text for name, text in index.results.items() if name == OTHER_DOMAIN}
-    known = known_of.Known(step.read("inspected", ["sample_id", *known_of.MEASURES], gates.INSPECTED), step.read("gated"), hits)
-    sets = shard_sets.assign(step, flow.shards, {config.name: table}, scores, delivered, slices, {config.name: about}, known)
-    shard_sets.write(context, step, sets, workers=worker_counts.inspecting(flow, context.cluster))
+    domain = {name: text for name, text in index.results.items() if name == OTHER_DOMAIN}
+    with _planning(step) as scratch:
+        with tables.opened(scratch) as database:
+            rows = _rows(database, step, index)
+            about = _about_shards(rows, index.results[compare.NAME], made, domain)
+            sets = shard_sets.assign(step, flow.shards, made, rows, slices, about, scratch)
+        shard_sets.write(context, step, sets, workers=worker_counts.inspecting(flow, context.cluster))
     return sets[0].folder
 
 
@@ -190,33 +176,25 @@ def _fingerprint(slices: Sequence[edits.Slice]) -> str:
     return settings_hash([piece.fingerprint for piece in slices])
 
 
-def _held(config: FilterConfig) -> list[str]:
-    """Columns of ``edits`` that are loaded for all rows; instructions and the data set's other columns are not."""
-    return ["sample_id", *shard_sets.LOCATION, *(["metadata"] if edits.knows_truth(config.input.dataset) else [])]
+def _planning(step: StepFolder) -> tempfile.TemporaryDirectory[str]:
+    """A folder for what is sorted, and for what workers read of the shards that they write; it goes with the block."""
+    return tempfile.TemporaryDirectory(prefix=storage.TEMPORARY, dir=step.path)
 
 
-def _examples(
-    step: StepFolder,
-    scores: pa.Table,
-    delivered: pa.Table,
-    slices: Sequence[edits.Slice],
-    selections: Sequence[SelectionConfig],
-    tables: Mapping[str, pa.Table],
-) -> list[Part]:
-    """The best, the worst and the most uncertain edits, and those around the cut of the main selection, with their images."""
-    wanted: dict[int, None] = {}
-    for column, order in (("overall_mean", "descending"), ("overall_mean", "ascending"), ("overall_sigma", "descending")):
-        ends = pc.select_k_unstable(scores, min(EXAMPLES, scores.num_rows), sort_keys=[(column, order), ("sample_id", "ascending")])
-        wanted |= dict.fromkeys(ends.to_pylist())
-    main = selection.main(selections)
-    if main is not None:
-        ids = pa.array([*chain(*selection.around_cut(scores, main, tables[main.name], EXAMPLES))], pa.string())
-        wanted |= dict.fromkeys(pc.index_in(ids, value_set=scores["sample_id"].combine_chunks()).to_pylist())
-    chosen = delivered.take(list(wanted))
-    ids = chosen["sample_id"].to_pylist()
-    piece = edits.pick(slices, edits.numbers_of(chosen["position"]).tolist())
-    table = contracts.table("examples", [edit.row(with_images=True) for edit in edits.fetch_known(piece, ids)])
-    return list(publish_unit(step.path, settings_hash("examples", ids), {"examples": table}).values())
+def _rows(database: Tables, step: StepFolder, index: Index) -> ScoredRows:
+    return ScoredRows.of(database, step, index.artifacts, frozenset(index.results.get("flags", ())))
+
+
+def _about_shards(
+    rows: ScoredRows, compared: Mapping[str, Any], made: Mapping[str, Path], domain: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Per selection what the index of its shards says besides."""
+    columns = ["sample_id", "counted"]
+    schema = pa.schema([contracts.CONTAMINATION.field(name) for name in columns])
+    rows.tables.keep("matches", rows.read(compare.NAME, columns), schema)
+    counted = "SELECT count(DISTINCT sample_id) FROM matches SEMI JOIN read_parquet(?) USING (sample_id) WHERE counted"
+    samples = {name: rows.tables.number(counted, [str(table)]) for name, table in made.items()}
+    return {name: decontamination.about(compared, number) | domain for name, number in samples.items()}
 
 
 def _shard_files(step: StepFolder, config: FilterConfig, name: str, content: Mapping[str, Any]) -> dict[str, str]:
@@ -235,30 +213,3 @@ def _shards_are_there(step: StepFolder, config: FilterConfig) -> bool:
         return True
     keys = {entry.name: shards.read_index(str(step.path / "shards" / entry.name))["key"] for entry in config.selections}
     return all(shard_sets.is_whole(folder_of(step, config.shards, name), key) for name, key in keys.items())
-
-
-def _results(config: FilterConfig, revision: str, scores: pa.Table, delivered: pa.Table, tables: Mapping[str, pa.Table]) -> dict[str, Any]:
-    good = edits.good(delivered["metadata"].to_pylist()) if edits.knows_truth(config.input.dataset) else None
-    selections = {}
-    for entry in config.selections:
-        table = tables[entry.name]
-        selections[entry.name] = {"rule": entry.rule, "count": table.num_rows, "share": round(table.num_rows / scores.num_rows, DECIMALS)}
-        if good is not None:
-            kept = pc.is_in(scores["sample_id"], value_set=table["sample_id"].combine_chunks()).to_numpy()
-            selections[entry.name]["good_share"] = round(float(good[kept].mean()), DECIMALS)
-    results = {"scorer_revision": revision, "selections": selections, "scores": _summary(scores)}
-    return results | ({"good_share": round(float(good.mean()), DECIMALS)} if good is not None else {})
-
-
-def _summary(scores: pa.Table) -> dict[str, dict[str, float]]:
-    """Mean, standard deviation and quantiles of the score, overall and per dimension."""
-    return {
-        name: {
-            "mean": round(float(column.mean()), DECIMALS),
-            "standard_deviation": round(float(column.std()), DECIMALS),
-            "minimum": float(column.min()),
-            **{f"quantile_{level:g}": round(float(np.quantile(column, level)), DECIMALS) for level in QUANTILES},
-            "maximum": float(column.max()),
-        }
-        for name, column in ({"overall": scores["overall_mean"].to_numpy()} | means(scores)).items()
-    }

@@ -117,15 +117,15 @@ def _members(samples: Iterable[Sample], shard: str, rows: list[dict[str, Any]]) 
     yield tar.END
 
 
-def publish(folder: str, shards: list[Shard], sample_index: pa.Table, about: Mapping[str, Any]) -> dict[str, Any]:
+def publish(folder: str, shards: list[Shard], sample_index: pa.RecordBatchReader, about: Mapping[str, Any]) -> dict[str, Any]:
     """Write ``samples.parquet`` and then ``index.json``, which makes the folder whole; returns the index."""
-    sha256 = storage.publish_bytes(f"{folder}/{SAMPLES}", storage.table_bytes(sample_index))
+    rows, sha256 = storage.publish_rows(f"{folder}/{SAMPLES}", sample_index.schema, sample_index)
     index = {
         "format": FORMAT,
-        "rows": sample_index.num_rows,
+        "rows": rows,
         "bytes": sum(shard.bytes for shard in shards),
         "shards": [asdict(shard) for shard in shards],
-        "samples": {"name": SAMPLES, "rows": sample_index.num_rows, "sha256": sha256},
+        "samples": {"name": SAMPLES, "rows": rows, "sha256": sha256},
         **about,
     }
     storage.publish_checked(f"{folder}/{INDEX}", index)

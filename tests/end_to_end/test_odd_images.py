@@ -77,7 +77,7 @@ def test_the_editor_trains_on_it_and_shards_keep_the_bytes(delivered: tuple[Path
         for e in delivered[1]
     ]
     written, table = shards.write_shard(str(tmp_path), shards.shard_name(0), samples)
-    shards.publish(str(tmp_path), [written], table, {})
+    shards.publish(str(tmp_path), [written], table.to_reader(), {})
     loaded = samples_of(str(tmp_path), 16)
     assert loaded.instructions == [edit.instruction for edit in delivered[1]]
     for row, edit in enumerate(delivered[1]):
@@ -96,7 +96,7 @@ def test_shards_that_the_editor_cannot_train_on_are_named(delivered: tuple[Path,
         ("broken", [sample], "the edited image of sample one in .* cannot be decoded"),
     ]:
         written, table = shards.write_shard(str(tmp_path / name), shards.shard_name(0), samples)
-        shards.publish(str(tmp_path / name), [written], table, {})
+        shards.publish(str(tmp_path / name), [written], table.to_reader(), {})
         with pytest.raises(ValueError, match=sentence):
             samples_of(str(tmp_path / name), 16)
 

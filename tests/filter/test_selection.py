@@ -14,13 +14,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selecting import select
 
 from stages.engine.contracts import SCORES, SELECTION
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.order import fixed_width, hashed
 
-steady = settings(deadline=None, derandomize=True)
+steady = settings(deadline=None, derandomize=True, max_examples=15)
 
 
 def sample_id(name: object) -> str:
@@ -64,8 +65,8 @@ rules = st.sampled_from(["top", "random", "closest-to-source", "all"])
 def test_the_order_of_the_scores_does_not_matter(rows: list[tuple[str, float, float]], rule: str, data: st.DataObject) -> None:
     how_many = {} if rule == "all" else {"count": data.draw(st.integers(1, len(rows)))}
     shuffled = data.draw(st.permutations(rows))
-    first = selection.select(scores(rows), config(rule, **how_many)).table
-    again = selection.select(scores(shuffled, chunks=data.draw(st.integers(1, 4))), config(rule, **how_many)).table
+    first = select(scores(rows), config(rule, **how_many)).table
+    again = select(scores(shuffled, chunks=data.draw(st.integers(1, 4))), config(rule, **how_many)).table
     assert first.equals(again)
     assert first.schema == SELECTION and first.schema.metadata == SELECTION.metadata
 
@@ -74,7 +75,7 @@ def test_the_order_of_the_scores_does_not_matter(rows: list[tuple[str, float, fl
 @given(tables, st.data())
 def test_top_is_a_sort_with_ties_broken_by_id(rows: list[tuple[str, float, float]], data: st.DataObject) -> None:
     count = data.draw(st.integers(1, len(rows)))
-    table = selection.select(scores(rows), config("top", count=count)).table
+    table = select(scores(rows), config("top", count=count)).table
     expected = sorted(rows, key=lambda row: (-row[1], row[0]))[:count]
     assert table["sample_id"].to_pylist() == [name for name, _, _ in expected]
     assert table["score"].to_pylist() == [mean for _, mean, _ in expected]
@@ -85,7 +86,7 @@ def test_top_is_a_sort_with_ties_broken_by_id(rows: list[tuple[str, float, float
 @given(tables, st.data())
 def test_closest_to_source_takes_the_smallest_change(rows: list[tuple[str, float, float]], data: st.DataObject) -> None:
     count = data.draw(st.integers(1, len(rows)))
-    table = selection.select(scores(rows), config("closest-to-source", count=count)).table
+    table = select(scores(rows), config("closest-to-source", count=count)).table
     expected = sorted(rows, key=lambda row: (row[2], row[0]))[:count]
     assert table["sample_id"].to_pylist() == [name for name, _, _ in expected]
     assert set(table["rule"].to_pylist()) == {"closest-to-source"}
@@ -94,7 +95,7 @@ def test_closest_to_source_takes_the_smallest_change(rows: list[tuple[str, float
 @steady
 @given(tables)
 def test_all_keeps_everything_best_first(rows: list[tuple[str, float, float]]) -> None:
-    table = selection.select(scores(rows), config("all")).table
+    table = select(scores(rows), config("all")).table
     assert table["sample_id"].to_pylist() == [name for name, _, _ in sorted(rows, key=lambda row: (-row[1], row[0]))]
 
 
@@ -118,13 +119,13 @@ def test_halves_round_up_in_decimal_not_in_binary(available: int, fraction: floa
 
 def test_random_depends_on_seed_and_ids_only() -> None:
     rows = [(sample_id(n), float(n), 0.0) for n in range(400)]
-    one, again, two = (selection.select(scores(rows), config("random", count=100, seed=seed)).table for seed in (1, 1, 2))
+    one, again, two = (select(scores(rows), config("random", count=100, seed=seed)).table for seed in (1, 1, 2))
     assert one.equals(again)
     kept, others = set(one["sample_id"].to_pylist()), set(two["sample_id"].to_pylist())
     assert len(kept & others) < 50  # two independent quarters share 25 of 100 on average
-    other_scores = selection.select(scores([(name, -mean, 5.0) for name, mean, _ in rows]), config("random", count=100, seed=1)).table
+    other_scores = select(scores([(name, -mean, 5.0) for name, mean, _ in rows]), config("random", count=100, seed=1)).table
     assert other_scores.equals(one)
-    more = selection.select(scores(rows), config("random", count=150, seed=1)).table
+    more = select(scores(rows), config("random", count=150, seed=1)).table
     assert more["sample_id"].to_pylist()[:100] == one["sample_id"].to_pylist()
 
 
@@ -141,9 +142,9 @@ def test_random_is_even() -> None:
 
 def test_too_few_scores_are_refused() -> None:
     with pytest.raises(ValueError, match="count 3 is more than the 2 scored edits"):
-        selection.select(scores([(sample_id(n), 0.0, 0.0) for n in range(2)]), config("top", count=3))
+        select(scores([(sample_id(n), 0.0, 0.0) for n in range(2)]), config("top", count=3))
     with pytest.raises(ValueError, match="no scored edits"):
-        selection.select(scores([]), config("all"))
+        select(scores([]), config("all"))
 
 
 def test_chunks_and_slices_of_ids_are_read_right() -> None:
@@ -155,6 +156,6 @@ def test_chunks_and_slices_of_ids_are_read_right() -> None:
 
 def test_every_rank_is_given_once() -> None:
     rows = [(sample_id(n), random.Random(n).choice([0.0, 1.0]), 0.0) for n in range(50)]
-    table = selection.select(scores(rows), config("top", count=20)).table
+    table = select(scores(rows), config("top", count=20)).table
     assert Counter(table["rank"].to_pylist()) == dict.fromkeys(range(20), 1)
     assert set(table["stratum"].to_pylist()) == {"all"}

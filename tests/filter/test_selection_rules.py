@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -13,16 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from scored_run import score_row
+from selecting import Made, select
+from selecting import rows_of as scored_rows
 
 from reward.likeness import NearHashes
-from stages.engine import contracts
+from stages.engine import contracts, storage, tables
 from stages.filter.selection import quotas
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.order import first, ranked
-from stages.filter.selection.side_columns import SideColumns
 
-steady = settings(deadline=None, derandomize=True, max_examples=40)
+steady = settings(deadline=None, derandomize=True, max_examples=15)
 Row = dict[str, Any]
 
 
@@ -38,13 +41,11 @@ def rows_of(values: list[tuple[float, float, str, str]]) -> list[Row]:
     ]
 
 
-def chosen(rows: list[Row], others: dict[str, pa.Table] | None = None, **how: Any) -> selection.Selection:
-    table = contracts.table("scores", rows)
-    side_columns = SideColumns(lambda name, columns: table.select(columns))
-    return selection.select(table, SelectionConfig.model_validate({"name": "chosen", **how}), side_columns, others)
+def chosen(rows: list[Row], others: dict[str, pa.Table] | None = None, **how: Any) -> Made:
+    return select(contracts.table("scores", rows), SelectionConfig.model_validate({"name": "chosen", **how}), others)
 
 
-def ids(made: selection.Selection) -> list[str]:
+def ids(made: Made) -> list[str]:
     return made.table["sample_id"].to_pylist()
 
 
@@ -252,13 +253,16 @@ def test_many_ties_are_in_the_order_of_ids() -> None:
     assert first(key, names, 1700).tolist() == order[:1700].tolist()
 
 
-def test_a_selection_around_its_cut() -> None:
+def test_a_selection_around_its_cut(tmp_path: Path) -> None:
     table = contracts.table("scores", PLAIN)
     config = SelectionConfig(name="s", rule="top", count=4)
-    just_in, just_out = selection.around_cut(table, config, selection.select(table, config).table, 3)
+    path = tmp_path / "s.parquet"
+    storage.publish_bytes(path, storage.table_bytes(select(table, config).table))
+    just_in, just_out = selection.around_cut(scored_rows(table), config, path, 3)
     assert just_in == [sample_id(n) for n in (6, 7, 8)] and just_out == [sample_id(n) for n in (5, 4, 3)]
     everything = SelectionConfig(name="s", rule="top", fraction=1.0)
-    assert selection.around_cut(table, everything, selection.select(table, everything).table, 3)[1] == []
+    storage.publish_bytes(path, storage.table_bytes(select(table, everything).table))
+    assert selection.around_cut(scored_rows(table), everything, path, 3)[1] == []
 
 
 @steady
@@ -277,15 +281,17 @@ def test_clusters_of_hashes_are_the_chains_of_near_ones(seeds: list[int], bits: 
 def test_near_hashes_are_one_cluster_where_they_were_measured() -> None:
     table = contracts.table("scores", PLAIN[:4])
     hashes = pa.array([0, 3, 15 << 60, (15 << 60) + 2**40], pa.uint64())
-    inspected = pa.table({"sample_id": table["sample_id"], "edited_phash": hashes, "source_sha256": ["x", "x", "y", "y"]})
-    artifacts = {"scores": table, "inspected": inspected}
+    positions = [f"edits[{number}]" for number in (0, 2, 3, 7)]
+    inspected = pa.table({"position": positions, "edited_phash": hashes, "source_sha256": ["x", "x", "y", "y"]})
+    others = pa.table({"position": ["edits[1]", "edits[9]"], "edited_phash": pa.array([3, 3], pa.uint64()), "source_sha256": ["x", "y"]})
+    inspected = pa.concat_tables([inspected[:1], others[:1], inspected[1:], others[1:]])  # and two that were not scored
+    artifacts = {"scores": table, "edits": pa.table({"position": positions}), "inspected": inspected}
 
     def kept(at_most: dict[str, Any]) -> list[str]:
         config = SelectionConfig.model_validate({"name": "s", "rule": "all", "at_most": at_most})
-        side_columns = SideColumns(lambda name, columns: artifacts[name].select(columns), frozenset(artifacts))
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(contracts.SCHEMAS, "inspected", inspected.schema)
-            return ids(selection.select(table, config, side_columns))
+            return ids(select(artifacts, config))
 
     names = table["sample_id"].to_pylist()
     assert kept({"per": "edited_phash"}) == names[::-1]
@@ -306,8 +312,8 @@ def test_edits_with_unwanted_flags_are_left_out_and_flags_are_strata() -> None:
     names = [row["sample_id"] for row in rows]
 
     def kept(**how: Any) -> list[str]:
-        side_columns = SideColumns(lambda name, columns: table.select(columns), flags=frozenset({"drift", "size", "aspect"}))
-        return ids(selection.select(table, SelectionConfig.model_validate({"name": "s", "rule": "top", **how}), side_columns))
+        config = SelectionConfig.model_validate({"name": "s", "rule": "top", **how})
+        return ids(select(table, config, flags=frozenset({"drift", "size", "aspect"})))
 
     assert kept(count=2, without_flags=["drift"]) == [names[5], names[3]]
     assert kept(rule="all", without_flags=["drift", "size"]) == [names[3], names[2], names[0]]
@@ -322,3 +328,19 @@ def test_edits_with_unwanted_flags_are_left_out_and_flags_are_strata() -> None:
     with pytest.raises(ValueError, match="have no flags of gates: all are off"):
         chosen(rows, rule="top", count=1, without_flags=["drift"])
     assert "without_flags" not in SelectionConfig.model_validate({"name": "s", "rule": "all"}).model_dump(mode="json")
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=60).filter(any), st.integers(1, 7))
+def test_what_was_inspected_is_put_beside_what_was_scored(scored: list[bool], rows: int) -> None:
+    """Of inspected rows some were scored; both tables end their batches where they like."""
+    inspected = pa.table({"position": [f"mine.jsonl[{3 * number}]" for number in range(len(scored))], "source_width": range(len(scored))})
+    edits = inspected.select(["position"]).filter(pa.array(scored))
+    artifacts = {"scores": edits.rename_columns(["sample_id"]), "edits": edits, "inspected": inspected}
+    with patch.object(tables, "BATCH_ROWS", rows):
+        found = list(scored_rows(artifacts).batches(scores=["sample_id"], inspected=["source_width"]))
+    assert [len(batch["scores"]) for batch in found[:-1]] == [rows] * (len(found) - 1)
+    beside = [
+        (row, width) for batch in found for row, width in zip(batch["scores"]["sample_id"], batch["inspected"]["source_width"], strict=True)
+    ]
+    assert [width.as_py() for _, width in beside] == np.flatnonzero(scored).tolist()
+    assert [row.as_py() for row, _ in beside] == edits["position"].to_pylist()

@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 from report_page import Page
 from scored_run import scored_run
+from selecting import rows_of, select
 
 from pipeline.report import scored_edits
 from pipeline.report.charts import boxes
@@ -91,8 +92,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
     ).cast(contracts.EDITS)
     config = SelectionConfig(name="selected", rule="top", count=20_000)
-    made = selection.select(scores, config)
-    by_score = selection.select(scores, SelectionConfig(name="all", rule="all")).table["sample_id"].to_pylist()
+    by_score = select(scores, SelectionConfig(name="all", rule="all")).table["sample_id"].to_pylist()
     uncertain = scores.sort_by([("overall_sigma", "descending"), ("sample_id", "ascending")])["sample_id"].to_pylist()
     wanted = {*by_score[:12], *by_score[-12:], *by_score[20_000 - 12 : 20_000 + 12], *uncertain[:12]}
     shown = []
@@ -105,7 +105,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts = {}
     for name, table in {"scores": scores, "edits": edits, "examples": contracts.table("examples", shown)}.items():
         parts |= {key: [part] for key, part in publish_unit(step.path, name, {name: table}).items()}
-    files = stored.publish(step, config, made, parts["scores"], None)
+    files = stored.publish(step, config, selection.select(rows_of(scores), config), parts["scores"], None)
     settings = {"filter": {"input": {"dataset": "large"}, "selections": [config.model_dump(mode="json")]}}
     measured = {"measured": ROWS, "settings": {}, "quantiles": [0.1, 0.5, 0.9]}
     gates = {

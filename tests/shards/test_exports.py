@@ -58,7 +58,7 @@ def write(folder: str, triplets: list[tuple[str, bytes, bytes, str]], per_shard:
         record, index = shards.write_shard(folder, shards.shard_name(number), samples)
         records.append(record)
         indexes.append(index)
-    shards.publish(folder, records, pa.concat_tables(indexes), {"selection": "s", "key": "k"})
+    shards.publish(folder, records, pa.concat_tables(indexes).to_reader(), {"selection": "s", "key": "k"})
     return folder
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import pickle
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
@@ -30,8 +31,8 @@ from reward.model.origin import Origin
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.datasets.config import ShareGPT4oEdits
-from stages.engine import storage
-from stages.engine.contracts import CONTAMINATION, EDITS, GATED, SCORES
+from stages.engine import storage, tables
+from stages.engine.contracts import EDITS, SCORES, SELECTION
 from stages.engine.rundir import Index, StepFolder
 from stages.filter import known as known_of
 from stages.filter import shard_sets
@@ -39,6 +40,7 @@ from stages.filter import step as filter
 from stages.filter.decide import INSPECTED
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
+from stages.filter.selection.scored_rows import ScoredRows
 from stages.scoring.rows import scorer_revision
 from stages.shards import exports, lease
 from stages.shards import format as shards
@@ -241,26 +243,27 @@ def test_a_shard_that_got_lost_between_two_attempts_is_written_again(
 
 
 def shards_of(
-    step: StepFolder, table: pa.Table, slices: Sequence[edits.Slice], folder: Path, config: ShardsConfig | None = None
+    step: StepFolder, rule: SelectionConfig, slices: Sequence[edits.Slice], folder: Path, config: ShardsConfig | None = None
 ) -> dict[str, bytes]:
-    """Write the shards of a selection by their units of work alone."""
+    """Write the shards of a selection by their units of work alone, each sent to another process."""
     target, config = StepFolder(folder / "filter", "filter"), config or ShardsConfig(samples_per_shard=6)
-    known = known_of.Known(
-        step.read("inspected", ["sample_id", *known_of.MEASURES], INSPECTED), step.read("gated"), step.read("contamination")
-    )
-    sets = shard_sets.assign(target, config, {"s": table}, step.read("scores"), step.read("edits"), slices, {"s": {}}, known)
+    with tables.opened(folder) as database:
+        rows = ScoredRows.of(database, step, step.require().artifacts)
+        made = {"s": folder / "s.parquet"}
+        storage.publish_rows(made["s"], SELECTION, selection.select(rows, rule).rows)
+        sets = shard_sets.assign(target, config, made, rows, slices, {"s": {}}, folder / "planned")
     work = shard_sets.make_work()
     for unit in sets[0].units:
-        work(unit.payload)
+        work(pickle.loads(pickle.dumps(unit.payload)))
     return shard_bytes(sets[0].folder)
 
 
 @needs_shared
 def test_how_the_data_set_was_cut_does_not_change_a_shard(filtered: tuple[Context, Index], tmp_path: Path) -> None:
     step = filtered[0].run.step("filter")
-    table = selection.select(step.read("scores"), SelectionConfig(name="s", rule="random", count=30, seed=4)).table
+    rule = SelectionConfig(name="s", rule="random", count=30, seed=4)
     plans = {n: edits.plan(ShareGPT4oEdits(dataset="sharegpt4o", path=str(MINI)), seed=0, world=None, unit_rows=n) for n in (1, 7, 64)}
-    written = [shards_of(step, table, plan, tmp_path / str(n)) for n, plan in plans.items()]
+    written = [shards_of(step, rule, plan, tmp_path / str(n)) for n, plan in plans.items()]
     assert len(written[0]) == 5
     assert written[0] == written[1] == written[2]
 
@@ -268,10 +271,9 @@ def test_how_the_data_set_was_cut_does_not_change_a_shard(filtered: tuple[Contex
 @needs_shared
 def test_a_shard_holds_no_more_bytes_of_images_than_it_may(filtered: tuple[Context, Index], tmp_path: Path) -> None:
     step = filtered[0].run.step("filter")
-    table = selection.select(step.read("scores"), SelectionConfig(name="s", rule="all")).table
     slices = edits.plan(filtered[0].flow.filter.input, seed=0, world=None, unit_rows=16)
     limit = int(np.quantile(step.read("edits")["image_bytes"], 0.95))
-    written = shards_of(step, table, slices, tmp_path, ShardsConfig(bytes_per_shard=limit))
+    written = shards_of(step, SelectionConfig(name="s", rule="all"), slices, tmp_path, ShardsConfig(bytes_per_shard=limit))
     sizes = []
     for name in sorted(written):
         with tarfile.open(tmp_path / "filter" / "shards" / "s" / name) as archive:
@@ -477,12 +479,13 @@ def test_another_selection_needs_no_scoring_and_changes_nothing_finished(
     best = SelectionConfig(name="best", rule="top", count=5)
     with pytest.raises(ValueError, match="has no selection best"):
         filter.write_shards(again, best)
-    table = filter.select(again, best)
-    top = filter.select(again, SelectionConfig(name="selected", rule="top", count=20))
+    assert filter.select(again, best) == 5
+    assert filter.select(again, SelectionConfig(name="selected", rule="top", count=20)) == 20
+    table, top = (pq.read_table(again.run.step("filter").path / "selections" / f"{name}.parquet") for name in ("best", "selected"))
     assert table["sample_id"].to_pylist() == top["sample_id"].to_pylist()[:5] and work_log == []
     assert len(list(webdataset.WebDataset([f"{filter.write_shards(again, best)}/shard-000000.tar"], shardshuffle=False))) == 5
     assert filter.run(again) == index and len(work_log) == 1
-    assert filter.select(again, best).equals(table)
+    assert filter.select(again, best) == 5
     with pytest.raises(ValueError, match="selection best exists with another rule or size"):
         filter.select(again, SelectionConfig(name="best", rule="top", count=6))
     with pytest.raises(ValueError, match="selection selected is one of the configuration's"):
@@ -683,21 +686,21 @@ def test_a_lease_does_not_stay_after_a_kill_or_a_refusal(
     assert [path.parent.name for path in (tmp_path / "out").rglob(lease.NAME)] == ["second"]
 
 
-def test_what_is_known_is_looked_up_by_sample_in_every_part() -> None:
-    ids = [f"{number:024x}" for number in (5, 3, 9, 1, 7)]
-    inspected = pa.table({"sample_id": sorted(ids)} | {name: pa.nulls(5, INSPECTED.field(name).type) for name in known_of.MEASURES})
-    widths = pa.array(range(5), INSPECTED.field("source_width").type)  # by sorted id: 1, 3, 5, 7, 9
-    inspected = inspected.set_column(inspected.schema.get_field_index("source_width"), "source_width", widths)
-    caught = [(ids[3], "drift", 1.0), (ids[4], "drift", 2.0), ("f" * 24, "drift", 3.0), (ids[3], "size", 4.0)]
-    gated = pa.Table.from_pylist(
-        [{"sample_id": sample, "gate": gate, "value": value, "threshold": 0.5, "action": "flag"} for sample, gate, value in caught], GATED
-    )
-    known = known_of.Known(inspected, gated, CONTAMINATION.empty_table())
-    texts = known.texts(pa.chunked_array([ids[:2], ids[2:]]), [(0, 2), (2, 5)])
-    found = [json.loads(text) for part in texts for text in part.to_pylist()]
+def test_what_is_known_is_put_beside_its_sample_in_every_part() -> None:
+    def rows(names: list[str], entries: list[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
+        for entry in entries:  # a batch ends within the rows of a sample
+            yield pa.RecordBatch.from_pylist([dict(zip(names, entry, strict=True))])
+
+    gates = known_of.Found(rows(["place", *known_of.OF_GATES], [(3, "drift", 1.0, 0.5), (3, "size", 4.0, 0.5), (4, "drift", 2.0, 0.5)]))
+    match = ("training", "x", "exact image", 0, True, 0, True)
+    matches = known_of.Found(rows(["place", *known_of.OF_CONTAMINATION], [(0, *match), (0, "second", *match[1:])]))
+    measures = {name: pa.nulls(5, INSPECTED.field(name).type) for name in known_of.MEASURES}
+    samples = pa.table(measures | {"place": range(5), "source_width": pa.array([2, 1, 4, 0, 3])})
+    found = [json.loads(text) for first in (0, 2, 4) for text in known_of.texts(samples[first : first + 2], gates, matches).to_pylist()]
     assert [entry["measures"]["source_width"] for entry in found] == [2, 1, 4, 0, 3]
     values = [{gate: row["value"] for gate, row in entry["gates"].items()} for entry in found]
     assert values == [{}, {}, {}, {"drift": 1.0, "size": 4.0}, {"drift": 2.0}]
+    assert [[entry["reference"] for entry in sample["contamination"]] for sample in found] == [["training", "second"], [], [], [], []]
 
 
 def test_two_runs_never_write_one_set(

@@ -39,7 +39,7 @@ def sharded_run(folder: Path, images: Sequence[tuple[Image.Image, Image.Image, s
             tables.append(table)
         import pyarrow as pa
 
-        shards.publish(where, written, pa.concat_tables(tables), {"selection": arm, "key": f"key of {arm} {list(numbers)}"})
+        shards.publish(where, written, pa.concat_tables(tables).to_reader(), {"selection": arm, "key": f"key of {arm} {list(numbers)}"})
     results = {"selections": {arm: {"count": len(numbers)} for arm, numbers in arms.items()}}
     run.step("filter").publish(Index("filter", f"key {dict(arms)}", {}, {}, results=results))
     return run

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from command import save_triplets
+from selecting import rows_of
 
 from pipeline import config
 from stages.config import FlowConfig
@@ -18,7 +19,6 @@ from stages.engine.units import publish_unit
 from stages.filter import step as filter
 from stages.filter.selection import rule as selection
 from stages.filter.selection import stored
-from stages.filter.selection.side_columns import SideColumns
 
 TASKS = ("add", "recolour", "remove")
 
@@ -48,13 +48,11 @@ def scored_run(folder: Path, count: int = 30, *, likert: bool = True, selections
         "edits": contracts.table("edits", [edit.row(with_images=False) for edit in delivered]),
     }
     parts = {name: [part] for name, part in publish_unit(step.path, "unit", tables).items()}
-    side_columns = SideColumns(lambda name, columns: tables[name].select(columns))
-    made: dict[str, Any] = {}
+    made: dict[str, Path] = {}
     files: dict[str, str] = {}
     for entry in flow.filter.selections:
-        found = selection.select(tables["scores"], entry, side_columns, made)
-        files |= stored.publish(step, entry, found, parts["scores"], made.get(entry.like or ""))
-        made[entry.name] = found.table
+        files |= stored.publish(step, entry, selection.select(rows_of(tables), entry, made), parts["scores"], made.get(entry.like or ""))
+        made[entry.name] = step.path / stored.table_name(entry.name)
     index = Index(
         step="filter",
         key="k",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,9 +19,12 @@ from pipeline.report.published import Published
 from pipeline.report.scored_edits import ScoredEdits
 from pipeline.report.sections.filtering import STEP, note, selected_tables
 from pipeline.report.triptychs import GAIN, triptych
+from stages.engine import tables
 from stages.filter.selection import rule as selection
+from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.order import first, fixed_width
+from stages.filter.selection.scored_rows import ScoredRows
 
 STEPS = (STEP,)
 BEST = "Best"
@@ -96,7 +100,7 @@ def _orders(published: Published, edits: ScoredEdits, selections: Mapping[str, p
     orders: dict[str, dict[str, Sequence[str]]] = {name: {"": _first(key, ids)} for name, key in keys.items()}
     main = selection.main(_configured(published))
     if main is not None and main.name in selections:
-        just_in, just_out = selection.around_cut(edits.table, main, selections[main.name], GALLERY)
+        just_in, just_out = _around_cut(published, edits, main)
         parts: dict[str, Sequence[str]] = {f"Just above the cut: the lowest-ranked edits that “{main.name}” keeps": just_in}
         orders["At the cut"] = parts | ({f"Just below the cut: the best edits that “{main.name}” leaves out": just_out} if just_out else {})
     return orders
@@ -104,6 +108,13 @@ def _orders(published: Published, edits: ScoredEdits, selections: Mapping[str, p
 
 def _first(key: np.ndarray, ids: np.ndarray) -> list[str]:
     return [name.decode() for name in ids[first(key, ids, min(GALLERY, len(ids)))].tolist()]
+
+
+def _around_cut(published: Published, edits: ScoredEdits, main: SelectionConfig) -> tuple[list[str], list[str]]:
+    """The ids around the cut of a selection, as in the step's examples."""
+    with tempfile.TemporaryDirectory() as folder, tables.opened(folder) as database:
+        rows = ScoredRows(database, lambda _, columns: iter(edits.table.select([*columns]).to_batches()), edits.table.num_rows)
+        return selection.around_cut(rows, main, published.path / STEP / stored.table_name(main.name), GALLERY)
 
 
 def _configured(published: Published) -> list[SelectionConfig]:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from scipy.stats import spearmanr
 
 from reward.evaluation.estimate import Estimate
 from stages.context import Context
+from stages.engine import tables
+from stages.engine.tables import Tables
 from stages.filter.selection import stored
-from stages.filter.selection.side_columns import SideColumns
+from stages.filter.selection.scored_rows import ScoredRows
+from stages.filter.selection.side_columns import side_column
 
 Z = 1.959964
 """Standard normal quantile of a two-sided 95 % interval."""
+FEWEST = 4
+"""Pairs that have a rank correlation."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class StratumCounts:
 
 @dataclass(frozen=True)
 class Difference:
-    """``only_a_ids`` and ``only_b_ids`` are the samples that only one selection keeps, in the order of its ranks."""
+    """``only_a_ids`` and ``only_b_ids`` are the first samples that only one selection keeps, in the order of its ranks."""
 
     by: str
     a: Side
@@ -55,62 +60,89 @@ class Difference:
     only_b_ids: tuple[str, ...]
 
 
-def compare(context: Context, first: str, second: str, *, by: str) -> Difference:
-    """Compare two selections of a run by name; ``by`` is the column of the strata.
+def compare(context: Context, first: str, second: str, *, by: str, most: int) -> Difference:
+    """Compare two selections of a run by name; ``by`` is the column of the strata; ``most``: ids of what only one of them keeps.
 
     Raises ``ValueError`` when one of them is not there, is damaged or of other scores.
     """
     step = context.run.step("filter")
     index = step.require()
-    a, b = (stored.load(step, name, index.artifacts["scores"]) for name in (first, second))
-    scores = step.read("scores", ["sample_id", "overall_mean"])
-    column = SideColumns(step.read, frozenset(index.artifacts)).column(by, "--by", scores["sample_id"])
-    codes, names = column.by_name()
-    return difference(first, second, a, b, scores, by=by, codes=codes, names=names)
+    files = [str(stored.find(step, name, index.artifacts["scores"])) for name in (first, second)]
+    with tables.opened(step.path) as database:
+        _keep_beside(ScoredRows.of(database, step, index.artifacts, frozenset(index.results.get("flags", ()))), by)
+        database.execute(
+            "CREATE TABLE compared AS SELECT beside.*, a.rank AS a, b.rank AS b FROM beside LEFT JOIN read_parquet(?) a USING (sample_id) "
+            "LEFT JOIN read_parquet(?) b USING (sample_id) WHERE a.rank IS NOT NULL OR b.rank IS NOT NULL",
+            files,
+        )
+        return _difference(database, first, second, by, most)
 
 
-def difference(
-    first: str, second: str, a: pa.Table, b: pa.Table, scores: pa.Table, *, by: str, codes: np.ndarray, names: list[str]
-) -> Difference:
-    """Compare selection tables. ``scores``: sample_id and overall_mean [n]; ``codes`` int [n] into the strata ``names``."""
-    known = scores["sample_id"].combine_chunks()
-    at_a, at_b = (pc.index_in(table["sample_id"], value_set=known).to_numpy() for table in (a, b))
-    rank_a, rank_b = np.full(len(known), -1), np.full(len(known), -1)
-    rank_a[at_a], rank_b[at_b] = np.arange(len(at_a)), np.arange(len(at_b))
-    in_a, in_b = rank_a >= 0, rank_b >= 0
-    both, either = in_a & in_b, in_a | in_b
-    value = scores["overall_mean"].to_numpy()
-    parts = ((first, in_a), (second, in_b), ("both", both), (f"only {first}", in_a & ~in_b), (f"only {second}", in_b & ~in_a))
-    sides = [Side(name, int(mask.sum()), mean(value[mask])) for name, mask in parts]
-    counts = [np.bincount(codes[mask], minlength=len(names)).tolist() for mask in (in_a, in_b, both)]
-    strata = tuple(StratumCounts(*entry) for entry in zip(names, *counts, strict=True) if entry[1] or entry[2])
-    left = [table["sample_id"].filter(pa.array(~other[at])).to_pylist() for table, at, other in ((a, at_a, in_b), (b, at_b, in_a))]
+def _keep_beside(rows: ScoredRows, by: str) -> None:
+    """Make the table ``beside`` of all scored edits: ``sample_id``, ``value`` (the overall mean) and ``stratum``."""
+    side = side_column(by, "--by", rows.artifacts, rows.flags)
+    schema = pa.schema([("sample_id", pa.string()), ("value", pa.float64()), ("stratum", side.type)])
+    columns = {"scores": ["sample_id", "overall_mean"]}
+    columns.setdefault(side.artifact, []).append(side.column)
+
+    def found() -> Iterator[pa.RecordBatch]:
+        for batch in rows.batches(**columns):
+            values = [batch["scores"]["sample_id"], batch["scores"]["overall_mean"], side.values(batch[side.artifact][side.column])]
+            yield from pa.table(values, schema=schema).combine_chunks().to_batches()
+
+    rows.tables.keep("beside", found(), schema)
+
+
+def _difference(database: Tables, first: str, second: str, by: str, most: int) -> Difference:
+    """Of the table ``compared``: what is in ``beside``, and the ranks ``a`` and ``b``, null where a selection does not have a sample."""
+    only_a, only_b, both = "b IS NULL", "a IS NULL", "a + b IS NOT NULL"
+    names = (first, second, "both", f"only {first}", f"only {second}")
+    conditions = ("a IS NOT NULL", "b IS NOT NULL", both, only_a, only_b)
+    sides = [_side(database, name, condition) for name, condition in zip(names, conditions, strict=True)]
+    ranks = database.table(
+        "SELECT corr(x, y) AS r FROM (SELECT row_number() OVER (ORDER BY a) AS x, row_number() OVER (ORDER BY b) AS y "
+        f"FROM compared WHERE {both})"
+    )["r"][0].as_py()
+    strata = database.table(
+        "SELECT stratum::VARCHAR AS name, count(a) AS a, count(b) AS b, count(a + b) AS both "
+        "FROM compared GROUP BY stratum ORDER BY stratum"
+    )
+    left = [
+        database.table(f"SELECT sample_id FROM compared WHERE {condition} ORDER BY {rank} LIMIT {most}")["sample_id"].to_pylist()
+        for condition, rank in ((only_a, "a"), (only_b, "b"))
+    ]
     return Difference(
         by,
         *sides,
-        jaccard=float(both.sum() / either.sum()),
-        correlation=spearman(rank_a[both], rank_b[both]),
-        strata=strata,
+        jaccard=sides[2].count / database.number("SELECT count(*) FROM compared"),
+        correlation=with_interval(ranks, sides[2].count) if sides[2].count >= FEWEST else None,
+        strata=tuple(StratumCounts(**entry) for entry in strata.to_pylist()),
         only_a_ids=tuple(left[0]),
         only_b_ids=tuple(left[1]),
     )
 
 
-def mean(values: np.ndarray) -> Estimate | None:
-    """Mean of values [n] with a normal interval; None without values; no interval for one value."""
-    if len(values) < 2:
-        return Estimate(float(values[0])) if len(values) else None
-    centre, half = float(values.mean()), Z * float(values.std(ddof=1)) / math.sqrt(len(values))
-    return Estimate(centre, centre - half, centre + half)
+def _side(database: Tables, name: str, condition: str) -> Side:
+    """A part with the mean of its scores and a normal interval; no interval for one value."""
+    figures = "count(*) AS count, avg(value) AS mean, stddev_samp(value) AS spread"
+    found = database.table(f"SELECT {figures} FROM compared WHERE {condition}").to_pylist()[0]
+    if found["count"] < 2:
+        return Side(name, found["count"], Estimate(found["mean"]) if found["count"] else None)
+    half = Z * found["spread"] / math.sqrt(found["count"])
+    return Side(name, found["count"], Estimate(found["mean"], found["mean"] - half, found["mean"] + half))
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> Estimate | None:
-    """Rank correlation of two columns of numbers [n], equal ones sharing their mean rank; None for fewer than 4 and where one is constant.
-
-    The interval is Fisher's z with the variance (1 + r^2 / 2) / (n - 3) of Bonett and Wright (2000, Psychometrika 65).
-    """
-    if len(a) < 4 or a.min() == a.max() or b.min() == b.max():
+    """Rank correlation of two columns of numbers [n], equal ones sharing their mean rank; None for fewer than 4 and for a constant one."""
+    if len(a) < FEWEST or a.min() == a.max() or b.min() == b.max():
         return None
-    r = float(spearmanr(a, b).statistic)
-    z, half = np.arctanh(min(max(r, -1 + 1e-12), 1 - 1e-12)), Z * math.sqrt((1 + r * r / 2) / (len(a) - 3))
+    return with_interval(float(spearmanr(a, b).statistic), len(a))
+
+
+def with_interval(r: float, count: int) -> Estimate:
+    """A rank correlation of ``count`` pairs with its 95 % interval.
+
+    It is Fisher's z with the variance (1 + r^2 / 2) / (n - 3) of Bonett and Wright (2000, Psychometrika 65).
+    """
+    z, half = np.arctanh(min(max(r, -1 + 1e-12), 1 - 1e-12)), Z * math.sqrt((1 + r * r / 2) / (count - 3))
     return Estimate(r, float(np.tanh(z - half)), float(np.tanh(z + half)))

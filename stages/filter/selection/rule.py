@@ -1,90 +1,111 @@
 """A selection from scores: order them, bound them, keep the first of each cluster, fill the quotas.
 
-In: a table of the ``scores`` contract, and for quotas and clusters the columns beside it (side_columns.py). Out: a table of the
-``selection`` contract, best first, which stored.py keeps as a small file that can be made again. The same scores in any order give the same
-bytes: ties are broken by sample id, strata are taken by name, and the random rule draws by a hash of seed and id. Everything is vectorised.
+In: the scored edits of a run (scored_rows.py), and for quotas and clusters columns beside the scores (side_columns.py). Out: rows of the
+``selection`` contract, best first, which stored.py keeps as a file that can be made again. NumPy computes the value of each edit, DuckDB
+sorts and counts, and no table is ever whole in memory. The same scores in any order give the same bytes: ties are broken by sample id,
+strata are taken by name, and the random rule draws by a hash of seed and id.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from reward.likeness import NearHashes
 from stages.engine.contracts import SELECTION
-from stages.filter.selection import order, quotas
+from stages.engine.tables import Tables
+from stages.filter.selection import clusters, quotas, values
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.quotas import Stratum
-from stages.filter.selection.side_columns import SideColumns, has_any
-from stages.filter.selection.values import value_of
+from stages.filter.selection.scored_rows import ScoredRows
+from stages.filter.selection.side_columns import SideColumn, check_flag, has_any, side_column
 
 MAIN = "selected"
 WHOLE = "all"
 """The stratum of a selection without quotas: every sample competes with every other."""
+BY_KEY = "ORDER BY key, sample_id"
 
 
 @dataclass(frozen=True)
 class Selection:
-    """``table`` follows the ``selection`` contract, best first; ``strata`` say what was asked and kept where there are quotas."""
+    """``count`` samples: ``rows`` of the ``selection`` contract, best first, to be read once and before another selection is made."""
 
-    table: pa.Table
-    strata: tuple[Stratum, ...] = ()
+    count: int
+    rows: Iterator[pa.RecordBatch]
+    quotas: _Quotas | None = None
+
+    @property
+    def strata(self) -> tuple[Stratum, ...]:
+        """What was asked and kept of each stratum where there are quotas, after all rows have been read."""
+        return () if self.quotas is None else self.quotas.strata()
 
 
-def select(
-    scores: pa.Table, config: SelectionConfig, side_columns: SideColumns | None = None, others: Mapping[str, pa.Table] | None = None
-) -> Selection:
+@dataclass(frozen=True)
+class _Quotas:
+    """Names of the strata and per stratum, int [k]: edits scored, edits to choose from; and what fills the quotas."""
+
+    names: list[str]
+    scored: np.ndarray
+    available: np.ndarray
+    filling: quotas.Filling
+
+    def strata(self) -> tuple[Stratum, ...]:
+        figures = (self.scored, self.available, self.filling.asked, self.filling.kept)
+        return tuple(Stratum(*entry) for entry in zip(self.names, *(column.tolist() for column in figures), strict=True))
+
+
+def select(scored: ScoredRows, config: SelectionConfig, others: Mapping[str, Path] | None = None) -> Selection:
     """The selected samples with their rank (0 is first) and the value that the rule ordered them by, as ``score``.
 
-    ``side_columns`` are needed for flags, quotas and clusters, ``others`` (tables of selections by name) for ``like``. In this order:
-    values beyond the bound and edits with unwanted flags are left out; of each cluster the first ones stay; quotas are filled from what is
-    left, best first. Raises ``ValueError`` when fewer remain than the rule is to keep, or when it would keep none.
+    ``others`` are tables of selections by name, for ``like``. In this order: values beyond the bound and edits with unwanted flags are left
+    out; of each cluster the first ones stay; quotas are filled from what is left, best first. Raises ``ValueError`` when fewer remain
+    than the rule is to keep, or when it would keep none.
     """
-    ids = order.fixed_width(scores["sample_id"])
     other = _other(config, others or {})
-    count = size(scores.num_rows, config, other)
-    value, ascending = value_of(scores, ids, config)
-    assert np.isfinite(value).all(), "scores are finite"
-    key = value if ascending else -value
-    eligible = _eligible(key, ascending, config)
-    if config.without_flags:
-        clean = _clean(config, side_columns, scores)
-        eligible = clean if eligible is None else eligible & clean
-    if eligible is not None and not eligible.any():
+    count = size(scored.count, config, None if other is None else pq.read_metadata(other).num_rows)
+    database = scored.tables
+    order_all(scored, config)
+    conditions = [*_bound_of(database, config), *(["NOT unwanted"] if config.without_flags else [])]
+    candidates = f"(SELECT * FROM ordered WHERE {' AND '.join(conditions) or 'true'})"
+    if config.at_most is not None:
+        first = f"row_number() OVER (PARTITION BY cluster {BY_KEY}) <= {config.at_most.count}"
+        database.execute(f"CREATE OR REPLACE TABLE candidates AS FROM {candidates} QUALIFY {first}")
+        candidates = "candidates"
+    left = database.number(f"SELECT count(*) FROM {candidates}")
+    if conditions and not left:
         raise ValueError(f"selection {config.name}: no scored edit is within its {_constraints(config)}; relax it")
-    rows = np.arange(len(ids)) if eligible is None else np.flatnonzero(eligible)
-    clusters = _clusters(config, side_columns, scores)
-    if clusters is None and config.quotas is None:
-        rows = rows[order.first(key[rows], ids[rows], min(count or len(rows), len(rows)))]
-    else:
-        rows = rows[order.ranked(key[rows], ids[rows])]
-    if clusters is not None and config.at_most is not None:
-        rows = rows[order.rank_within(clusters[rows]) < config.at_most.count]
-    strata: tuple[Stratum, ...] = ()
-    stratum = pa.repeat(WHOLE, len(rows))
-    if config.quotas is not None:
-        rows, stratum, strata = _by_quotas(config, rows, count or 0, _need(side_columns), scores, other)
-    if count is not None:
-        if len(rows) < count:
-            raise ValueError(
-                f"selection {config.name}: {_size(config)} is {count:,} samples, and only {len(rows):,} of the {len(ids):,} scored edits "
-                f"remain under its {_constraints(config)}; lower it or relax them"
-            )
-        rows, stratum = rows[:count], stratum[:count]
-    columns = {
-        "sample_id": pc.cast(pa.array(ids[rows]), pa.string()),
-        "rank": np.arange(len(rows)),
-        "stratum": stratum,
-        "score": value[rows],
-        "rule": pa.repeat(label(config), len(rows)),
-    }
-    return Selection(pa.table(columns).cast(SELECTION), strata)
+    filled = None if config.quotas is None else _by_quotas(database, config, candidates, count or 0, other)
+    if count is not None and left < count:
+        raise ValueError(
+            f"selection {config.name}: {_size(config)} is {count:,} samples, and only {left:,} of the {scored.count:,} scored edits "
+            f"remain under its {_constraints(config)}; lower it or relax them"
+        )
+    found = left if count is None else count
+    return Selection(found, _selected(database, config, candidates, found, filled), filled)
+
+
+def order_all(scored: ScoredRows, config: SelectionConfig) -> None:
+    """Make the table ``ordered`` of all scored edits: ``sample_id`` and ``key``, which is smallest for the first; and as far as they are
+    needed ``unwanted`` (whether a flag leaves it out), ``cluster`` and ``stratum``."""
+    wanted = _side_columns(scored, config)
+    dimensions = _dimensions(scored) if values.by_percentile(config) else []
+    keys = [f"dimension_{place}" for place in range(len(dimensions))] or ["key"]
+    fields = [("sample_id", pa.string()), *((name, pa.float64()) for name in keys), *((name, side.type) for name, side in wanted.items())]
+    schema = pa.schema([*fields, *([("unwanted", pa.bool_())] if config.without_flags else [])])
+    scored.tables.keep("ordered", _computed(scored, config, dimensions, wanted, schema), schema)
+    if dimensions:
+        value = values.COMBINED[config.value]([f"cume_dist() OVER (ORDER BY {name})" for name in keys])
+        key = f"{'' if values.ascends(config) else '-'}({value}) AS key"
+        scored.tables.execute(f"CREATE OR REPLACE TABLE ordered AS SELECT * EXCLUDE ({', '.join(keys)}), {key} FROM ordered")
+    if config.at_most is not None and config.at_most.bits:
+        clusters.join_near(scored.tables, "ordered", "cluster", config.at_most.bits)
 
 
 def main(selections: Sequence[SelectionConfig]) -> SelectionConfig | None:
@@ -93,20 +114,16 @@ def main(selections: Sequence[SelectionConfig]) -> SelectionConfig | None:
     return next((entry for entry in scored if entry.name == MAIN), scored[0] if scored else None)
 
 
-def around_cut(scores: pa.Table, config: SelectionConfig, table: pa.Table, most: int) -> tuple[list[str], list[str]]:
+def around_cut(scored: ScoredRows, config: SelectionConfig, table: Path, most: int) -> tuple[list[str], list[str]]:
     """Ids of the kept samples with the last ranks, nearest to the cut first, and of the best that are not kept; at most ``most`` each.
 
-    With quotas or clusters a sample that was left out can have a better value than one that was kept.
+    ``table``: the file of the selection. With quotas or clusters a sample that was left out can have a better value than one that was kept.
     """
-    just_in = table["sample_id"][-most:].to_pylist()[::-1]
-    ids = order.fixed_width(scores["sample_id"])
-    value, ascending = value_of(scores, ids, config)
-    left = np.flatnonzero(~pc.is_in(scores["sample_id"], value_set=table["sample_id"].combine_chunks()).to_numpy())
-    if not len(left):
-        return just_in, []
-    key = value[left] if ascending else -value[left]
-    chosen = left[order.first(key, ids[left], min(most, len(left)))]
-    return just_in, [name.decode() for name in ids[chosen].tolist()]
+    order_all(scored, config.model_copy(update={"quotas": None, "at_most": None, "without_flags": ()}))
+    kept = "read_parquet(?)"
+    just_in = scored.tables.table(f"SELECT sample_id FROM {kept} ORDER BY rank DESC LIMIT {most}", [str(table)])
+    left = scored.tables.table(f"SELECT sample_id FROM ordered ANTI JOIN {kept} USING (sample_id) {BY_KEY} LIMIT {most}", [str(table)])
+    return just_in["sample_id"].to_pylist(), left["sample_id"].to_pylist()
 
 
 def label(config: SelectionConfig) -> str:
@@ -114,7 +131,118 @@ def label(config: SelectionConfig) -> str:
     return config.rule if config.value == "overall" else f"{config.rule} {config.value}"
 
 
-def _other(config: SelectionConfig, others: Mapping[str, pa.Table]) -> pa.Table | None:
+def _side_columns(scored: ScoredRows, config: SelectionConfig) -> dict[str, SideColumn]:
+    """The columns that the constraints of the selection name, as ``stratum`` and ``cluster``."""
+    found: dict[str, SideColumn] = {}
+    for flag in config.without_flags:
+        check_flag(flag, f"selection {config.name}: without_flags", scored.flags)
+    if config.at_most is not None:
+        cluster = side_column(config.at_most.per, f"selection {config.name}: at_most.per", scored.artifacts, scored.flags)
+        if config.at_most.bits and not cluster.hashes:
+            raise ValueError(f"selection {config.name}: at_most.bits is for perceptual hashes, {config.at_most.per} is none; leave it out")
+        found["cluster"] = cluster
+    if config.quotas is not None:
+        found["stratum"] = side_column(config.quotas.by, f"selection {config.name}: quotas.by", scored.artifacts, scored.flags)
+    return found
+
+
+def _computed(
+    scored: ScoredRows, config: SelectionConfig, dimensions: Sequence[str], wanted: Mapping[str, SideColumn], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Rows of the table ``ordered`` as far as an edit alone gives them: instead of the key the means of the ``dimensions``, if there are
+    any."""
+    columns = {"scores": values.columns_of(config)}
+    for side in wanted.values():
+        columns.setdefault(side.artifact, []).append(side.column)
+    if config.without_flags:
+        columns["scores"].append("flags")
+    for batch in scored.batches(**{artifact: [*dict.fromkeys(names)] for artifact, names in columns.items()}):
+        scores = batch["scores"]
+        found: list[pa.Array | pa.ChunkedArray | np.ndarray] = [scores["sample_id"]]
+        if dimensions:
+            means = values.means(scores)
+            if [*means] != dimensions:
+                raise ValueError(values.DIFFERENT)
+            keys = [*means.values()]
+        else:
+            value = values.value_of(scores, config)
+            keys = [value if values.ascends(config) else -value]
+        assert all(np.isfinite(key).all() for key in keys), "scores are finite"
+        found += [*keys, *(side.values(batch[side.artifact][side.column]) for side in wanted.values())]
+        if config.without_flags:
+            found.append(has_any(scores["flags"], config.without_flags))
+        yield from pa.table(found, schema=schema).combine_chunks().to_batches()
+
+
+def _dimensions(scored: ScoredRows) -> list[str]:
+    first = next(scored.batches(scores=["dimensions"]), None)
+    return [] if first is None else [*values.means(first["scores"])]
+
+
+def _bound_of(database: Tables, config: SelectionConfig) -> list[str]:
+    """The condition of the threshold or quantile on a row of ``ordered``, ties with it included; none where there is none.
+
+    A quantile of the values is one of them: of the two next to it the one that keeps fewer.
+    """
+    ascending = values.ascends(config)
+    if config.threshold is not None:
+        bound = config.threshold if ascending else -config.threshold
+    elif config.quantile is not None:
+        level = Decimal(repr(config.quantile))
+        count = database.number("SELECT count(*) FROM ordered")
+        place = math.floor((level if ascending else 1 - level) * (count - 1))
+        bound = database.table(f"SELECT key FROM ordered ORDER BY key LIMIT 1 OFFSET {place}")["key"][0].as_py()
+    else:
+        return []
+    return [f"key <= '{bound!r}'::DOUBLE"]
+
+
+def _by_quotas(database: Tables, config: SelectionConfig, candidates: str, count: int, other: Path | None) -> _Quotas:
+    assert config.quotas is not None
+    scored = _per_stratum(database, "ordered")
+    names = [*scored]
+    of_other: dict[str, int] = {}
+    if other is not None and config.quotas.shares == "like":
+        of_other = _per_stratum(database, "ordered SEMI JOIN read_parquet(?) USING (sample_id)", [str(other)])
+    numbers = np.array([*scored.values()], np.int64)
+    asked = quotas.asked_for(config, count, names, numbers, of_other)
+    left = _per_stratum(database, candidates)
+    available = np.array([left.get(name, 0) for name in names], np.int64)
+    return _Quotas(names, numbers, available, quotas.Filling(config, asked, available, names))
+
+
+def _per_stratum(database: Tables, rows: str, parameters: Sequence[object] = ()) -> dict[str, int]:
+    """How many rows each stratum has, in the order of the strata's values."""
+    found = database.table(f"SELECT stratum::VARCHAR AS name, count(*) AS count FROM {rows} GROUP BY stratum ORDER BY stratum", parameters)
+    return dict(zip(found["name"].to_pylist(), found["count"].to_pylist(), strict=True))
+
+
+def _selected(database: Tables, config: SelectionConfig, candidates: str, count: int, filled: _Quotas | None) -> Iterator[pa.RecordBatch]:
+    """The best ``count`` candidates, or those that fill the quotas."""
+    rank, rule = 0, label(config)
+    if filled is None:  # what comes after the last one, but for ties with it, need not be sorted
+        last = f"SELECT key FROM {candidates} ORDER BY key LIMIT 1 OFFSET {count - 1}"
+        query = f"SELECT sample_id, '{WHOLE}' AS stratum, key FROM {candidates} WHERE key <= ({last}) {BY_KEY} LIMIT {count}"
+    else:
+        query = f"SELECT sample_id, stratum::VARCHAR AS stratum, key FROM {candidates} {BY_KEY}"
+    names = None if filled is None else pa.array(filled.names, pa.string())
+    for rows in database.rows(query):
+        if filled is not None:
+            rows = rows.filter(pa.array(filled.filling.take(pc.index_in(rows["stratum"], value_set=names).to_numpy())))
+        key = rows["key"].to_numpy()
+        columns = {
+            "sample_id": rows["sample_id"],
+            "rank": np.arange(rank, rank + len(rows)),
+            "stratum": rows["stratum"],
+            "score": key if values.ascends(config) else -key,
+            "rule": pa.repeat(rule, len(rows)),
+        }
+        rank += len(rows)
+        yield from pa.table(columns).cast(SELECTION).combine_chunks().to_batches()
+    assert rank == count, "every row was counted before"
+
+
+def _other(config: SelectionConfig, others: Mapping[str, Path]) -> Path | None:
     if config.like is None:
         return None
     if config.like not in others:
@@ -122,10 +250,13 @@ def _other(config: SelectionConfig, others: Mapping[str, pa.Table]) -> pa.Table 
     return others[config.like]
 
 
-def size(available: int, config: SelectionConfig, other: pa.Table | None) -> int | None:
-    """How many samples to keep; None where a bound or ``all`` decides it. A fraction is of the scored edits, rounded half up."""
+def size(available: int, config: SelectionConfig, other: int | None) -> int | None:
+    """How many samples to keep; None where a bound or ``all`` decides it. ``other``: samples of the selection ``like``.
+
+    A fraction is of the scored edits, rounded half up.
+    """
     if other is not None:
-        return other.num_rows
+        return other
     if config.quotas is not None and config.quotas.numbers is not None:
         return sum(config.quotas.numbers.values())
     if not available:
@@ -138,64 +269,6 @@ def size(available: int, config: SelectionConfig, other: pa.Table | None) -> int
     if not count:
         raise ValueError(f"selection {config.name}: fraction {config.fraction} of {available:,} scored edits keeps none; raise it")
     return count
-
-
-def _eligible(key: np.ndarray, ascending: bool, config: SelectionConfig) -> np.ndarray | None:
-    """Rows within the threshold or quantile, ties with it included: bool [n]; None where there is none.
-
-    A quantile of the values is one of them: of the two next to it the one that keeps fewer.
-    """
-    if config.threshold is not None:
-        return key <= (config.threshold if ascending else -config.threshold)
-    if config.quantile is not None:
-        level = Decimal(repr(config.quantile))
-        place = math.floor((level if ascending else 1 - level) * (len(key) - 1))
-        return key <= np.partition(key, place)[place]
-    return None
-
-
-def _clean(config: SelectionConfig, side_columns: SideColumns | None, scores: pa.Table) -> np.ndarray:
-    """Rows without any of the flags that the selection leaves out, bool [n]."""
-    for name in config.without_flags:
-        _need(side_columns).check_flag(name, f"selection {config.name}: without_flags")
-    return ~has_any(scores["flags"], config.without_flags)
-
-
-def _clusters(config: SelectionConfig, side_columns: SideColumns | None, scores: pa.Table) -> np.ndarray | None:
-    """Code of the cluster of every sample, int64 [n]."""
-    if config.at_most is None:
-        return None
-    column = _need(side_columns).column(config.at_most.per, f"selection {config.name}: at_most.per", scores["sample_id"])
-    if not config.at_most.bits:
-        return column.codes
-    if not pa.types.is_uint64(column.values.type):
-        raise ValueError(f"selection {config.name}: at_most.bits is for perceptual hashes, {config.at_most.per} is none; leave it out")
-    return NearHashes(column.values.to_numpy(), config.at_most.bits).clusters()[column.codes]
-
-
-def _by_quotas(
-    config: SelectionConfig, rows: np.ndarray, count: int, side_columns: SideColumns, scores: pa.Table, other: pa.Table | None
-) -> tuple[np.ndarray, pa.Array, tuple[Stratum, ...]]:
-    """The rows (best first) that fill the quotas, their strata, and what came of every quota."""
-    assert config.quotas is not None
-    column = side_columns.column(config.quotas.by, f"selection {config.name}: quotas.by", scores["sample_id"])
-    codes, names = column.by_name()
-    scored = np.bincount(codes, minlength=len(names))
-    like: dict[str, int] = {}
-    if other is not None and config.quotas.shares == "like":
-        places = pc.index_in(other["sample_id"], value_set=scores["sample_id"].combine_chunks()).to_numpy()
-        like = dict(zip(names, np.bincount(codes[places], minlength=len(names)).tolist(), strict=True))
-    asked = quotas.asked_for(config, count, names, scored, like)
-    available = np.bincount(codes[rows], minlength=len(names))
-    rows = rows[quotas.fill(config, codes[rows], asked, names)]
-    kept = np.bincount(codes[rows], minlength=len(names))
-    figures = zip(names, scored.tolist(), available.tolist(), asked.tolist(), kept.tolist(), strict=True)
-    return rows, pa.array(names, pa.string()).take(pa.array(codes[rows])), tuple(Stratum(*entry) for entry in figures)
-
-
-def _need(side_columns: SideColumns | None) -> SideColumns:
-    assert side_columns is not None, "quotas and clusters read columns beside the scores"
-    return side_columns
 
 
 def _size(config: SelectionConfig) -> str:

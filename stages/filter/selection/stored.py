@@ -1,4 +1,4 @@
-"""A selection as two small files: ``NAME.parquet`` with the samples, ``NAME.json`` with everything needed to reproduce it.
+"""A selection as two files: ``NAME.parquet`` with the samples, ``NAME.json`` with everything needed to reproduce it.
 
 The description names the rule, the hash of the scores, for ``like`` the hash of the other selection, and the sha256 of the table. A
 selection is read only while its file has that hash and the scores are those it was made from.
@@ -6,14 +6,14 @@ selection is read only while its file has that hash and the scores are those it 
 
 from __future__ import annotations
 
-import hashlib
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from stages.engine import storage
+from stages.engine.contracts import SELECTION
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import Part, StepFolder
 from stages.filter.selection.config import SelectionConfig
@@ -37,16 +37,17 @@ def scores_hash(parts: Sequence[Part]) -> str:
     return settings_hash([part.sha256 for part in parts])
 
 
-def recipe(config: SelectionConfig, scores: Sequence[Part], like: pa.Table | None) -> dict[str, Any]:
-    """What determines every byte of a selection: rule, scores, and the selection named by ``like``."""
-    return {"selection": config.model_dump(mode="json"), "scores": scores_hash(scores), "like": None if like is None else _sha256(like)}
+def recipe(config: SelectionConfig, scores: Sequence[Part], like: Path | None) -> dict[str, Any]:
+    """What determines every byte of a selection: rule, scores, and the table of the selection named by ``like``."""
+    of_like = None if like is None else storage.sha256_of(like)
+    return {"selection": config.model_dump(mode="json"), "scores": scores_hash(scores), "like": of_like}
 
 
-def publish(step: StepFolder, config: SelectionConfig, made: Selection, scores: Sequence[Part], like: pa.Table | None) -> dict[str, str]:
+def publish(step: StepFolder, config: SelectionConfig, made: Selection, scores: Sequence[Part], like: Path | None) -> dict[str, str]:
     """Write table and description; returns sha256 by file."""
-    sha256 = storage.publish_bytes(step.path / table_name(config.name), storage.table_bytes(made.table))
+    rows, sha256 = storage.publish_rows(step.path / table_name(config.name), SELECTION, made.rows)
     strata = [asdict(stratum) for stratum in made.strata]
-    description = recipe(config, scores, like) | {"rows": made.table.num_rows, "sha256": sha256, "strata": strata}
+    description = recipe(config, scores, like) | {"rows": rows, "sha256": sha256, "strata": strata}
     described = storage.publish_json(step.path / description_name(config.name), description)
     return {table_name(config.name): sha256, description_name(config.name): described}
 
@@ -63,8 +64,15 @@ def describe(step: StepFolder, name: str) -> dict[str, Any] | None:
     return storage.read_json(path) if path.exists() else None
 
 
-def load(step: StepFolder, name: str, scores: Sequence[Part]) -> pa.Table:
-    """The table of a selection of these scores. Raises ``ValueError`` when there is none, it is of other scores, or its file is damaged."""
+def samples_in(step: StepFolder, name: str) -> int:
+    """The number of samples of a selection that is there."""
+    return storage.read_json(step.path / description_name(name))["rows"]
+
+
+def find(step: StepFolder, name: str, scores: Sequence[Part]) -> Path:
+    """The table of a selection of these scores, a file.
+
+    Raises ``ValueError`` when there is none, it is of other scores, or its file is damaged."""
     description = describe(step, name)
     path = step.path / table_name(name)
     if description is None or not path.exists():
@@ -74,17 +82,15 @@ def load(step: StepFolder, name: str, scores: Sequence[Part]) -> pa.Table:
         raise ValueError(f"selection {name} in {step.path} was made from other scores; make it again with `pipeline select`")
     if storage.sha256_of(path) != description.get("sha256"):
         raise ValueError(f"{path} is damaged: its sha256 is not the one in {description_name(name)}; make it again with `pipeline select`")
-    return storage.read_table(path)
+    return path
 
 
 def check_replay(step: StepFolder, config: SelectionConfig, made: Selection, description: dict[str, Any]) -> None:
     """Raises ``ValueError`` when a selection made again from the same recipe is not, byte for byte, the one that is described."""
-    if description["sha256"] != _sha256(made.table):
+    with tempfile.TemporaryDirectory(prefix=storage.TEMPORARY, dir=step.path) as folder:
+        _, sha256 = storage.publish_rows(Path(folder) / "again.parquet", SELECTION, made.rows)
+    if description["sha256"] != sha256:
         raise ValueError(
             f"selection {config.name} does not replay: made again from the same scores it has other bytes, so it was made with another "
             f"version of this program or its libraries; choose another name, or delete {step.path / description_name(config.name)}"
         )
-
-
-def _sha256(table: pa.Table) -> str:
-    return hashlib.sha256(storage.table_bytes(table)).hexdigest()

@@ -9,33 +9,42 @@ their zero is the worst edit of the set, so one outlier would change the order o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.stats import rankdata
 
 from stages.filter.selection.config import SelectionConfig
-from stages.filter.selection.order import hashed
+from stages.filter.selection.order import fixed_width, hashed
 
 
 def columns_of(config: SelectionConfig) -> list[str]:
-    """The columns of ``scores`` that a selection reads for its order and for the flags that it leaves out."""
-    return ["sample_id", *_READS.get(config.rule, _READS[config.value]), *(["flags"] if config.without_flags else [])]
+    """The columns of ``scores`` that a selection reads for its order."""
+    return ["sample_id", *_READS.get(config.rule, _READS[config.value])]
 
 
-def value_of(scores: pa.Table, ids: np.ndarray, config: SelectionConfig) -> tuple[np.ndarray, bool]:
-    """The value float64 [n] that the selection orders by, and whether small ones come first.
+def ascends(config: SelectionConfig) -> bool:
+    """Whether small values come first."""
+    return config.rule in ("random", "closest-to-source", "bottom")
+
+
+def by_percentile(config: SelectionConfig) -> bool:
+    """Whether the value is made of percentiles, which only all edits together give."""
+    return config.rule not in ("random", "closest-to-source") and config.value in COMBINED and config.scale == "percentile"
+
+
+def value_of(scores: pa.Table, config: SelectionConfig) -> np.ndarray:
+    """The value float64 [n] that the selection orders by; any rows of the scores.
 
     Raises ``ValueError`` when the value needs Likert scores and the reward model gave none.
     """
     if config.rule == "random":
-        return hashed(ids, "selection", config.seed), True
+        return hashed(fixed_width(scores["sample_id"]), "selection", config.seed)
     if config.rule == "closest-to-source":
-        return scores["change_from_source"].to_numpy(), True
-    return VALUES[config.value](scores, config), config.rule == "bottom"
+        return scores["change_from_source"].to_numpy()
+    return VALUES[config.value](scores, config)
 
 
 def means(scores: pa.Table, field: str = "mean") -> dict[str, np.ndarray]:
@@ -53,29 +62,20 @@ def means(scores: pa.Table, field: str = "mean") -> dict[str, np.ndarray]:
     expected = np.tile(np.arange(every), scores.num_rows)
     found = pc.index_in(names, value_set=pa.array(wanted)).to_numpy()
     if len(entries) != len(expected) or not np.array_equal(found, expected):
-        raise ValueError("the scores' rows have not all the same dimensions in the same order; score the edits with one reward model")
+        raise ValueError(DIFFERENT)
     table = values.to_numpy().reshape(scores.num_rows, every)
     return {name: np.ascontiguousarray(table[:, place]) for place, name in enumerate(wanted)}
-
-
-def percentile(values: np.ndarray) -> np.ndarray:
-    """Share of the values that are not larger, in (0, 1]: float64 [n]; equal values share it."""
-    return rankdata(values, method="max") / len(values)
 
 
 def _likert(scores: pa.Table, config: SelectionConfig) -> list[np.ndarray]:
     found = list(means(scores, "likert").values())
     if not found or not all(np.isfinite(column).all() for column in found):
-        instead = " or scale percentile" if config.value in ("product", "minimum") else ""
+        instead = " or scale percentile" if config.value in COMBINED else ""
         raise ValueError(
             f"selection {config.name}: value {config.value} needs Likert scores, and the reward model has no map to the raters' scale; "
             f"train it with `pipeline run train-reward`, which calibrates it, or choose value overall{instead}"
         )
     return found
-
-
-def _common(scores: pa.Table, config: SelectionConfig) -> list[np.ndarray]:
-    return _likert(scores, config) if config.scale == "likert" else [percentile(column) for column in means(scores).values()]
 
 
 def _lower_bound(scores: pa.Table, config: SelectionConfig) -> np.ndarray:
@@ -87,12 +87,18 @@ def _mean_likert(scores: pa.Table, config: SelectionConfig) -> np.ndarray:
     return reduce(np.add, found) / len(found)
 
 
+DIFFERENT = "the scores' rows have not all the same dimensions in the same order; score the edits with one reward model"
+COMBINED: dict[str, Callable[[Sequence[str]], str]] = {
+    "product": " * ".join,
+    "minimum": lambda columns: f"least({', '.join(columns)})",
+}
+"""Values of all dimensions on a common scale, in SQL, of an expression per dimension."""
 VALUES: dict[str, Callable[[pa.Table, SelectionConfig], np.ndarray]] = {
-    "overall": lambda scores, config: scores["overall_mean"].to_numpy(),
+    "overall": lambda scores, _: scores["overall_mean"].to_numpy(),
     "lower-bound": _lower_bound,
     "likert": _mean_likert,
-    "product": lambda scores, config: reduce(np.multiply, _common(scores, config)),
-    "minimum": lambda scores, config: reduce(np.minimum, _common(scores, config)),
+    "product": lambda scores, config: reduce(np.multiply, _likert(scores, config)),
+    "minimum": lambda scores, config: reduce(np.minimum, _likert(scores, config)),
 }
 """Per name the value, float64 [n]; large ones are good."""
 _READS = {
