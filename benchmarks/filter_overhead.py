@@ -145,8 +145,8 @@ def filtered(folder: Path, run: Path, size: int, cluster: Cluster, prepare_worke
     slices = edits.plan(flow.filter.input, seed=0, world=None, unit_rows=size)
     directory, model = RunDir(run), folder / "model"
     context = Context(directory, flow, cluster, False)
-    rows = np.arange(sum(len(piece.rows) for piece in slices))
-    edit_scoring.score_edits(context, flow.filter, directory.step("filter"), model, scorer_revision(model), slices, rows)
+    scoring = edit_scoring.Scoring(context, flow.filter, directory.step("filter"), model, scorer_revision(model), slices)
+    scoring.rest(np.arange(sum(len(piece.rows) for piece in slices)))
     figures = [json.loads(line)["figures"] for line in (run / "filter" / "units.jsonl").read_text().splitlines()][1:]
     done, idle, busy, cpu = (sum(entry[name] for entry in figures) for name in ("edits", "idle_seconds", "model_seconds", "cpu_seconds"))
     return Seconds((busy + idle) / done, cpu / done, idle / (idle + busy))

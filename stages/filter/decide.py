@@ -78,6 +78,21 @@ def decide(inspected: pa.Table, config: GatesConfig) -> Gated:
     return Gated(table.combine_chunks(), dropped, summary)
 
 
+def decide_rows(inspected: pa.Table, config: GatesConfig) -> np.ndarray:
+    """Which rows of a table of the schema :data:`INSPECTED` the gates drop that judge a row by itself: bool [n]."""
+    dropped = np.zeros(inspected.num_rows, dtype=bool)
+    for name, gate in GATES.items():
+        settings: GateConfig = getattr(config, name)
+        if settings.action == "drop" and not gate.compares:
+            dropped |= gate.decide(inspected, settings).caught
+    return dropped
+
+
+def comparing(config: GatesConfig) -> list[str]:
+    """Names of the gates that compare edits and drop some of them."""
+    return [name for name, gate in GATES.items() if gate.compares and getattr(config, name).action == "drop"]
+
+
 def inputs(config: GatesConfig) -> dict[str, str]:
     """Hashes of what the gates read beside the data set. Raises ``ValueError`` for a file that is not there."""
     found: dict[str, str] = {}

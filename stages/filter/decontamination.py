@@ -7,7 +7,7 @@ edit counts as gated.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,24 @@ def check(
         gated=inspected.gated + dropped.num_rows,
     )
     return left_over, summary
+
+
+def matching(
+    context: Context, config: FilterConfig, step: StepFolder, planned: Planned, model: Path
+) -> Callable[[pa.Table], np.ndarray] | None:
+    """A function that says which rows of an inspected table are dropped, bool [n]; None where contamination drops nothing."""
+    settings = config.contamination
+    if settings.action != "drop":
+        return None
+    known = compare.hashed(step, planned, KEY, cluster=context.cluster, workers=worker_counts.inspecting(config, context.cluster))
+    training = references.of_training(model) if settings.training else None
+    items = pa.concat_tables([training, known.items]) if training is not None else known.items
+
+    def dropped(inspected: pa.Table) -> np.ndarray:
+        hits = match.find(inspected, items, distance=settings.distance, counts=settings.counts)
+        return pc.is_in(inspected["sample_id"], value_set=match.counted(hits).combine_chunks()).to_numpy()
+
+    return dropped
 
 
 def about(summary: Mapping[str, Any], hits: pa.Table, selection: pa.Table) -> dict[str, Any]:

@@ -9,7 +9,7 @@ nothing is inspected.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -20,18 +20,17 @@ from PIL import Image
 
 from reward.inputs.decoding import DECODER
 from reward.likeness import perceptual_hash
-from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
-from stages.engine.run_units import run_units
+from stages.engine.run_units import Job
 from stages.engine.rundir import Part, StepFolder
-from stages.engine.units import Unit, UnitOutput, Work, publish_table
+from stages.engine.units import Done, Unit, UnitOutput, UnitRecord, Work, publish_table
 from stages.filter import decide as gates
-from stages.filter import worker_counts
 from stages.filter.config import FilterConfig
 from stages.filter.decide import INSPECTED
+from stages.filter.gates.config import GatesConfig
 from stages.filter.pair import Pair
 from stages.filter.selection.order import rank_within
 
@@ -58,11 +57,26 @@ class Inspection:
         return {name: entry["dropped"] for name, entry in self.summary.items() if entry.get("dropped")}
 
 
-def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Sequence[edits.Slice]) -> Inspection:
-    """Inspect what is not inspected yet, and decide."""
-    units = [Unit(unit_key(piece), piece, len(piece.rows)) for piece in slices]
-    workers = worker_counts.inspecting(config, context.cluster)
-    done = run_units(step, units, make_work, cluster=context.cluster, workers=workers, phase="inspect", rows_are="edits")
+def job(slices: Sequence[edits.Slice], *, workers: int) -> Job:
+    """The inspection of slices."""
+    return Job([Unit(unit_key(piece), piece, len(piece.rows)) for piece in slices], make_work, workers, phase="inspect")
+
+
+def left_in(step: StepFolder, record: UnitRecord, config: GatesConfig, matching: Callable[[pa.Table], np.ndarray] | None) -> np.ndarray:
+    """Numbers of the rows of an inspected unit that are left as far as that can be seen in this unit: int64 [n], ascending.
+
+    What no gate drops that judges a row by itself, is not found in the references (``matching``: bool [rows]), and does not occur before in
+    the unit. It is the same whenever and beside whatever the unit is done.
+    """
+    table = step.read_table("inspected", [record.parts["inspected"]], INSPECTED.names, INSPECTED)
+    left = ~(later_ones(table["sample_id"]) | gates.decide_rows(table, config))
+    if matching is not None:
+        left &= ~matching(table)
+    return edits.numbers_of(table["position"].filter(pa.array(left)))
+
+
+def decide(config: FilterConfig, step: StepFolder, done: Done) -> Inspection:
+    """Decide on all inspected edits: which are left for scoring."""
     artifacts = done.artifacts()
     columns = [name for name in INSPECTED.names if name != "edited_sha256"]  # neither a gate nor the search for duplicates reads it
     inspected = step.read_table("inspected", [record.parts["inspected"] for record in done.records], columns, INSPECTED)
@@ -184,9 +198,8 @@ def check_unchanged(inspection: Inspection, delivered: pa.Table) -> None:
         )
 
 
-def rows_of(slices: Sequence[edits.Slice], wanted: np.ndarray) -> list[edits.Slice]:
-    """The slices with the rows of these numbers, int64 [n]; those that have none left are left out."""
-    keep = np.zeros(max((piece.rows[-1][0] + 1 for piece in slices), default=0), dtype=bool)
-    keep[wanted] = True
-    kept = [replace(piece, rows=edits.kept(piece.rows, keep)) for piece in slices]
-    return [old if len(old.rows) == len(new.rows) else new for old, new in zip(slices, kept, strict=True) if new.rows]
+def rows_of(piece: edits.Slice, wanted: np.ndarray) -> edits.Slice:
+    """The slice with those of its rows that have these numbers, int64 [n]."""
+    first = piece.rows[0][0]
+    keep = np.isin(np.arange(first, piece.rows[-1][0] + 1), wanted)
+    return piece if keep.all() else replace(piece, rows=edits.kept(piece.rows, keep, first))

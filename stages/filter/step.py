@@ -25,8 +25,9 @@ from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, steps, storage
 from stages.engine.ids import settings_hash
+from stages.engine.run_units import run_jobs
 from stages.engine.rundir import Index, Part, StepFolder
-from stages.engine.units import publish_unit
+from stages.engine.units import Done, publish_unit
 from stages.filter import decide as gates
 from stages.filter import decontamination, inspection, shard_sets, worker_counts
 from stages.filter import known as known_of
@@ -65,11 +66,13 @@ def run(context: Context) -> Index:
     draft, done = step.begin(settings=settings, inputs=inputs, force=context.force)
     if done and _shards_are_there(step, config):
         return done
-    inspected, compared = decontamination.check(context, config, step, inspection.inspect(context, config, step, slices), references, model)
-    units = edit_scoring.score_edits(context, config, step, model, revision, slices, inspected.numbers)
+    scoring = edit_scoring.Scoring(context, config, step, model, revision, slices)
+    inspected = inspection.decide(config, step, _inspected(context, config, step, slices, scoring, references, model))
+    inspected, compared = decontamination.check(context, config, step, inspected, references, model)
+    scoring.rest(inspected.numbers)
     gated, hits = (step.read_table(name, inspected.artifacts.get(name, [])) for name in ("gated", "contamination"))
     applied = [name for name, entry in inspected.summary.items() if entry["action"] != "off"]
-    scored = scores_of.assemble(step, units, inspected.numbers, gated, applied, hits if compared["references"] else None)
+    scored = scores_of.assemble(step, scoring.units, inspected.numbers, gated, applied, hits if compared["references"] else None)
     counts, quarantined = inspection.balance(inspected, scored.out, scored.quarantined)
     artifacts = inspection.merge(inspected.artifacts, scored.artifacts)
 
@@ -108,6 +111,35 @@ def run(context: Context) -> Index:
         results=_results(config, revision, scores, delivered, tables)
         | {"gates": inspected.summary, compare.NAME: compared, "flags": scored.flags}
         | domain,
+    )
+
+
+def _inspected(
+    context: Context,
+    config: FilterConfig,
+    step: StepFolder,
+    slices: Sequence[edits.Slice],
+    scoring: edit_scoring.Scoring,
+    references: compare.Planned,
+    model: Path,
+) -> Done:
+    """Inspect what is not inspected yet, and score each slice once it is inspected, unless that is done after the last one."""
+    cluster = context.cluster
+    if gates.comparing(config.gates):
+        inspect = inspection.job(slices, workers=worker_counts.inspecting(config, cluster))
+        return run_jobs(step, [inspect], cluster=cluster, workers=inspect.workers, rows_are="edits")
+    matching = decontamination.matching(context, config, step, references, model)
+    inspect = inspection.job(slices, workers=worker_counts.beside_scoring(config, cluster))
+    places = {unit.key: place for place, unit in enumerate(inspect.units)}
+    score = scoring.beside(places, lambda record: inspection.left_in(step, record, config.gates, matching))
+    workers = inspect.workers + score.workers if score.num_gpus else max(inspect.workers, score.workers)
+    return run_jobs(
+        step,
+        [inspect, score],
+        cluster=cluster,
+        workers=workers,
+        rows_are="edits",
+        finished=lambda record: scoring.finished(record) if record.family else None,
     )
 
 

@@ -51,6 +51,7 @@ def make_candidates(
                 threads=1 if gpus else 2,
                 in_flight=1 if gpus else 2,  # a GPU has units of minutes: none waits behind another while a process has nothing to do
                 seconds=editor.spec.seconds or SECONDS,
+                phase="candidates",
             )
         )
 
@@ -65,7 +66,6 @@ def make_candidates(
         jobs,
         cluster=context.cluster,
         workers=workers_of(config, editors, context.cluster),
-        phase="candidates",
         rows_are="edits",
         finished=finished,
         failed=None if config.failures.stop_all else failed.__setitem__,
