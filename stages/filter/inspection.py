@@ -31,7 +31,7 @@ from stages.filter import decide as gates
 from stages.filter.config import FilterConfig
 from stages.filter.decide import INSPECTED
 from stages.filter.gates.config import GatesConfig
-from stages.filter.pair import Pair
+from stages.filter.pair import Pair, Picture
 from stages.filter.selection.order import rank_within
 
 REVISION = 2
@@ -110,21 +110,29 @@ def make_work() -> Work:
     def work(piece: edits.Slice) -> UnitOutput:
         rows: list[dict[str, Any]] = []
         quarantine: list[Quarantined] = []
+        pair: Pair | None = None
         for entry in edits.fetch(piece):
-            row = entry if isinstance(entry, Quarantined) else row_of(entry)
-            (quarantine if isinstance(row, Quarantined) else rows).append(row)  # ty: ignore[invalid-argument-type]
+            found = entry if isinstance(entry, Quarantined) else pair_of(entry, pair)
+            if isinstance(found, Quarantined):
+                quarantine.append(found)
+            else:
+                pair = found
+                rows.append(row_of(pair))
         return UnitOutput({"inspected": contracts.table("inspected", rows, INSPECTED)}, len(piece.rows), len(rows), quarantine)
 
     return work
 
 
-def row_of(edit: edits.Edit) -> dict[str, Any] | Quarantined:
-    """A row of the contract ``inspected``, or why the edit cannot be read."""
-    opened = edits.opened(edit, whole=True)
-    if isinstance(opened, Quarantined):
-        return opened
-    source, edited = opened
-    pair = Pair(edit, np.asarray(source), np.asarray(edited))
+def pair_of(edit: edits.Edit, before: Pair | None = None) -> Pair | Quarantined:
+    """An edit with its pictures, or why they cannot be read. ``before``: another edit, which may have the same source."""
+    source = before.source if before is not None and before.edit.source_sha256 == edit.source_sha256 else None
+    opened = edits.opened(edit, whole=True, source=source.image if source else None)
+    return opened if isinstance(opened, Quarantined) else Pair(edit, source or Picture(opened[0]), Picture(opened[1]))
+
+
+def row_of(pair: Pair) -> dict[str, Any]:
+    """A row of the contract ``inspected``."""
+    edit, source, edited = pair.edit, pair.source.image, pair.edited.image
     difference = np.abs(pair.small_source - pair.small_edited).astype(np.uint8)
     return {
         "sample_id": edit.sample_id,
@@ -136,8 +144,8 @@ def row_of(edit: edits.Edit) -> dict[str, Any] | Quarantined:
         "edited_height": edited.height,
         "source_sha256": edit.source_sha256,
         "edited_sha256": edit.edited_sha256,
-        "source_phash": perceptual_hash(source),
-        "edited_phash": perceptual_hash(edited),
+        "source_phash": pair.source.bits,
+        "edited_phash": pair.edited.bits,
         "change_phash": perceptual_hash(Image.fromarray(difference)),
         "instruction": pair.words,
         **gates.measure(pair),

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from pydantic import ValidationError
 
 from benchmarks.planted_defects import BROKEN, LATIN_SCRIPT, NOTHING, OTHER_SCRIPTS, PLANTED, drawn_edits, nameless, real_triplets
@@ -31,6 +32,7 @@ from stages.filter.gates.near_duplicate import NearDuplicateGate
 from stages.filter.gates.near_embedding import NearEmbeddingGate
 from stages.filter.gates.size import SizeGate
 from stages.filter.gates.source_reuse import SourceReuseGate
+from stages.filter.pair import Pair
 
 steady = settings(deadline=None, derandomize=True)
 WANTED = (
@@ -64,7 +66,7 @@ def table(rows: Sequence[dict[str, Any]]) -> pa.Table:
 
 
 def inspected(delivered: Sequence[Edit]) -> pa.Table:
-    return table([inspection.row_of(edit) for edit in delivered])  # ty: ignore[invalid-argument-type]
+    return table([inspection.row_of(pair) for edit in delivered if isinstance(pair := inspection.pair_of(edit), Pair)])
 
 
 def caught(rows: pa.Table, gate: str, config: GatesConfig | None = None) -> float:
@@ -306,9 +308,9 @@ def test_dropped_edits_count_once_and_take_nobodys_place() -> None:
 
 
 def test_nothing_to_measure_is_no_value() -> None:
-    assert upscaled.detail(np.zeros((64, 64, 3), np.uint8)) is None and upscaled.detail(np.zeros((20, 400, 3), np.uint8)) is None
+    assert upscaled.detail(Image.new("L", (64, 64))) is None and upscaled.detail(Image.new("L", (400, 20))) is None
     rng = np.random.default_rng(0)
-    noise = upscaled.detail(rng.integers(0, 256, (128, 96, 3), dtype=np.uint8))
+    noise = upscaled.detail(Image.fromarray(rng.integers(0, 256, (128, 96, 3), dtype=np.uint8)).convert("L"))
     assert noise is not None and abs(noise) < 0.2  # white noise: as much above as below
     found = gates.decide(table([]), GatesConfig())
     assert found.table.num_rows == 0 and found.summary["size"]["quantiles"] is None
