@@ -27,8 +27,8 @@ class PhaseBars:
     def __init__(self, step: str, rows_are: str) -> None:
         self.step, self.rows_are = step, rows_are
         self.phases: dict[str, _Phase] = {}
-        self.phase_of: dict[str, _Phase] = {}
-        """Of the units that are missing, by their keys."""
+        self.missing: dict[str, tuple[_Phase, int]] = {}
+        """Phase and rows of the units that are missing, by their keys."""
         self.coming = 0
         """Rows of units that may bring units for a phase that follows."""
 
@@ -44,21 +44,21 @@ class PhaseBars:
         if done:
             phase.count += unit.rows
             return
-        self.phase_of[unit.key] = phase
+        self.missing[unit.key] = phase, unit.rows
         self.coming += 0 if phase.follows else unit.rows
 
     def finish(self, record: UnitRecord) -> None:
         """Count a unit that was missing as done."""
-        phase = self.phase_of.pop(record.key)
-        phase.count += record.rows_in
+        phase, rows = self.missing.pop(record.key)
+        phase.count += rows
         phase.figures.append(record.figures)
-        self.coming -= 0 if phase.follows else record.rows_in
+        self.coming -= 0 if phase.follows else rows
 
     def draw(self) -> None:
         """Show where every phase with a missing unit stands."""
         for name, phase in self.phases.items():
             total = phase.total + (self.coming if phase.follows else 0)
-            if phase.bar is None and phase in self.phase_of.values():
+            if phase.bar is None and any(of is phase for of, _ in self.missing.values()):
                 label = f"{self.step}: {name}" if name else self.step
                 row = sum(other.bar is not None for other in self.phases.values())
                 phase.bar = progress(label, total, unit=self.rows_are, initial=phase.count, row=row)

@@ -79,18 +79,14 @@ def decide(inspected: pa.Table, config: GatesConfig) -> Gated:
 
 
 def decide_rows(inspected: pa.Table, config: GatesConfig) -> np.ndarray:
-    """Which rows of a table of the schema :data:`INSPECTED` the gates drop that judge a row by itself: bool [n]."""
+    """Which edits a gate drops that looks at one edit at a time: bool [n], for a table of the schema :data:`INSPECTED`. Gates that
+    compare edits may drop more."""
     dropped = np.zeros(inspected.num_rows, dtype=bool)
     for name, gate in GATES.items():
         settings: GateConfig = getattr(config, name)
         if settings.action == "drop" and not gate.compares:
             dropped |= gate.decide(inspected, settings).caught
     return dropped
-
-
-def comparing(config: GatesConfig) -> list[str]:
-    """Names of the gates that compare edits and drop some of them."""
-    return [name for name, gate in GATES.items() if gate.compares and getattr(config, name).action == "drop"]
 
 
 def inputs(config: GatesConfig) -> dict[str, str]:

@@ -34,6 +34,7 @@ from stages.filter import known as known_of
 from stages.filter import scored as scores_of
 from stages.filter import scoring as edit_scoring
 from stages.filter.config import FilterConfig
+from stages.filter.gates.config import comparing
 from stages.filter.selection import rule as selection
 from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig
@@ -125,7 +126,7 @@ def _inspected(
 ) -> Done:
     """Inspect what is not inspected yet, and score each slice once it is inspected, unless that is done after the last one."""
     cluster = context.cluster
-    if gates.comparing(config.gates):
+    if comparing(config.gates):
         inspect = inspection.job(slices, workers=worker_counts.inspecting(config, cluster))
         return run_jobs(step, [inspect], cluster=cluster, workers=inspect.workers, rows_are="edits")
     matching = decontamination.matching(context, config, step, references, model)
