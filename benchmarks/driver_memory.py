@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from reward.inputs.decoding import DECODER
 from stages.config import FlowConfig
 from stages.context import Context
 from stages.datasets import readers as edits
@@ -44,9 +45,10 @@ UNIT_ROWS = 500
 INSTRUCTION = "replace the red car on the left with a blue bicycle and keep the street as it is, number"
 PHASES = {
     "plan of the edits": (edits, "plan"),
-    "inspected: read, copies found, gates": (inspection, "inspect"),
+    "slices inspected, and scored beside it: all done": (filter, "_inspected"),
+    "inspected: read, copies found, gates": (inspection, "decide"),
     "decontamination, without references": (decontamination, "check"),
-    "scoring, all done": (edit_scoring, "score_edits"),
+    "scoring, all done": (edit_scoring.Scoring, "rest"),
     "tables read, also within the phases above": (StepFolder, "read_table"),
     "scores put together, with flags": (scored_of, "assemble"),
     "selections, with their files": (stored, "publish"),
@@ -154,30 +156,33 @@ def prepare(folder: Path, rows: int) -> Context:
     draw = np.random.default_rng(0)
     ids = np.array([f"{number:024x}" for number in draw.permutation(rows)])
     small = np.arange(rows) % 20 == 0
-    kept = {piece.fingerprint: piece for piece in inspection.rows_of(slices, np.flatnonzero(~small))}
+    kept = [inspection.rows_of(piece, np.flatnonzero(~small)) for piece in slices]
     step.path.mkdir(parents=True)
     revision = scorer_revision(model)
     with open(step.path / "units.jsonl", "w") as log:
         for piece in slices:
             numbers = np.array([number for number, _ in piece.rows])
             publish(step, log, inspection.unit_key(piece), {"inspected": inspected(numbers, ids, draw)})
-        for piece in kept.values():
+        for whole, piece in zip(slices, kept, strict=True):
             numbers = np.array([number for number, _ in piece.rows])
-            key = settings_hash(step.name, piece.fingerprint, revision, config.token_budget)
-            publish(step, log, key, {"edits": delivered(numbers, ids), "scores": scored(numbers, ids, draw, revision)})
+            family = settings_hash(step.name, DECODER, whole.fingerprint, revision, config.token_budget)
+            key = settings_hash(family, numbers.tolist())
+            publish(step, log, key, {"edits": delivered(numbers, ids), "scores": scored(numbers, ids, draw, revision)}, family)
     return context
 
 
-def publish(step: StepFolder, log: Any, key: str, tables: dict[str, pa.Table]) -> None:
+def publish(step: StepFolder, log: Any, key: str, tables: dict[str, pa.Table], family: str = "") -> None:
     parts = units.publish_unit(step.path, key, tables | {"quarantine": contracts.table("quarantine", [])})
     count = next(iter(tables.values())).num_rows
-    log.write(json.dumps(asdict(units.UnitRecord(key, parts, count, count))) + "\n")
+    log.write(json.dumps(asdict(units.UnitRecord(key, parts, count, count, family=family))) + "\n")
 
 
 def inspected(numbers: np.ndarray, ids: np.ndarray, draw: np.random.Generator) -> pa.Table:
     count = len(numbers)
     side = np.where(numbers % 20 == 0, 64, 1024)
-    columns: dict[str, Any] = {name: draw.random(count) for name in INSPECTED.names}
+    columns: dict[str, Any] = {
+        field.name: draw.integers(0, 100, count) if pa.types.is_integer(field.type) else draw.random(count) for field in INSPECTED
+    }
     columns |= {name: side for name in INSPECTED.names if name.endswith(("_width", "_height"))}
     columns |= {name: draw.integers(0, 2**63, count) for name in INSPECTED.names if name.endswith("_phash")}
     columns |= {name: [draw.bytes(32).hex() for _ in numbers] for name in ("source_sha256", "edited_sha256")}

@@ -1,6 +1,7 @@
 """What the filter adds to the model's own time: its scoring phase against a bare loop over the same prepared inputs, on the CPU.
 
     python benchmarks/filter_overhead.py                                 # about nine minutes on two idle cores
+    python benchmarks/filter_overhead.py --sleep 0.2 --groups 6          # a model that sleeps per edit, as one on a GPU leaves the cores
 
 The bare loop collates prepared edits and runs the model, on a thread of a Ray worker as the filter's actors do: nothing is read, decoded,
 sent or written. The filter reads JPEG files of 512x512 pixels, decodes and resizes them, scores with one actor of one thread, and publishes
@@ -20,8 +21,9 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import ray
@@ -37,6 +39,7 @@ from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine.cluster import Cluster
 from stages.engine.rundir import RunDir
+from stages.engine.units import Work
 from stages.filter import scoring as edit_scoring
 from stages.scoring.rows import load_model, scorer_revision
 
@@ -57,6 +60,8 @@ BACKBONE = BackboneConfig(
 """About 0.3 s of one core per edit at 448x448."""
 
 
+TINY = BackboneConfig(patch_size=14, merge_size=2)
+"""For a model that sleeps."""
 BARE, ACTOR, TASK = "bare loop", "filter, prepared by the actor", "filter, prepared by a task"
 
 
@@ -73,6 +78,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--groups", type=int, default=1, help="groups of edits per turn; one more is not counted")
     parser.add_argument("--edits", type=int, default=48, help="edits of a group: a unit of the filter")
+    parser.add_argument("--sleep", type=float, default=0.0, help="seconds per edit that a tiny model sleeps instead of computing")
     options = parser.parse_args()
     torch.set_num_threads(1)
     measured: dict[str, list[Seconds]] = {BARE: [], ACTOR: [], TASK: []}
@@ -80,14 +86,16 @@ def main() -> None:
         folder = Path(scratch)
         save_edits(folder, (1 + options.groups) * options.edits)
         presentation = PresentationConfig(layout="images", prompt="rubric_first", image_area=448 * 448)
-        model = RewardModel.from_config(RewardModelConfig(backbone=BACKBONE, presentation=presentation), [INSTRUCTION], seed=0)
+        backbone = TINY if options.sleep else BACKBONE
+        model = RewardModel.from_config(RewardModelConfig(backbone=backbone, presentation=presentation), [INSTRUCTION], seed=0)
         model.save(folder / "model")
         cluster = Cluster(FlowConfig(name="x").ray.model_copy(update={"dashboard": False, "num_cpus": 4}))
         cluster.connect()
+        setattr(edit_scoring, "make_scoring", partial(make_scoring, options.sleep))  # noqa: B010
         for turn in range(options.turns):
             run = folder / f"run-{turn}"
             kinds = {
-                BARE: lambda: ray.get(ray.remote(bare).remote(folder, options.edits)),
+                BARE: lambda: ray.get(ray.remote(bare).remote(folder, options.edits, options.sleep)),
                 ACTOR: lambda run=run: filtered(folder, run / "actor", options.edits, cluster, 0),
                 TASK: lambda run=run: filtered(folder, run / "task", options.edits, cluster, 1),
             }
@@ -111,14 +119,26 @@ def save_edits(folder: Path, count: int) -> None:
     (folder / "edits.jsonl").write_text("".join(lines))
 
 
-def bare(folder: Path, size: int) -> Seconds:
+def make_scoring(sleep: float, *arguments: Any) -> Work:
+    """Replaces ``stages.filter.scoring.make_scoring``: every forward pass of its process sleeps first."""
+    torch.nn.modules.module.register_module_forward_pre_hook(partial(_sleep, sleep))
+    return edit_scoring.make_scoring(*arguments)
+
+
+def _sleep(seconds: float, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
+    if isinstance(module, RewardModel):
+        time.sleep(seconds * len(arguments[0].reads))
+
+
+def bare(folder: Path, size: int, sleep: float) -> Seconds:
     """In a Ray worker: inputs prepared beforehand; then nothing but passes."""
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_passes, folder, size).result()
+        return thread.submit(_passes, folder, size, sleep).result()
 
 
-def _passes(folder: Path, size: int) -> Seconds:
+def _passes(folder: Path, size: int, sleep: float) -> Seconds:
     inference = Inference(load_model(folder / "model"))
+    inference.model.register_forward_pre_hook(partial(_sleep, sleep))
     rows = [json.loads(line) for line in (folder / "edits.jsonl").read_text().splitlines()]
     samples = [EditSample(folder / row["source"], row["instruction"], folder / row["edited"]) for row in rows]
     prepared = [item for item in inference.model.processor.prepare_each(samples) if not isinstance(item, Exception)]
@@ -145,15 +165,17 @@ def filtered(folder: Path, run: Path, size: int, cluster: Cluster, prepare_worke
     slices = edits.plan(flow.filter.input, seed=0, world=None, unit_rows=size)
     directory, model = RunDir(run), folder / "model"
     context = Context(directory, flow, cluster, False)
-    rows = np.arange(sum(len(piece.rows) for piece in slices))
-    edit_scoring.score_edits(context, flow.filter, directory.step("filter"), model, scorer_revision(model), slices, rows)
+    scoring = edit_scoring.Scoring(context, flow.filter, directory.step("filter"), model, scorer_revision(model), slices)
+    scoring.rest(np.arange(sum(len(piece.rows) for piece in slices)))
     figures = [json.loads(line)["figures"] for line in (run / "filter" / "units.jsonl").read_text().splitlines()][1:]
     done, idle, busy, cpu = (sum(entry[name] for entry in figures) for name in ("edits", "idle_seconds", "model_seconds", "cpu_seconds"))
     return Seconds((busy + idle) / done, cpu / done, idle / (idle + busy))
 
 
 def print_table(measured: dict[str, list[Seconds]], options: argparse.Namespace) -> None:
-    what = f"{options.turns} turns of {options.groups} groups of {options.edits} edits"
+    what = f"{options.turns} turns of {options.groups} groups of {options.edits} edits" + (
+        f", a model that sleeps {options.sleep:g} s per edit" if options.sleep else ""
+    )
     print(f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, torch {torch.__version__}: {what}.\n")
     print("| what | wall seconds per edit | over the bare loop | CPU seconds per edit | over the bare loop | model idle |")
     print("| --- | --- | --- | --- | --- | --- |")

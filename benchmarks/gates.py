@@ -27,13 +27,13 @@ from benchmarks import results
 from benchmarks.planted_defects import PLANTED, drawn_edits, nameless, real_triplets
 from stages.datasets.readers import Edit
 from stages.engine import contracts, tables
-from stages.engine.contracts import Quarantined
 from stages.filter import decide as gates
 from stages.filter import inspection
 from stages.filter.gates.config import GATES, GatesConfig
 from stages.filter.gates.language import LanguageGate
 from stages.filter.gates.size import SizeGate
 from stages.filter.gates.source_reuse import SourceReuseGate
+from stages.filter.pair import Pair
 
 ROOT = Path(__file__).resolve().parent.parent
 DRAWN, DRAWN_SIDE = 300, 128
@@ -121,9 +121,9 @@ def by_set(sound: Sequence[Edit], config: GatesConfig) -> str:
 
 def inspected(edits: Sequence[Edit]) -> pa.Table:
     """The artifact ``inspected`` of edits that can all be read."""
-    rows = [inspection.row_of(edit) for edit in edits]
-    assert not any(isinstance(row, Quarantined) for row in rows), "a planted edit cannot be read"
-    return contracts.table("inspected", rows, gates.INSPECTED)  # ty: ignore[invalid-argument-type]
+    pairs = [pair for edit in edits if isinstance(pair := inspection.pair_of(edit), Pair)]
+    assert len(pairs) == len(edits), "a planted edit cannot be read"
+    return contracts.table("inspected", [inspection.row_of(pair) for pair in pairs], gates.INSPECTED)
 
 
 def caught(rows: pa.Table, config: GatesConfig, gate: str) -> np.ndarray:

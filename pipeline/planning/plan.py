@@ -54,7 +54,7 @@ def plan(flow: FlowConfig, path: Path) -> str:
         if flop is None:
             text += f"\n\nfilter at other sizes: unknown ({counted})"
         else:
-            text += "\n\n" + filter_cost.table(flow.filter.selections, flop, counted)
+            text += "\n\n" + filter_cost.table(flow.filter, flop, counted)
     if isinstance(flow.finetune, LargeFinetuneConfig):
         text += "\n\n" + finetune_cost.table(flow.finetune, finetune_cost.arm_sizes(flow, RunDir(path)))
     return text
@@ -150,7 +150,7 @@ def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
             else f"the edits at {getattr(source, 'path', '')}, {_cost(one, 1000)} per 1,000"
         )
         kept = selection_sizes.described(flow.filter.selections, RunDir(path).step("filter"))
-        work["filter"] = f"{amount}; selections: {kept}"
+        work["filter"] = f"{amount}, {filter_cost.order(flow.filter)}; selections: {kept}"
     if flow.finetune is not None:
         fine = flow.finetune
         work["finetune"] = finetune_cost.work(fine)

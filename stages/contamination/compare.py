@@ -91,7 +91,7 @@ def compare(
 
     sources: columns ``sample_id``, ``source_sha256``, ``source_phash`` and ``instruction`` as in ``inspected``; more than fit in memory.
     """
-    items = pa.concat_tables([training, known.items]) if training is not None else known.items
+    items = items_of(known, training)
     split = match.split(items, config.distance, config.counts)
     compared = 0
 
@@ -117,6 +117,11 @@ def compare(
         samples = database.number("SELECT count(DISTINCT sample_id) FROM hits WHERE counted")
         by_reference = _by_reference(database, items, known.records)
     return Compared(counted, samples, {**known.artifacts, NAME: parts}, by_reference)
+
+
+def items_of(known: References, training: pa.Table | None) -> pa.Table:
+    """The items of all references, and before them those that a model was trained on where ``training`` has them."""
+    return pa.concat_tables([training, known.items]) if training is not None else known.items
 
 
 def settings_of(config: Comparison) -> dict[str, Any]:

@@ -139,16 +139,17 @@ def good(metadata: Sequence[str]) -> np.ndarray:
     return world.good(metadata)
 
 
-def opened(edit: Edit, *, whole: bool) -> tuple[Image.Image, Image.Image] | Quarantined:
+def opened(edit: Edit, *, whole: bool, source: Image.Image | None = None) -> tuple[Image.Image, Image.Image] | Quarantined:
     """Source and edited image, decoded completely (reward/inputs/decoding.py); or why they cannot be.
 
-    whole: also look for damage that a decoder passes over (reward/inputs/jpeg_scan.py), which once per image is enough.
+    whole: also look for damage that a decoder passes over (reward/inputs/jpeg_scan.py), which once per image is enough. source: where it
+    was opened before.
     """
-    source = _opened(edit, "source", edit.source, edit.source_path, whole=whole)
-    if isinstance(source, Quarantined):
-        return source
+    first = source or _opened(edit, "source", edit.source, edit.source_path, whole=whole)
+    if isinstance(first, Quarantined):
+        return first
     edited = _opened(edit, "edited", edit.edited, edit.edited_path, whole=whole)
-    return edited if isinstance(edited, Quarantined) else (source, edited)
+    return edited if isinstance(edited, Quarantined) else (first, edited)
 
 
 def _opened(edit: Edit, role: str, data: bytes, path: str | None, *, whole: bool) -> Image.Image | Quarantined:

@@ -95,9 +95,9 @@ def pick(slices: Sequence[Slice], numbers: Sequence[int]) -> Slice:
     return replace(slices[0], rows=rows)
 
 
-def kept(rows: Sequence[tuple[int, Any]], keep: np.ndarray) -> Sequence[tuple[int, Any]]:
-    """The rows whose numbers are true in ``keep``, bool [rows of the data set]; spans stay spans."""
-    return rows.kept(keep) if isinstance(rows, Spans) else [row for row in rows if keep[row[0]]]
+def kept(rows: Sequence[tuple[int, Any]], keep: np.ndarray, first: int = 0) -> Sequence[tuple[int, Any]]:
+    """The rows whose numbers are true in ``keep``, bool [n], from the number ``first`` on; spans stay spans."""
+    return rows.kept(keep, first) if isinstance(rows, Spans) else [row for row in rows if keep[row[0] - first]]
 
 
 def position(name: str, number: int) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 
 import psutil
 import ray
+from ray._private.utils import get_num_cpus
 
 from stages.engine import warm_workers
 from stages.engine.config import RayConfig
@@ -36,6 +37,12 @@ CONNECT_SECONDS = 10.0
 """Time-out of the connection to an existing cluster."""
 STARTS = 5
 """Attempts to start Ray: it gives its own processes 30 seconds, which cannot be changed, and a busy machine may need more."""
+
+
+def cores() -> int:
+    """Cores that this process may use: those of its affinity mask, at most the quota of its container."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS has no masks
+    return max(1, min(affinity, int(get_num_cpus(override_docker_cpu_warning=True))))
 
 
 @dataclass
@@ -55,7 +62,7 @@ class Cluster:
         if self.address is None:
             options |= {
                 "address": "local",  # otherwise Ray joins any cluster that runs on this machine
-                "num_cpus": self.config.num_cpus or max(4, os.cpu_count() or 1),
+                "num_cpus": self.config.num_cpus or max(4, cores()),
                 "include_dashboard": self.config.dashboard,
                 "object_store_memory": self.config.object_store_mb << 20,
                 "_temp_dir": self.config.temp_dir and str(Path(self.config.temp_dir).resolve()),

@@ -1,7 +1,8 @@
 """Assigns units to actors, and handles the death of an actor.
 
 Units with one work function are the units of one crew of actors. Several crews work at the same time as far as places and GPUs allow; a
-free place goes to the crew with the most work left per actor, so that few models are loaded and no GPU waits at the end.
+free place goes to the crew with the most work left per actor, so that few models are loaded and no GPU waits at the end. Units may be added
+while others are done; a crew that grows keeps its idle actors for as long as others work and nobody else needs their places.
 
 A dead actor is replaced. Each of its units becomes a suspect and runs again by itself on an actor, which identifies the unit that causes
 the deaths. After ``MAX_DEATHS`` deaths of processes that had a unit, the rows that end them are looked for and left out
@@ -49,7 +50,8 @@ class Crew:
 
     ``start`` returns an actor with the method ``run``, and a reference to the id of its node, which is there when the actor is ready.
     ``most``: actors at a time. ``retire`` gets the actors for which no unit is left; after an exception they are killed. ``num_gpus``: of
-    an actor. ``seconds``: expected of a row, to compare the work that is left.
+    an actor. ``seconds``: expected of a row, to compare the work that is left. ``grows``: whether units may be added while other crews
+    work.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Crew:
         name: str = "",
         num_gpus: float = 0.0,
         seconds: float = 1.0,
+        grows: bool = False,
     ) -> None:
         self.start = start
         self.most = most
@@ -69,6 +72,7 @@ class Crew:
         self.name = name
         self.num_gpus = num_gpus
         self.seconds = seconds
+        self.grows = grows
         self.queue = deque(units)
         self.suspects: deque[Unit] = deque()
         """Units in flight on an actor that died; each is run alone."""
@@ -91,17 +95,27 @@ class Crew:
         left = [*self.queue, *self.suspects, *(unit for actor in self.actors for unit in actor.units.values())]
         return self.seconds * sum(unit.rows for unit in left) / (len(self.actors) + 1)
 
-    def submit(self, actor: _Actor) -> None:
-        """Fill an actor with units; towards the end it gets one at a time, so that none waits behind another while an actor has nothing.
-        While suspects wait, it gets one of them once it is empty; beside a suspect it gets nothing."""
+    @property
+    def has_work(self) -> bool:
+        """Whether a unit is left, in flight or not."""
+        return bool(self.queue or self.suspects or any(actor.units for actor in self.actors))
+
+    def submit(self) -> None:
+        """Fill the actors that are ready, all with a first unit, then all with a second. Towards the end an actor gets one at a time, so
+        that none waits behind another while an actor has nothing."""
+        ready = [actor for actor in self.actors if actor.node]
+        for most in range(1, IN_FLIGHT + 1):
+            for actor in ready:
+                waiting = len(self.queue) + len(self.suspects)
+                if len(actor.units) < most and waiting and (not actor.units or waiting >= len(self.actors)):
+                    self._give(actor)
+
+    def _give(self, actor: _Actor) -> None:
+        """While suspects wait, an actor gets one of them once it is empty; beside a suspect it gets nothing."""
         if self.suspects:
             if not actor.units:
                 self._send(actor, self.suspects.popleft())
-            return
-        has_suspect = any(self.deaths[unit.key] or self.losses[unit.key] for unit in actor.units.values())
-        while self.queue and len(actor.units) < IN_FLIGHT and not has_suspect:
-            if actor.units and len(self.queue) < len(self.actors):
-                return
+        elif not any(self.deaths[unit.key] or self.losses[unit.key] for unit in actor.units.values()):
             self._send(actor, self.queue.popleft())
 
     def _send(self, actor: _Actor, unit: Unit) -> None:
@@ -156,6 +170,9 @@ class Dispatch:
         """Records of the units as they finish. Raises what a unit's work raises, unwrapped."""
         try:
             while True:
+                for crew in self.crews:
+                    crew.submit()
+                    self._retire(crew)
                 self._staff()
                 calls = {reference: actor for actor in self._actors() for reference in actor.units} | self.starting
                 if not calls:
@@ -176,9 +193,6 @@ class Dispatch:
                 else:
                     del actor.units[reference]
                     yield found
-                if actor in actor.crew.actors:
-                    actor.crew.submit(actor)
-                    self._retire(actor.crew)
         finally:
             for actor in self._actors():
                 ray.kill(actor.handle)
@@ -199,8 +213,10 @@ class Dispatch:
             self.starting[ready] = crew.actors[-1]
 
     def _retire(self, crew: Crew) -> None:
-        """Give up the actors of a crew that have no unit and will get none, so that another crew has their places."""
-        if crew.queue or crew.suspects:
+        """Give up the actors of a crew that have no unit and will get none, or none soon, so that another crew has their places."""
+        others = [other for other in self.crews if other is not crew]
+        in_need = len(self._actors()) >= self.places and any(other.wants for other in others)
+        if crew.queue or crew.suspects or (crew.grows and any(other.has_work for other in others) and not in_need):
             return
         finished = not any(actor.units for actor in crew.actors)
         for actor in [actor for actor in crew.actors if not actor.units and (actor.node or finished)]:
@@ -219,10 +235,6 @@ class Dispatch:
             crew.suspect(actor, error, gone=gone)
         except (ChildProcessError, CrewFailed) as failure:
             self._fail(crew, failure, failure.__cause__)
-            return
-        for other in crew.actors:
-            if other.node:
-                crew.submit(other)
 
     def _fail(self, crew: Crew, failure: Exception, cause: BaseException | None) -> None:
         """End a crew that cannot go on, or everything."""

@@ -16,8 +16,8 @@ LINE = "{desc}: {n_fmt}/{total_fmt} {unit}, {percentage:.0f} %, {elapsed} elapse
 class Progress(Protocol):
     """What both forms do. ``n`` counts from zero to the total; ``note`` is shown behind it."""
 
-    def show(self, n: float, note: str = "") -> None:
-        """Set the count."""
+    def show(self, n: float, note: str = "", total: float | None = None) -> None:
+        """Set the count, and the total where it has changed."""
 
     def close(self) -> None:
         """Show the last state for good."""
@@ -27,7 +27,8 @@ class _Bar:
     def __init__(self, label: str, total: float, unit: str, initial: float, row: int) -> None:
         self._bar = tqdm(total=total, initial=initial, desc=label, unit=f" {unit}", position=row, dynamic_ncols=True)
 
-    def show(self, n: float, note: str = "") -> None:
+    def show(self, n: float, note: str = "", total: float | None = None) -> None:
+        self._bar.total = self._bar.total if total is None else total
         self._bar.set_postfix_str(note, refresh=False)
         self._bar.update(n - self._bar.n)
 
@@ -37,7 +38,7 @@ class _Bar:
 
 
 class _Lines:
-    """The first line comes at once; then a thread prints the newest state each minute, whether or not it has changed."""
+    """The first line comes at once; then a thread prints the newest state each minute, whether or not it has changed, until all is done."""
 
     def __init__(self, label: str, total: float, unit: str, initial: float) -> None:
         self._label, self._total, self._unit, self._initial = label, total, unit, initial
@@ -47,8 +48,9 @@ class _Lines:
         self._thread = threading.Thread(target=self._repeat, daemon=True)
         self._thread.start()
 
-    def show(self, n: float, note: str = "") -> None:
+    def show(self, n: float, note: str = "", total: float | None = None) -> None:
         self._n, self._note = n, note
+        self._total = self._total if total is None else total
 
     def close(self) -> None:
         self._ended.set()
@@ -57,7 +59,8 @@ class _Lines:
 
     def _repeat(self) -> None:
         while not self._ended.wait(SECONDS_PER_LINE):
-            self._print()
+            if self._n < self._total:
+                self._print()
 
     def _print(self) -> None:
         elapsed = time.monotonic() - self._started

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -20,11 +20,11 @@ import ray
 from stages.engine import contracts, unit_log, warm_workers
 from stages.engine.cluster import Cluster
 from stages.engine.dispatch import IN_FLIGHT, Crew, Dispatch
-from stages.engine.progress import progress
+from stages.engine.phase_bars import PhaseBars, Show
 from stages.engine.rundir import StepFolder
 from stages.engine.units import Done, Unit, UnitRecord, Work, publish_unit
 
-Show = Callable[[Sequence[Mapping[str, float]]], str]
+Follow = Callable[[UnitRecord], Iterable[Unit]]
 
 _numbers = count(1)
 """Of the actors that this process has started."""
@@ -36,7 +36,11 @@ class Job:
 
     ``make_work`` is called once in each worker process (load a model there) and returns the function from payload to output; with
     ``threads`` 2, a process runs two units at a time. ``workers``: processes at a time. ``seconds``: expected of a row, to compare jobs. A
-    work function with a method ``close`` is closed in the end.
+    work function with a method ``close`` is closed in the end. ``tasks``: whether the work starts Ray tasks, which need the CPUs that idle
+    workers would hold.
+
+    ``phase`` says which of a step's parts this is, for the progress bar and the dashboard; ``show`` formats the figures of the units that
+    the current call finished, for the bar. ``follows`` gives the units that a finished unit of another job brings for this one.
     """
 
     units: Sequence[Unit]
@@ -47,6 +51,10 @@ class Job:
     num_gpus: float = 0.0
     threads: int = 1
     seconds: float = 1.0
+    tasks: bool = False
+    phase: str = ""
+    show: Show = lambda _: ""
+    follows: Follow | None = None
 
 
 def run_units(
@@ -67,8 +75,8 @@ def run_units(
 
     An exception in the work ends the command; logged units stay done. A dead worker is replaced (:mod:`stages.engine.dispatch`).
     """
-    job = Job(units, make_work, workers, num_cpus=num_cpus, num_gpus=num_gpus, threads=threads)
-    return run_jobs(folder, [job], cluster=cluster, workers=workers, phase=phase, rows_are=rows_are, show=show)
+    job = Job(units, make_work, workers, num_cpus=num_cpus, num_gpus=num_gpus, threads=threads, phase=phase, show=show)
+    return run_jobs(folder, [job], cluster=cluster, workers=workers, rows_are=rows_are)
 
 
 def run_jobs(
@@ -77,52 +85,68 @@ def run_jobs(
     *,
     cluster: Cluster,
     workers: int,
-    phase: str = "",
     rows_are: str = "rows",
-    show: Show = lambda _: "",
     finished: Callable[[UnitRecord], None] = lambda _: None,
     failed: Callable[[str, Exception], None] | None = None,
 ) -> Done:
     """Run the missing units of jobs, several jobs at a time, and return the records of all units that are done, in the order of the jobs.
 
-    ``workers``: processes at a time, of all jobs. ``phase`` says which of a step's parts this is, for the progress bar and the dashboard.
-    ``show`` formats the figures of the units that this call finished, for the progress bar. ``finished`` gets the record of a unit once it
-    is logged. ``failed`` gets the name of a job that cannot go on, and why; the others go on, and its units are left out of the result.
+    ``workers``: processes at a time, of all jobs. ``finished`` gets the record of a unit once it is logged. ``failed`` gets the name of a
+    job that cannot go on, and why; the others go on, and its units are left out of the result. Units that follow others are not in the
+    result either: they must be missing, and ``finished`` gets their records.
     """
     units = [unit for job in jobs for unit in job.units]
     assert len({unit.key for unit in units}) == len(units), "two units have the same key"
     assert all(job.threads <= IN_FLIGHT for job in jobs)
     logged = unit_log.sound(folder)
     done = {unit.key: logged[unit.key] for unit in units if unit.key in logged and unit_log.is_whole(folder, logged[unit.key])}
-    missing = [unit for unit in units if unit.key not in done]
-    if missing:
+    missing = [[unit for unit in job.units if unit.key not in done] for job in jobs]
+    leading = {unit.key for job in jobs if job.follows is None for unit in job.units}
+
+    def following(record: UnitRecord) -> Iterator[tuple[int, Unit]]:
+        """Units that a finished unit brings, each with the number of its job."""
+        for number, job in enumerate(jobs):
+            if job.follows is not None and record.key in leading:
+                yield from ((number, unit) for unit in job.follows(record))
+
+    for record in [*done.values()]:
+        for number, unit in following(record):
+            missing[number].append(unit)
+    if any(missing):
         cluster.connect()
         folder.path.mkdir(parents=True, exist_ok=True)
-        label = f"{folder.name}: {phase}" if phase else folder.name
-        total = sum(unit.rows for unit in units)
-        before = total - sum(unit.rows for unit in missing)
+        tasks = any(job.tasks for job in jobs)
         alike = warm_workers.options(max((job.num_cpus for job in jobs if not job.num_gpus), default=1.0))
-        warm_workers.release(beside=None if all(job.num_gpus for job in jobs) else alike, most=workers)
-        crews = [_crew(folder, job, [unit for unit in job.units if unit.key not in done], label) for job in jobs]
+        warm_workers.release(beside=None if tasks or all(job.num_gpus for job in jobs) else alike, most=workers)
+        crews = [_crew(folder, job, of_job, keep=not tasks) for job, of_job in zip(jobs, missing, strict=True)]
         on_failure = None if failed is None else lambda crew, failure: failed(crew.name, failure)
         dispatch = Dispatch(crews, workers, cluster.gpus if len(jobs) > 1 else math.inf, on_failure)
-        figures = []
-        count = before
-        with closing(progress(label, total, unit=rows_are, initial=before)) as bar, open(folder.path / unit_log.NAME, "a") as file:
+        with closing(PhaseBars(folder.name, rows_are)) as bars, open(folder.path / unit_log.NAME, "a") as file:
+            for job, of_job in zip(jobs, missing, strict=True):
+                bars.phase(job.phase, job.show, follows=job.follows is not None)
+                for unit in job.units:
+                    if unit.key in done:
+                        bars.add(job.phase, unit, done=True)
+                for unit in of_job:
+                    bars.add(job.phase, unit, done=False)
+            bars.draw()
             for record in dispatch.records():
                 done[record.key] = record
                 file.write(unit_log.line(record))
                 file.flush()
                 os.fsync(file.fileno())
                 finished(record)
-                figures.append(record.figures)
-                count += record.rows_in
-                bar.show(count, show(figures))
+                bars.finish(record)
+                for number, unit in following(record):
+                    bars.add(jobs[number].phase, unit, done=False)
+                    crews[number].queue.append(unit)
+                bars.draw()
     return Done([done[unit.key] for unit in units if unit.key in done])
 
 
-def _crew(folder: StepFolder, job: Job, units: Sequence[Unit], label: str) -> Crew:
-    """The actors of a job, for its missing units. Those without a GPU are taken from, and left to, other steps."""
+def _crew(folder: StepFolder, job: Job, units: Sequence[Unit], *, keep: bool) -> Crew:
+    """The actors of a job, for its missing units. Those without a GPU are taken from other steps, and left to them if told to ``keep``."""
+    label = f"{folder.name}: {job.phase}" if job.phase else folder.name
     resources = {"num_cpus": job.num_cpus, "num_gpus": job.num_gpus}
     worker: Any = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=IN_FLIGHT, **resources)(_Worker)
     alike = warm_workers.options(job.num_cpus)
@@ -132,8 +156,9 @@ def _crew(folder: StepFolder, job: Job, units: Sequence[Unit], label: str) -> Cr
         actor = (None if job.num_gpus else warm_workers.take(alike)) or named.remote()
         return actor, actor.begin.remote(job.make_work, str(folder.path), job.threads)
 
-    retire = warm_workers.end if job.num_gpus else partial(warm_workers.keep, alike)
-    return Crew(start, units, job.workers, retire, name=job.name, num_gpus=job.num_gpus, seconds=job.seconds)
+    retire = warm_workers.end if job.num_gpus or not keep else partial(warm_workers.keep, alike)
+    grows = job.follows is not None
+    return Crew(start, units, job.workers, retire, name=job.name, num_gpus=job.num_gpus, seconds=job.seconds, grows=grows)
 
 
 def _actor_name(what: str) -> str:

@@ -24,7 +24,11 @@ class FilterConfig(Config):
     shards: ShardsConfig = Field(ShardsConfig(), description="Shard layout")
     token_budget: int = Field(TOKEN_BUDGET, ge=1, description="Tokens in one forward pass, formed inside a unit")
     unit_rows: int = Field(500, ge=1, description="Edits per unit of resume")
-    inspect_workers: int | None = Field(None, ge=1, description="Ray actors that decode, measure and write shards; default: one per core")
+    inspect_workers: int | None = Field(
+        None,
+        ge=1,
+        description="Ray actors that inspect and write shards; default: one per core, at least half as many beside GPUs",
+    )
     workers: int | None = Field(None, ge=1, description="Ray actors that score; default: one per GPU, without GPUs one per core")
     num_gpus: float = Field(0.0, ge=0, description="GPUs per scoring actor; 0: one each, or an even share where there are fewer GPUs")
     prepare_workers: int | None = Field(

@@ -7,21 +7,21 @@ edit counts as gated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from stages.contamination import compare, references
+from stages.contamination import compare, match, references
 from stages.contamination.compare import NAME, Planned
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, tables
 from stages.engine.rundir import StepFolder
+from stages.engine.tables import PLACE
 from stages.filter import worker_counts
 from stages.filter.config import FilterConfig
 from stages.filter.inspection import Inspection
@@ -49,6 +49,27 @@ def check(
     }
     artifacts = inspected.artifacts | found.artifacts
     return replace(inspected, left=clean, artifacts=artifacts, gated=inspected.gated + dropped), summary
+
+
+def matching(
+    context: Context, config: FilterConfig, step: StepFolder, planned: Planned, model: Path
+) -> Callable[[pa.Table], np.ndarray] | None:
+    """A function that says which rows of an inspected table are dropped, bool [n]; None where contamination drops nothing."""
+    settings = config.contamination
+    if settings.action != "drop":
+        return None
+    known = compare.hashed(step, planned, KEY, cluster=context.cluster, workers=worker_counts.inspecting(config, context.cluster))
+    training = references.of_training(model) if settings.training else None
+    split = match.split(compare.items_of(known, training), settings.distance, settings.counts)
+
+    def dropped(inspected: pa.Table) -> np.ndarray:
+        found = np.zeros(inspected.num_rows, dtype=bool)
+        for reference in split:
+            hits = reference.matches(inspected)
+            found[hits[PLACE].filter(hits["counted"]).to_numpy()] = True
+        return found
+
+    return dropped
 
 
 def about(summary: Mapping[str, Any], samples: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ nothing is inspected.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,20 +20,19 @@ from PIL import Image
 
 from reward.inputs.decoding import DECODER
 from reward.likeness import perceptual_hash
-from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, tables
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
-from stages.engine.run_units import run_units
+from stages.engine.run_units import Job
 from stages.engine.rundir import Part, StepFolder
 from stages.engine.tables import Tables
-from stages.engine.units import Unit, UnitOutput, Work, publish_batches
+from stages.engine.units import Done, Unit, UnitOutput, UnitRecord, Work, publish_batches
 from stages.filter import decide as gates
-from stages.filter import worker_counts
 from stages.filter.config import FilterConfig
 from stages.filter.decide import INSPECTED
-from stages.filter.pair import Pair
+from stages.filter.gates.config import GatesConfig
+from stages.filter.pair import Pair, Picture
 
 REVISION = 2
 """Raised when a fixed column of ``inspected`` changes, so that edits are inspected again; gates have revisions of their own."""
@@ -58,11 +57,26 @@ class Inspection:
         return {name: entry["dropped"] for name, entry in self.summary.items() if entry.get("dropped")}
 
 
-def inspect(context: Context, config: FilterConfig, step: StepFolder, slices: Sequence[edits.Slice]) -> Inspection:
-    """Inspect what is not inspected yet, and decide."""
-    units = [Unit(unit_key(piece), piece, len(piece.rows)) for piece in slices]
-    workers = worker_counts.inspecting(config, context.cluster)
-    done = run_units(step, units, make_work, cluster=context.cluster, workers=workers, phase="inspect", rows_are="edits")
+def job(slices: Sequence[edits.Slice], *, workers: int) -> Job:
+    """The inspection of slices."""
+    return Job([Unit(unit_key(piece), piece, len(piece.rows)) for piece in slices], make_work, workers, phase="inspect")
+
+
+def left_in(step: StepFolder, record: UnitRecord, config: GatesConfig, matching: Callable[[pa.Table], np.ndarray] | None) -> np.ndarray:
+    """Numbers of the rows of an inspected unit that are left as far as that can be seen in this unit: int64 [n], ascending.
+
+    What no gate drops that judges a row by itself, is not found in the references (``matching``: bool [rows]), and does not occur before in
+    the unit. It is the same whenever and beside whatever the unit is done.
+    """
+    table = step.read_table("inspected", [record.parts["inspected"]], INSPECTED.names, INSPECTED)
+    left = ~(later_ones(table["sample_id"]) | gates.decide_rows(table, config))
+    if matching is not None:
+        left &= ~matching(table)
+    return edits.numbers_of(table["position"].filter(pa.array(left)))
+
+
+def decide(config: FilterConfig, step: StepFolder, slices: Sequence[edits.Slice], done: Done) -> Inspection:
+    """Decide on all inspected edits: which are left for scoring."""
     artifacts = done.artifacts()
     parts = [record.parts["inspected"] for record in done.records]
     columns = [INSPECTED.field(name) for name in INSPECTED.names if name != "edited_sha256"]  # no gate reads it
@@ -97,21 +111,29 @@ def make_work() -> Work:
     def work(piece: edits.Slice) -> UnitOutput:
         rows: list[dict[str, Any]] = []
         quarantine: list[Quarantined] = []
+        pair: Pair | None = None
         for entry in edits.fetch(piece):
-            row = entry if isinstance(entry, Quarantined) else row_of(entry)
-            (quarantine if isinstance(row, Quarantined) else rows).append(row)  # ty: ignore[invalid-argument-type]
+            found = entry if isinstance(entry, Quarantined) else pair_of(entry, pair)
+            if isinstance(found, Quarantined):
+                quarantine.append(found)
+            else:
+                pair = found
+                rows.append(row_of(pair))
         return UnitOutput({"inspected": contracts.table("inspected", rows, INSPECTED)}, len(piece.rows), len(rows), quarantine)
 
     return work
 
 
-def row_of(edit: edits.Edit) -> dict[str, Any] | Quarantined:
-    """A row of the contract ``inspected``, or why the edit cannot be read."""
-    opened = edits.opened(edit, whole=True)
-    if isinstance(opened, Quarantined):
-        return opened
-    source, edited = opened
-    pair = Pair(edit, np.asarray(source), np.asarray(edited))
+def pair_of(edit: edits.Edit, before: Pair | None = None) -> Pair | Quarantined:
+    """An edit with its pictures, or why they cannot be read. ``before``: another edit, which may have the same source."""
+    source = before.source if before is not None and before.edit.source_sha256 == edit.source_sha256 else None
+    opened = edits.opened(edit, whole=True, source=source.image if source else None)
+    return opened if isinstance(opened, Quarantined) else Pair(edit, source or Picture(opened[0]), Picture(opened[1]))
+
+
+def row_of(pair: Pair) -> dict[str, Any]:
+    """A row of the contract ``inspected``."""
+    edit, source, edited = pair.edit, pair.source.image, pair.edited.image
     difference = np.abs(pair.small_source - pair.small_edited).astype(np.uint8)
     return {
         "sample_id": edit.sample_id,
@@ -123,8 +145,8 @@ def row_of(edit: edits.Edit) -> dict[str, Any] | Quarantined:
         "edited_height": edited.height,
         "source_sha256": edit.source_sha256,
         "edited_sha256": edit.edited_sha256,
-        "source_phash": perceptual_hash(source),
-        "edited_phash": perceptual_hash(edited),
+        "source_phash": pair.source.bits,
+        "edited_phash": pair.edited.bits,
         "change_phash": perceptual_hash(Image.fromarray(difference)),
         "instruction": pair.words,
         **gates.measure(pair),
@@ -150,6 +172,14 @@ def quarantined_copies(database: Tables) -> Iterator[pa.RecordBatch]:
     joins = "JOIN edits AS copy ON copy.number = copies.number JOIN edits AS known ON known.number = first"
     for batch in database.rows(f"{rows} {joins} ORDER BY copies.number"):
         yield batch.cast(contracts.QUARANTINE)
+
+
+def later_ones(ids: pa.ChunkedArray) -> np.ndarray:
+    """Which values occurred before, bool [n]."""
+    codes = ids.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    later = np.ones(len(codes), dtype=bool)
+    later[np.unique(codes, return_index=True)[1]] = False
+    return later
 
 
 def marked(slices: Sequence[edits.Slice], rows: Iterable[pa.RecordBatch]) -> np.ndarray:
@@ -188,7 +218,8 @@ def check_unchanged(inspected: pa.Table, delivered: pa.Table) -> None:
         )
 
 
-def rows_of(slices: Sequence[edits.Slice], wanted: np.ndarray) -> list[edits.Slice]:
-    """The slices with the rows that are ``wanted``, bool by number as :func:`marked` gives it; those that have none left are left out."""
-    kept = [replace(piece, rows=edits.kept(piece.rows, wanted)) for piece in slices]
-    return [old if len(old.rows) == len(new.rows) else new for old, new in zip(slices, kept, strict=True) if new.rows]
+def rows_of(piece: edits.Slice, wanted: np.ndarray) -> edits.Slice:
+    """The slice with those of its rows that have these numbers, int64 [n]."""
+    first = piece.rows[0][0]
+    keep = np.isin(np.arange(first, piece.rows[-1][0] + 1), wanted)
+    return piece if keep.all() else replace(piece, rows=edits.kept(piece.rows, keep, first))

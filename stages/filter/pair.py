@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 from PIL import Image
 
-from reward.inputs.cells import cell_change, cell_side, shrunk, small_size
-from reward.likeness import words
+from reward.inputs.cells import brightness, cell_side, cells, shrunk, small_size
+from reward.likeness import perceptual_hash, words
 from stages.datasets import readers as edits
 
 _WHOLE_PICTURE = re.compile(
@@ -28,12 +28,38 @@ _WHOLE_PICTURE = re.compile(
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A decoded image in RGB, of any size. What is made of it is made once, also where several edits share their source."""
+
+    image: Image.Image
+
+    @cached_property
+    def grey(self) -> Image.Image:
+        """Its brightness, in mode L."""
+        return self.image.convert("L")
+
+    @cached_property
+    def bits(self) -> int:
+        """Its perceptual hash."""
+        return perceptual_hash(self.grey)
+
+    @cached_property
+    def small(self) -> np.ndarray:
+        """The image, shrunk: float32 [height, width, 3], 0..255."""
+        return self.shrunk(*small_size(*self.image.size))
+
+    def shrunk(self, width: int, height: int) -> np.ndarray:
+        """The image in another shape: float32 [height, width, 3], 0..255."""
+        return shrunk(self.image, width, height)
+
+
+@dataclass(frozen=True)
 class Pair:
-    """One edit with its pixels: uint8 [height, width, 3] each, of any size."""
+    """One edit with its pictures."""
 
     edit: edits.Edit
-    source: np.ndarray
-    edited: np.ndarray
+    source: Picture
+    edited: Picture
 
     @cached_property
     def words(self) -> str:
@@ -45,17 +71,26 @@ class Pair:
         """Whether the instruction names a change of the whole picture (style, season, background ...)."""
         return bool(_WHOLE_PICTURE.search(self.words))
 
-    @cached_property
+    @property
     def small_source(self) -> np.ndarray:
         """The source, shrunk: float32 [height, width, 3], 0..255."""
-        height, width = self.source.shape[:2]
-        return shrunk(Image.fromarray(self.source), *small_size(width, height))
+        return self.source.small
 
     @cached_property
     def small_edited(self) -> np.ndarray:
         """The edited image in the shape of the small source: float32 [height, width, 3], 0..255."""
         height, width = self.small_source.shape[:2]
-        return shrunk(Image.fromarray(self.edited), width, height)
+        return self.edited.shrunk(width, height)
+
+    @cached_property
+    def source_brightness(self) -> np.ndarray:
+        """Of the small source: float32 [height, width], 0..255."""
+        return brightness(self.small_source)
+
+    @cached_property
+    def edited_brightness(self) -> np.ndarray:
+        """Of the small edited image: float32 [height, width], 0..255."""
+        return brightness(self.small_edited)
 
     @cached_property
     def cell(self) -> int:
@@ -63,9 +98,19 @@ class Pair:
         return cell_side(self.small_source)
 
     @cached_property
+    def source_cells(self) -> np.ndarray:
+        """Mean colours of the source's cells: float32 [rows, columns, 3], 0..255."""
+        return cells(self.small_source, self.cell)
+
+    @cached_property
+    def edited_cells(self) -> np.ndarray:
+        """Mean colours of the edited image's cells: float32 [rows, columns, 3], 0..255."""
+        return cells(self.small_edited, self.cell)
+
+    @cached_property
     def change(self) -> np.ndarray:
         """Difference of the cells' mean colours: float32 [rows, columns, 3], 0..255."""
-        return cell_change(self.small_source, self.small_edited)
+        return np.abs(self.source_cells - self.edited_cells)
 
     def spread(self, values: np.ndarray) -> np.ndarray:
         """Values of cells at every pixel of them: [rows, columns] -> [rows * cell, columns * cell]."""

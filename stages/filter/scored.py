@@ -47,13 +47,10 @@ def known(step: StepFolder, families: Iterable[str]) -> dict[str, list[UnitRecor
     return found
 
 
-def missing(step: StepFolder, records: Iterable[UnitRecord], left: np.ndarray) -> np.ndarray:
-    """Which of the rows ``left``, bool by number, no unit has scored or set aside: bool by number."""
-    found = left.copy()
-    for record in records:
-        for name in ("edits", "quarantine"):
-            found[edits.numbers_of(step.read_table(name, [record.parts[name]], ["position"])["position"])] = False
-    return found
+def rows_in(step: StepFolder, records: Sequence[UnitRecord]) -> np.ndarray:
+    """Numbers of the rows that units have scored or set aside, int64 [n]."""
+    tables = [step.read_table(name, [record.parts[name] for record in records], ["position"]) for name in ("edits", "quarantine")]
+    return np.concatenate([np.zeros(0, np.int64), *(edits.numbers_of(table["position"]) for table in tables)])
 
 
 def assemble(

@@ -1,5 +1,8 @@
 """Scoring of edits in the filter step: slices of edits in, units with the tables ``edits`` and ``scores`` out, on Ray actors.
 
+A slice is scored as soon as it is inspected: those of its rows that no gate drops by what is measured on the row itself. What is left after
+all gates is part of these rows, so nothing is scored twice. Where a gate that compares rows drops, the rows left are scored afterwards.
+
 Each actor has a model and two slices in flight: while the model computes for one, the other is prepared or published. Preparation
 (``stages.scoring.preparation``) is done by the actor itself or, where a GPU must not wait for it, by tasks on CPUs. Passes are formed
 inside a slice, so neither the number of actors nor that of preparing tasks changes a byte.
@@ -8,10 +11,10 @@ inside a slice, so neither the number of actors nor that of preparing tasks chan
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +27,9 @@ from stages.datasets import readers as edits
 from stages.engine import contracts
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
-from stages.engine.run_units import run_units
+from stages.engine.run_units import Follow, Job, run_jobs
 from stages.engine.rundir import StepFolder
-from stages.engine.units import Done, Unit, UnitOutput, UnitRecord, Work
+from stages.engine.units import Unit, UnitOutput, UnitRecord, Work
 from stages.filter import scored, worker_counts
 from stages.filter.config import FilterConfig
 from stages.filter.inspection import rows_of
@@ -38,59 +41,79 @@ if TYPE_CHECKING:
     from reward import SampleError, Score
     from reward.inputs.batch import PreparedSample
 
-PREPARE_WORKERS = 2
-"""Pieces that are prepared at a time for each slice in flight on a GPU: four processes per GPU, more than photographs need."""
 
+class Scoring:
+    """The scoring of the edits of some slices, as far as no earlier command has done it."""
 
-def score_edits(
-    context: Context, config: FilterConfig, step: StepFolder, model: Path, revision: str, slices: Sequence[edits.Slice], left: np.ndarray
-) -> list[list[UnitRecord]]:
-    """Score the rows ``left``, bool by number, that no earlier unit has; returns the units of every slice in their order.
+    def __init__(
+        self, context: Context, config: FilterConfig, step: StepFolder, model: Path, revision: str, slices: Sequence[edits.Slice]
+    ) -> None:
+        self.context, self.config, self.step, self.model, self.revision, self.slices = context, config, step, model, revision, slices
+        self.families = [settings_hash(step.name, DECODER, piece.fingerprint, revision, config.token_budget) for piece in slices]
+        self._known = scored.known(step, self.families)
 
-    Raises ``ValueError`` when the cluster is too small.
-    """
-    families = [settings_hash(step.name, DECODER, piece.fingerprint, revision, config.token_budget) for piece in slices]
-    units_of = scored.known(step, families)
-    missing = scored.missing(step, (record for family in families for record in units_of[family]), left)
-    starts = [piece.rows[0][0] for piece in slices]
-    units = []
-    for rest in rows_of(slices, missing):
-        place = bisect_right(starts, rest.rows[0][0]) - 1
-        whole = len(rest.rows) == len(slices[place].rows)
-        key = families[place] if whole else settings_hash(families[place], [number for number, _ in rest.rows])
-        units.append(Unit(key, rest, len(rest.rows), _name(rest), families[place]))
-    for record in _score(context, config, step, model, revision, units).records:
-        units_of[record.family].append(record)
-    return [units_of[family] for family in families]
+    @property
+    def units(self) -> list[list[UnitRecord]]:
+        """The finished units of every slice in their order, also those of earlier commands."""
+        return [self._known[family] for family in self.families]
 
+    def beside(self, inspected: Mapping[str, int], left: Callable[[UnitRecord], np.ndarray]) -> Job:
+        """The job that scores a slice once it is inspected, as far as no unit has its rows; :meth:`finished` must get the records.
 
-def _score(context: Context, config: FilterConfig, step: StepFolder, model: Path, revision: str, units: Sequence[Unit]) -> Done:
-    if not units:
-        return Done([])
-    workers = worker_counts.scoring(config, context.cluster)
-    gpus = config.num_gpus or context.cluster.share_of_a_gpu(workers)
-    if config.num_gpus:
-        context.cluster.need(1, num_cpus=0, num_gpus=gpus, setting="filter.num_gpus")
-    preparing = config.prepare_workers if config.prepare_workers is not None else PREPARE_WORKERS if gpus else 0
-    if preparing and not gpus and context.cluster.cpus <= workers:
-        raise ValueError(
-            f"filter.workers takes all {context.cluster.cpus} logical CPUs, so nothing is left for filter.prepare_workers; "
-            "raise ray.num_cpus, lower filter.workers, or set filter.prepare_workers to 0"
+        inspected: the slice's place by the key of its inspected unit. left: numbers of its rows that no gate drops, ascending int64 [n].
+        Raises ``ValueError`` when the cluster is too small.
+        """
+        return self._job([], lambda record: self._missing(inspected[record.key], left(record)))
+
+    def finished(self, record: UnitRecord) -> None:
+        """Take in a unit that was scored now."""
+        self._known[record.family].append(record)
+
+    def rest(self, left: np.ndarray) -> None:
+        """Score the rows ``left``, bool by number, that no unit has. Raises ``ValueError`` when the cluster is too small."""
+        firsts = [piece.rows[0][0] for piece in self.slices]
+        units = []
+        for place, (first, end) in enumerate(pairwise([*firsts, len(left)])):
+            units += self._missing(place, first + np.flatnonzero(left[first:end]))
+        if units:
+            job = self._job(units)
+            run_jobs(self.step, [job], cluster=self.context.cluster, workers=job.workers, rows_are="edits", finished=self.finished)
+
+    def _missing(self, place: int, left: np.ndarray) -> list[Unit]:
+        """The unit of those rows of a slice that no unit has, if there are any."""
+        family = self.families[place]
+        missing = np.setdiff1d(left, scored.rows_in(self.step, self._known[family]))
+        if not len(missing):
+            return []
+        rest = rows_of(self.slices[place], missing)
+        whole = len(rest.rows) == len(self.slices[place].rows)
+        key = family if whole else settings_hash(family, [number for number, _ in rest.rows])
+        return [Unit(key, rest, len(rest.rows), _name(rest), family)]
+
+    def _job(self, units: Sequence[Unit], follows: Follow | None = None) -> Job:
+        config, cluster = self.config, self.context.cluster
+        workers = worker_counts.scoring(config, cluster)
+        gpus = config.num_gpus or cluster.share_of_a_gpu(workers)
+        if config.num_gpus:
+            cluster.need(1, num_cpus=0, num_gpus=gpus, setting="filter.num_gpus")
+        preparing = worker_counts.preparing(config, cluster)
+        if preparing and not gpus and cluster.cpus <= workers:
+            raise ValueError(
+                f"filter.workers takes all {cluster.cpus} logical CPUs, so nothing is left for filter.prepare_workers; "
+                "raise ray.num_cpus, lower filter.workers, or set filter.prepare_workers to 0"
+            )
+        return Job(
+            units,
+            partial(make_scoring, self.model, self.revision, config.token_budget, preparing, self.step.name),
+            workers,
+            num_cpus=0 if gpus else 1,  # the CPUs of a machine with GPUs are for inspection and preparation
+            num_gpus=gpus,
+            threads=2,
+            tasks=preparing > 0,
+            phase="score",
+            show=summary,
+            follows=follows,
         )
-    work = partial(make_scoring, model, revision, config.token_budget, preparing, step.name)
-    return run_units(
-        step,
-        units,
-        work,
-        cluster=context.cluster,
-        workers=workers,
-        num_cpus=0 if gpus else 1,  # the CPUs of a machine with GPUs are for preparation
-        num_gpus=gpus,
-        threads=2,
-        phase="score",
-        rows_are="edits",
-        show=summary,
-    )
 
 
 def make_scoring(model: Path, revision: str, token_budget: int, prepare_workers: int, step: str) -> Work:

@@ -24,13 +24,16 @@ from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, steps, storage, tables
 from stages.engine.ids import settings_hash
+from stages.engine.run_units import run_jobs
 from stages.engine.rundir import Index, StepFolder
 from stages.engine.tables import Tables
+from stages.engine.units import Done
 from stages.filter import decide as gates
 from stages.filter import decontamination, examples, inspection, shard_sets, summary, worker_counts
 from stages.filter import scored as scores_of
 from stages.filter import scoring as edit_scoring
 from stages.filter.config import FilterConfig
+from stages.filter.gates.config import comparing
 from stages.filter.selection import rule as selection
 from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig
@@ -59,10 +62,12 @@ def run(context: Context) -> Index:
     draft, done = step.begin(settings=settings, inputs=inputs, force=context.force)
     if done and _shards_are_there(step, config):
         return done
-    inspected, compared = decontamination.check(context, config, step, inspection.inspect(context, config, step, slices), references, model)
-    units = edit_scoring.score_edits(context, config, step, model, revision, slices, inspected.left)
+    scoring = edit_scoring.Scoring(context, config, step, model, revision, slices)
+    inspected = inspection.decide(config, step, slices, _inspected(context, config, step, slices, scoring, references, model))
+    inspected, compared = decontamination.check(context, config, step, inspected, references, model)
+    scoring.rest(inspected.left)
     applied = [name for name, entry in inspected.summary.items() if entry["action"] != "off"]
-    scored = scores_of.assemble(step, units, inspected, applied, compared=bool(compared["references"]))
+    scored = scores_of.assemble(step, scoring.units, inspected, applied, compared=bool(compared["references"]))
     counts, quarantined = inspection.balance(inspected, scored.out, scored.quarantined)
     artifacts = inspection.merge(inspected.artifacts, scored.artifacts)
     if not scored.out:
@@ -93,6 +98,35 @@ def run(context: Context) -> Index:
         counts=counts,
         quarantined=quarantined,
         results=results,
+    )
+
+
+def _inspected(
+    context: Context,
+    config: FilterConfig,
+    step: StepFolder,
+    slices: Sequence[edits.Slice],
+    scoring: edit_scoring.Scoring,
+    references: compare.Planned,
+    model: Path,
+) -> Done:
+    """Inspect what is not inspected yet, and score each slice once it is inspected, unless that is done after the last one."""
+    cluster = context.cluster
+    if comparing(config.gates):
+        inspect = inspection.job(slices, workers=worker_counts.inspecting(config, cluster))
+        return run_jobs(step, [inspect], cluster=cluster, workers=inspect.workers, rows_are="edits")
+    matching = decontamination.matching(context, config, step, references, model)
+    inspect = inspection.job(slices, workers=worker_counts.beside_scoring(config, cluster))
+    places = {unit.key: place for place, unit in enumerate(inspect.units)}
+    score = scoring.beside(places, lambda record: inspection.left_in(step, record, config.gates, matching))
+    workers = inspect.workers + score.workers if score.num_gpus else max(inspect.workers, score.workers)
+    return run_jobs(
+        step,
+        [inspect, score],
+        cluster=cluster,
+        workers=workers,
+        rows_are="edits",
+        finished=lambda record: scoring.finished(record) if record.family else None,
     )
 
 

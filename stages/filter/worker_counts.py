@@ -3,15 +3,35 @@ for."""
 
 from __future__ import annotations
 
-import os
-
-from stages.engine.cluster import Cluster
+from stages.engine.cluster import Cluster, cores
 from stages.filter.config import FilterConfig
+
+PREPARE_WORKERS = 2
+"""Pieces that are prepared at a time for each slice in flight on a GPU: four processes per GPU, more than photographs need."""
+SLICES = 2
+"""In flight per scoring actor."""
 
 
 def inspecting(config: FilterConfig, cluster: Cluster) -> int:
     """Actors that decode and measure, and that write shards: one per core. Does not start a local cluster."""
     return config.inspect_workers or _cores(cluster)
+
+
+def beside_scoring(config: FilterConfig, cluster: Cluster) -> int:
+    """Actors that inspect while others score: half of the cores where tasks need CPUs to prepare for these, else one per core; more where
+    the scoring actors cannot use the other half. Connects to the cluster."""
+    every = inspecting(config, cluster)
+    if config.inspect_workers is not None or not preparing(config, cluster):
+        return every
+    tasks = scoring(config, cluster) * SLICES * preparing(config, cluster)
+    return max(1, every // 2, every - tasks)
+
+
+def preparing(config: FilterConfig, cluster: Cluster) -> int:
+    """Tasks that prepare, per slice in flight. Connects to the cluster."""
+    if config.prepare_workers is not None:
+        return config.prepare_workers
+    return PREPARE_WORKERS if cluster.gpus else 0
 
 
 def scoring(config: FilterConfig, cluster: Cluster) -> int:
@@ -28,5 +48,4 @@ def _cores(cluster: Cluster) -> int:
     """Cores of a joined cluster, or of this machine: a local cluster may have more logical CPUs than cores."""
     if cluster.address is not None:
         return max(1, cluster.cpus)
-    cores = os.cpu_count() or 1
-    return min(cluster.config.num_cpus or cores, cores)
+    return min(cluster.config.num_cpus or cores(), cores())

@@ -92,6 +92,8 @@ def _run(
                 num_gpus=gpus,
                 threads=2,
                 seconds=editor.spec.seconds or SECONDS,
+                phase="candidates",
+                show=waiting,
             )
         )
 
@@ -103,9 +105,7 @@ def _run(
         jobs,
         cluster=context.cluster,
         workers=workers_of(config, editors, context.cluster),
-        phase="candidates",
         rows_are="edits",
-        show=waiting,
         finished=finished,
         failed=None if config.failures.stop_all else failed.__setitem__,
     )

@@ -25,6 +25,7 @@ from stages.datasets import readers as edits
 from stages.datasets.config import TripletEdits
 from stages.engine import images
 from stages.filter import inspection
+from stages.filter.pair import Pair
 from stages.finetune.small import samples_of
 from stages.scoring.preparation import Ready, prepare
 from stages.shards import format as shards
@@ -52,8 +53,9 @@ def delivered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[edit
 def test_gates_measure_the_upright_picture(delivered: tuple[Path, list[edits.Edit]]) -> None:
     assert len(delivered[1]) == len(NAMES)
     for name, edit in zip(NAMES, delivered[1], strict=True):
-        row = inspection.row_of(edit)
-        assert isinstance(row, dict)
+        pair = inspection.pair_of(edit)
+        assert isinstance(pair, Pair)
+        row = inspection.row_of(pair)
         assert (row["edited_width"], row["edited_height"]) == (row["source_width"], row["source_height"]) == (24, 16), name
         assert row["largest_change"] <= ODD[name][2] and row["edited_sha256"] == hashlib.sha256(ODD[name][0]).hexdigest()
 

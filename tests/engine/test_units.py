@@ -17,9 +17,9 @@ from stages.engine import contracts, warm_workers
 from stages.engine.cluster import Cluster
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
-from stages.engine.run_units import run_units
+from stages.engine.run_units import Job, run_jobs, run_units
 from stages.engine.rundir import RunDir
-from stages.engine.units import Done, Unit, UnitOutput, Work
+from stages.engine.units import Done, Unit, UnitOutput, UnitRecord, Work
 
 UNITS = [Unit(settings_hash("unit", number), number, 10) for number in range(12)]
 
@@ -98,6 +98,44 @@ def test_a_damaged_unit_is_done_again(cluster: Cluster, tmp_path: Path) -> None:
     run(cluster, tmp_path / "run", tmp_path / "traces")
     assert RunDir(tmp_path / "run").artifact_hashes() == hashes
     assert [trace.name for trace in sorted((tmp_path / "traces").iterdir()) if trace.name.endswith("-1")] == ["4-1"]
+
+
+def waiting(told: Path, number: int) -> UnitOutput:
+    """The last unit ends only when a unit that follows another has ended."""
+    give_up = time.monotonic() + 120
+    while number == UNITS[-1].payload and not told.exists():
+        assert time.monotonic() < give_up, "what follows a unit waits for the others"
+        time.sleep(0.01)
+    return naming("leads", number)
+
+
+def telling(told: Path, number: int) -> UnitOutput:
+    told.touch()
+    return naming("follows", number)
+
+
+@pytest.mark.parametrize("places", [2, 1])
+def test_a_finished_unit_brings_another_one(cluster: Cluster, tmp_path: Path, places: int) -> None:
+    """What it brings is done beside the others where there is a place, after them where there is none, and never twice."""
+    folder, told = RunDir(tmp_path).step("step"), tmp_path / "told"
+    folder.begin(settings={}, inputs={}, force=False)
+    if places == 1:
+        told.touch()
+    got: list[int] = []
+
+    def follows(record: UnitRecord) -> list[Unit]:
+        number = next(unit.payload for unit in UNITS if unit.key == record.key)
+        return [] if number % 2 or number in got else [Unit(settings_hash("follows", number), number, 1, family=str(number))]
+
+    def finished(record: UnitRecord) -> None:
+        got.extend([int(record.family)] if record.family else [])
+
+    leading = Job(UNITS, lambda: partial(waiting, told), 1, phase="leads")
+    following = Job([], lambda: partial(telling, told), 1, phase="follows", follows=follows)
+    for _ in range(2):
+        done = run_jobs(folder, [leading, following], cluster=cluster, workers=places, finished=finished)
+        assert [record.key for record in done.records] == [unit.key for unit in UNITS]
+        assert sorted(got) == [unit.payload for unit in UNITS if unit.payload % 2 == 0]
 
 
 def test_rows_that_do_not_balance_are_a_fault(cluster: Cluster, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from gated import ALL_OFF, database, gated
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from pydantic import ValidationError
 
 from benchmarks.planted_defects import BROKEN, LATIN_SCRIPT, NOTHING, OTHER_SCRIPTS, PLANTED, drawn_edits, nameless, real_triplets
@@ -31,6 +32,7 @@ from stages.filter.gates.config import GATES, GatesConfig
 from stages.filter.gates.language import LanguageGate
 from stages.filter.gates.near_embedding import NearEmbeddingGate
 from stages.filter.gates.size import SizeGate
+from stages.filter.pair import Pair
 
 steady = settings(deadline=None, derandomize=True)
 WANTED = (
@@ -64,7 +66,7 @@ def table(rows: Sequence[dict[str, Any]]) -> pa.Table:
 
 
 def inspected(delivered: Sequence[Edit]) -> pa.Table:
-    return table([inspection.row_of(edit) for edit in delivered])  # ty: ignore[invalid-argument-type]
+    return table([inspection.row_of(pair) for edit in delivered if isinstance(pair := inspection.pair_of(edit), Pair)])
 
 
 def found(rows: pa.Table, gate: str, config: GatesConfig | None = None) -> list[bool]:
@@ -382,9 +384,9 @@ def test_dropped_edits_count_once_and_take_nobodys_place(opened: Tables) -> None
 
 
 def test_nothing_to_measure_is_no_value(opened: Tables) -> None:
-    assert upscaled.detail(np.zeros((64, 64, 3), np.uint8)) is None and upscaled.detail(np.zeros((20, 400, 3), np.uint8)) is None
+    assert upscaled.detail(Image.new("L", (64, 64))) is None and upscaled.detail(Image.new("L", (400, 20))) is None
     rng = np.random.default_rng(0)
-    noise = upscaled.detail(rng.integers(0, 256, (128, 96, 3), dtype=np.uint8))
+    noise = upscaled.detail(Image.fromarray(rng.integers(0, 256, (128, 96, 3), dtype=np.uint8)).convert("L"))
     assert noise is not None and abs(noise) < 0.2  # white noise: as much above as below
     decided = gated(opened, table([]), GatesConfig())
     assert decided.table.num_rows == 0 and decided.summary["size"]["quantiles"] is None

@@ -13,24 +13,28 @@ from safetensors.numpy import save_file
 from pipeline import config
 from pipeline.planning import filter_cost, plan
 from stages.engine import storage
+from stages.filter.config import FilterConfig
 from stages.filter.selection.config import SelectionConfig
 
 
 def test_gpu_hours_wall_time_and_storage_by_hand() -> None:
-    """1.248e14 FLOP per pair take one GPU second at 312 TFLOP/s x 40 %; a pair is 2 MB, and decodes in 0.08 s on one core of twelve."""
-    found = filter_cost.cost(46_539, 8, 1.248e14, kept=20_000)
+    """1.248e14 FLOP per pair take one GPU second at 312 TFLOP/s x 40 %; a pair is 2 MB; inspecting it takes 0.1 s of one core of twelve."""
+    found = filter_cost.cost(46_539, 8, 1.248e14, kept=20_000, beside=False)
     assert found.gpu_hours == pytest.approx(46_539 / 3600)  # 12.93
-    seconds = 0.08 / 12 + 1  # per pair and GPU: inspecting, then scoring
+    seconds = 0.1 / 12 + 1  # per pair and GPU: inspecting, then scoring
     assert found.wall_hours == pytest.approx(46_539 * seconds / 3600 / 8) and found.limit == "GPUs"
     assert (found.input_bytes, found.shard_bytes) == (93.078e9, 40e9)
     assert found.read_bytes_per_second == pytest.approx(8 * 2 * 2e6 / seconds)  # each pair twice
-    assert filter_cost.cost(46_539, 512, 1.248e14, 0).wall_hours == pytest.approx(found.wall_hours / 64)
+    assert filter_cost.cost(46_539, 512, 1.248e14, 0, beside=False).wall_hours == pytest.approx(found.wall_hours / 64)
+    beside = filter_cost.cost(46_539, 8, 1.248e14, kept=20_000, beside=True)
+    assert beside.wall_hours == pytest.approx(found.gpu_hours / 8), "inspection takes no time of its own"
 
 
-def test_a_small_model_waits_for_decoding() -> None:
-    found = filter_cost.cost(1_000_000, 64, 1e6, kept=0)
-    assert found.limit == "decoding" and found.wall_hours == pytest.approx(1_000_000 * 2 * 0.08 / 12 / 64 / 3600)
-    assert found.read_bytes_per_second == pytest.approx(64 * 12 / 0.08 * 2e6)
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_small_model_waits_for_the_cores(beside: bool) -> None:
+    found = filter_cost.cost(1_000_000, 64, 1e6, kept=0, beside=beside)
+    assert found.limit == "cores" and found.wall_hours == pytest.approx(1_000_000 * 0.18 / 12 / 64 / 3600)
+    assert found.read_bytes_per_second == pytest.approx(64 * 12 / 0.18 * 4e6)
 
 
 def test_what_selections_keep() -> None:
@@ -44,13 +48,18 @@ def test_what_selections_keep() -> None:
 
 
 def test_the_table_says_what_it_assumes() -> None:
-    text = filter_cost.table([SelectionConfig(name="a", rule="top", count=20_000)], 1.248e14, "a model")
+    settings = {"input": {"dataset": "triplets", "path": "x"}, "selections": [{"name": "a", "rule": "top", "count": 20_000}]}
+    text = filter_cost.table(FilterConfig.model_validate(settings), 1.248e14, "a model")
     lines = text.splitlines()
-    assert "an estimate" in lines[0] and "40% of 312 TFLOP/s" in lines[0] and "a model" in lines[0] and "12 cores per GPU" in lines[1]
+    assert "an estimate" in lines[0] and "40% of 312 TFLOP/s" in lines[0] and "a model" in lines[0]
+    assert lines[1].endswith("12 cores per GPU; scored as they are inspected")
+    dropping = {"gates": {name: {"action": "drop"} for name in ("size", "near_duplicate", "source_reuse")}}
+    waits = "all are inspected before the first is scored, because near_duplicate and source_reuse may drop some"
+    assert waits in filter_cost.table(FilterConfig.model_validate(settings | dropping), 1.248e14, "a model")
     assert (
         lines[4].split("  ")[0] == "46,539"
         and "12.9" in lines[4]
-        and "1 h 37 min" in lines[4]
+        and "1 h 36 min" in lines[4]
         and "93.1 GB" in lines[4]
         and "40.0 GB" in lines[4]
     )

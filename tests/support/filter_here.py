@@ -15,11 +15,12 @@ from stages.contamination import compare
 from stages.context import Context
 from stages.engine import run_units, unit_log
 from stages.engine.config import RayConfig
-from stages.engine.run_units import _Worker
+from stages.engine.run_units import Job, _Worker
 from stages.engine.rundir import RunDir, StepFolder
 from stages.engine.units import Done, Unit, UnitRecord, Work
-from stages.filter import inspection, shard_sets
 from stages.filter import scoring as edit_scoring
+from stages.filter import shard_sets
+from stages.filter import step as filter
 from stages.generate import elsewhere
 from stages.preferences import decontamination as training_split
 
@@ -67,11 +68,33 @@ def in_process(
     return Done([done[unit.key] for unit in todo])
 
 
+def jobs_in_process(
+    folder: StepFolder, jobs: Sequence[Job], *, finished: Callable[[UnitRecord], None] = lambda _: None, **how: Any
+) -> Done:
+    """What ``run_jobs`` does: the units of all jobs, and then those that follow them."""
+    leading = in_process(folder, [unit for job in jobs for unit in job.units], _only(jobs), **how)
+    for record in leading.records:
+        finished(record)
+    for job in jobs:
+        if job.follows is not None:
+            brought = [unit for record in leading.records for unit in job.follows(record)]
+            for record in in_process(folder, brought, job.make_work, **how).records:
+                finished(record)
+    return leading
+
+
+def _only(jobs: Sequence[Job]) -> Callable[[], Work]:
+    (job,) = (job for job in jobs if job.follows is None)
+    return job.make_work
+
+
 def use(monkeypatch: pytest.MonkeyPatch, log: list[str], **how: Any) -> None:
     replacement = partial(in_process, **({"log": log, "backwards": False} | how))
     monkeypatch.setattr(run_units, "node_id", lambda: "here")
-    for module in (inspection, edit_scoring, shard_sets, elsewhere, compare, training_split):
+    for module in (shard_sets, elsewhere, compare, training_split):
         monkeypatch.setattr(module, "run_units", replacement)
+    for module in (filter, edit_scoring):
+        monkeypatch.setattr(module, "run_jobs", partial(jobs_in_process, **replacement.keywords))
 
 
 def context(folder: Path, model: Path | None, *, force: bool = False, **changes: Any) -> Context:

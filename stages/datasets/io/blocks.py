@@ -65,9 +65,9 @@ class Spans(Sequence[Numbered]):
         offset = index - (self._ends[place] - span.count)
         return span.number + offset, (span.file, span.start, span.first + offset, span.mark)
 
-    def kept(self, keep: np.ndarray) -> Spans:
-        """The rows whose numbers are true in ``keep``, bool [rows of the data set]; remaining neighbours stay one span."""
-        return Spans([part for span in self.spans for part in _kept(span, keep[span.number : span.number + span.count])])
+    def kept(self, keep: np.ndarray, first: int = 0) -> Spans:
+        """The rows whose numbers are true in ``keep``, bool [n], from the number ``first`` on; remaining neighbours stay one span."""
+        return Spans([part for span in self.spans for part in _kept(span, keep[span.number - first :][: span.count])])
 
     def __iter__(self) -> Iterator[Numbered]:
         for span in self.spans:

@@ -50,3 +50,8 @@ _FIELDS: dict[str, Any] = {name: (gate.config, Field(gate.config(), description=
 
 class GatesConfig(create_model("_Gates", __base__=Config, **_FIELDS)):  # ty: ignore[unsupported-base]
     """One field per gate, named as in :data:`GATES`."""
+
+
+def comparing(config: GatesConfig) -> list[str]:
+    """Names of the gates that compare edits and drop some of them."""
+    return [name for name, gate in GATES.items() if gate.compares and getattr(config, name).action == "drop"]

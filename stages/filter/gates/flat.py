@@ -42,16 +42,16 @@ def measure(pair: Pair) -> dict[str, float | int | None]:
 def _share(pair: Pair) -> float:
     import numpy as np
 
-    from reward.inputs.cells import blocks
+    from reward.inputs.cells import ranges
 
-    source, edited = (blocks(small, pair.cell) for small in (pair.small_source, pair.small_edited))  # [rows, columns, pixels, 3]
-    was, now = (np.ptp(of, axis=2).max(axis=2) <= FLAT for of in (source, edited))  # [rows, columns]
+    now = ranges(pair.small_edited, pair.cell).max(axis=2) <= FLAT  # [rows, columns]
     if not now.any():
         return 0.0
-    colour = edited.mean(axis=2)[now]  # [flat cells, 3]
+    was = ranges(pair.small_source, pair.cell).max(axis=2) <= FLAT
+    colour = pair.edited_cells[now]  # [flat cells, 3]
     keys, place = np.unique((colour // (2 * FLAT)).astype(np.int64) @ [1 << 20, 1 << 10, 1], return_inverse=True)
     most = np.median(colour[place == np.bincount(place, minlength=len(keys)).argmax()], axis=0)
-    there, here = (np.abs(of.mean(axis=2) - most).max(axis=2) <= FLAT for of in (source, edited))
+    there, here = (np.abs(of - most).max(axis=2) <= FLAT for of in (pair.source_cells, pair.edited_cells))
     return float((now & here & ~(was & there)).mean())
 
 

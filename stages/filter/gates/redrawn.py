@@ -46,7 +46,9 @@ def _gradients(small: np.ndarray, where: np.ndarray) -> np.ndarray:
     """Brightness steps to the right and down at the marked pixels: [height, width, 3], bool [rows, columns] -> float64 [2 n]."""
     import numpy as np
 
-    grey = small.mean(axis=2, dtype=np.float64)[: where.shape[0], : where.shape[1]]
+    from reward.inputs.cells import brightness
+
+    grey = brightness(small[: where.shape[0], : where.shape[1]].astype(np.float64))
     right, down = np.diff(grey, axis=1, append=grey[:, -1:]), np.diff(grey, axis=0, append=grey[-1:])
     return np.concatenate([right[where], down[where]])
 

@@ -109,16 +109,15 @@ def _more_detail(pair: Pair) -> float | None:
         return None
     rows, columns = weights.shape
     source, edited = (
-        float((_gradients(small)[:rows, :columns] * (weights > 0)).sum()) + 1.0 for small in (pair.small_source, pair.small_edited)
+        float((_gradients(grey)[:rows, :columns] * (weights > 0)).sum()) + 1.0 for grey in (pair.source_brightness, pair.edited_brightness)
     )
     return math.tanh(math.log(edited / source))
 
 
-def _gradients(small: np.ndarray) -> np.ndarray:
-    """Absolute brightness steps to the right and down: [height, width, 3] -> [height, width]."""
+def _gradients(grey: np.ndarray) -> np.ndarray:
+    """Absolute brightness steps to the right and down: [height, width] -> [height, width]."""
     import numpy as np
 
-    grey = small.mean(axis=2)
     return np.abs(np.diff(grey, axis=1, append=grey[:, -1:])) + np.abs(np.diff(grey, axis=0, append=grey[-1:]))
 
 

@@ -50,19 +50,18 @@ def measure(pair: Pair) -> dict[str, float | int | None]:
 
     aligned = None
     if min(pair.small_source.shape[:2]) > 1 and not _MOVES.search(pair.words):
-        aligned = min(_aligned(pair, pair.small_edited), _aligned(pair, pair.small_edited[:, ::-1]))
+        aligned = min(_aligned(pair, 1), _aligned(pair, -1))
     return {"largest_change": largest_change(pair.change), "aligned_change": aligned}
 
 
-def _aligned(pair: Pair, edited: np.ndarray) -> float:
-    """The largest change between the source and an edited image [height, width, 3] that is moved back first."""
+def _aligned(pair: Pair, direction: int) -> float:
+    """The largest change between the source and the edited image, mirrored where ``direction`` is -1, that is moved back first."""
     import numpy as np
     from scipy import fft
 
     from reward.inputs.cells import largest_change
 
-    source = pair.small_source
-    grey, other = source.mean(axis=2), edited.mean(axis=2)
+    grey, other = pair.source_brightness, pair.edited_brightness[:, ::direction]
     cross = fft.rfft2(grey - grey.mean()) * np.conj(fft.rfft2(other - other.mean()))
     peaks = fft.irfft2(cross / np.maximum(np.abs(cross), 1e-9), s=grey.shape)  # the highest is at the shift
     reach = [np.minimum(np.arange(side), side - np.arange(side)) <= FURTHEST * max(peaks.shape) for side in peaks.shape]
@@ -74,8 +73,9 @@ def _aligned(pair: Pair, edited: np.ndarray) -> float:
     bound = largest_change(_inner(pair, grey[..., None], (other + (step @ slopes).reshape(other.shape))[..., None], shift))
     if bound >= BOUND:
         return bound
-    moved = np.roll(edited, shift, axis=(0, 1))
-    return largest_change(_inner(pair, source, moved + np.tensordot(step, np.stack(np.gradient(moved, axis=(0, 1))), axes=1), shift))
+    moved = np.roll(pair.small_edited[:, ::direction], shift, axis=(0, 1))
+    moved = moved + np.tensordot(step, np.stack(np.gradient(moved, axis=(0, 1))), axes=1)
+    return largest_change(_inner(pair, pair.small_source, moved, shift))
 
 
 def _inner(pair: Pair, source: np.ndarray, edited: np.ndarray, shift: Sequence[int]) -> np.ndarray:

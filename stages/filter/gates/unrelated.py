@@ -44,7 +44,7 @@ def measure(pair: Pair) -> dict[str, float | int | None]:
 def _match(pair: Pair) -> float | None:
     import numpy as np
 
-    source, edited = (_parts(small) for small in (pair.small_source, pair.small_edited))  # [parts, pixels]
+    source, edited = (_parts(grey) for grey in (pair.source_brightness, pair.edited_brightness))  # [parts, pixels]
     spread = np.minimum(source.std(axis=1), edited.std(axis=1))
     known = spread >= STRUCTURE
     if known.sum() < LEAST:
@@ -54,10 +54,9 @@ def _match(pair: Pair) -> float | None:
     return float(correlation[-max(LEAST, PARTS * PARTS // 8) :].mean())
 
 
-def _parts(small: np.ndarray) -> np.ndarray:
-    """Brightness of equal parts: [height, width, 3] -> [PARTS * PARTS, pixels]; a rest at the edges is left out."""
-    height, width = (max(1, side // PARTS) for side in small.shape[:2])
-    grey = small.mean(axis=2)
+def _parts(grey: np.ndarray) -> np.ndarray:
+    """Equal parts: [height, width] -> [PARTS * PARTS, pixels]; a rest at the edges is left out."""
+    height, width = (max(1, side // PARTS) for side in grey.shape)
     rows, columns = grey.shape[0] // height, grey.shape[1] // width
     cut = grey[: rows * height, : columns * width].reshape(rows, height, columns, width)
     return cut.transpose(0, 2, 1, 3).reshape(rows * columns, height * width)

@@ -16,7 +16,7 @@ from pydantic import Field
 from stages.filter.gates.gate import Gate, GateConfig, below
 
 if TYPE_CHECKING:
-    import numpy as np
+    from PIL import Image
 
     from stages.filter.pair import Pair
 
@@ -36,22 +36,21 @@ class UpscaledGate(GateConfig):
 
 def measure(pair: Pair) -> dict[str, float | int | None]:
     """Fine detail of the poorer image."""
-    found = [detail(pixels) for pixels in (pair.source, pair.edited)]
+    found = [detail(picture) for picture in (pair.source.grey, pair.edited.grey)]
     known = [value for value in found if value is not None]
     return {"fine_detail": min(known) if len(known) == len(found) else None}
 
 
-def detail(pixels: np.ndarray) -> float | None:
-    """log10 of fine over coarse power of a uint8 [height, width, 3] image; None for one that is small or blank."""
+def detail(picture: Image.Image) -> float | None:
+    """log10 of fine over coarse power of a grey image; None for one that is small or blank."""
     import numpy as np
-    from PIL import Image
     from scipy.fft import rfft2
 
-    height, width = (min(WINDOW, side) for side in pixels.shape[:2])
+    width, height = (min(WINDOW, side) for side in picture.size)
     if min(height, width) < SHORTEST:
         return None
-    top, left = (pixels.shape[0] - height) // 2, (pixels.shape[1] - width) // 2
-    grey = np.asarray(Image.fromarray(pixels[top : top + height, left : left + width]).convert("L"), dtype=np.float32)
+    left, top = (picture.width - width) // 2, (picture.height - height) // 2
+    grey = np.asarray(picture.crop((left, top, left + width, top + height)), dtype=np.float32)
     # The window function keeps the jump between opposite borders, which every picture has, from looking like fine detail
     grey = (grey - grey.mean()) * np.hanning(height)[:, None].astype(np.float32) * np.hanning(width)[None].astype(np.float32)
     power = np.square(np.abs(rfft2(grey)))  # [height, width // 2 + 1]

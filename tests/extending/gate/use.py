@@ -11,6 +11,7 @@ from stages.datasets.readers import Edit, Slice
 from stages.engine import contracts, images, tables
 from stages.engine.ids import settings_hash
 from stages.filter import decide, inspection
+from stages.filter.pair import Pair
 
 gates = {"blank": {"action": "drop", "contrast": 1.0}}
 selections = [{"name": "selected", "rule": "all"}]
@@ -24,7 +25,7 @@ edits = [
     Edit(str(row), f"x.jsonl[{row}]", "triplets", images.png(noise), None, f"make it {row}", images.png(edited), None, "en", "", "")
     for row, edited in enumerate((noise[::-1], np.full_like(noise, 90)))
 ]
-rows = [inspection.row_of(edit) for edit in edits]
+rows = [inspection.row_of(pair) for edit in edits if isinstance(pair := inspection.pair_of(edit), Pair)]
 table = contracts.table("inspected", rows, decide.INSPECTED)
 assert "edited_contrast" in table.schema.names and table["edited_contrast"].to_pylist()[1] == 0.0
 assert decide.decide_rows(table, flow.filter.gates).tolist() == [False, True]
