@@ -18,10 +18,10 @@ def inspecting(config: FilterConfig, cluster: Cluster) -> int:
 
 
 def beside_scoring(config: FilterConfig, cluster: Cluster) -> int:
-    """Actors that inspect while others score: half of the cores where tasks need CPUs to prepare for these, else one per core; more where
-    the scoring actors cannot use the other half. Connects to the cluster."""
+    """Actors that inspect while others score: one per core; with GPUs half as many, because tasks on CPUs prepare for these, or more where
+    the tasks cannot use the other half. Connects to the cluster."""
     every = inspecting(config, cluster)
-    if config.inspect_workers is not None or not preparing(config, cluster):
+    if config.inspect_workers is not None or not cluster.gpus:
         return every
     tasks = scoring(config, cluster) * SLICES * preparing(config, cluster)
     return max(1, every // 2, every - tasks)
