@@ -120,9 +120,9 @@ def outcome(mutation: Mutation | None, tests: Sequence[str]) -> Outcome:
     return Outcome(int(code), output.getvalue(), time.monotonic() - started)
 
 
-def changed(mutation: Mutation) -> Outcome:
+def changed(mutation: Mutation) -> tuple[Mutation, Outcome]:
     """Run a mutation's own tests with it."""
-    return outcome(mutation, mutation.tests)
+    return mutation, outcome(mutation, mutation.tests)
 
 
 def preload() -> None:
@@ -148,7 +148,7 @@ def main() -> int:
     survivors, broken = [], []
     with multiprocessing.get_context("fork").Pool(options.processes, maxtasksperchild=1) as pool:
         unchanged = pool.apply_async(outcome, (None, tests))
-        for mutation, found in zip(mutations, pool.imap(changed, mutations), strict=True):
+        for mutation, found in pool.imap_unordered(changed, mutations):
             said = {PASSED: "equivalent" if mutation.equivalent else "SURVIVED", FAILED: "killed"}.get(found.code, "BROKEN")
             print(f"{said:10} {found.seconds:4.0f} s  {mutation.breaks} ({mutation.file})", flush=True)
             survivors += [mutation] if said == "SURVIVED" else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from pipeline import config
 from pipeline.report import page
 from stages.annotate import step as annotate
 from stages.annotate.consensus import step as annotation_consensus
+from stages.annotate.consensus.consensus import majority
 from stages.annotate.consensus.mean_opinion import mean_opinion
 from stages.annotate.consensus.rankings import GroupRanking, RankPair, kendalls_w, pairs, without_contradictions
 from stages.annotate.quality import step as annotation_qc
@@ -66,6 +68,14 @@ def test_mean_opinion_scores_by_hand() -> None:
     assert {(label.raters, label.label_source) for label in found.labels} == {(2, "mean-opinion")}
     assert [(row.reason, row.row_id) for row in found.left_out] == [("no-variation", "cat")]
     assert "3 raters gave fewer than 100 scores" in warnings[0]
+
+
+def test_half_of_four_raters_is_no_majority() -> None:
+    table = rows_of({"g": {name: {"x": [2, score]} for name, score in (("ann", 1), ("bob", 1), ("cat", 4), ("dan", 4))}})
+    task: Any = SimpleNamespace(sampled={"g": ("g0", "g1")}, dimensions=("x",), group_of={"g0": "g", "g1": "g"})
+    found = majority(table, task)
+    assert [(label.candidate_id, label.score, label.label_source) for label in found.labels] == [("g0", 2, "unanimous")]
+    assert [(cell.candidate_id, cell.scores) for cell in found.disputed] == [("g1", (1, 1, 4, 4))]
 
 
 SCALE = {"scale_min": 1, "scale_max": 5, "scale_step": 0.1}

@@ -16,11 +16,13 @@ from panels import panel_of, rows_of
 from rated_run import make_run, rating_task_of
 from simulated_project import Rater, project
 
+from reward.evaluation.estimate import Estimate
 from stages.annotate.config import ExamRules, QualityConfig, ReannotationRules, RemovalRules, Round, Target
 from stages.annotate.quality.figures import checked_targets, met, of_round, overlap
 from stages.annotate.quality.outliers import outlying_raters
+from stages.annotate.quality.profiles import Profile
 from stages.annotate.quality.queues import queues
-from stages.annotate.quality.screening import screen
+from stages.annotate.quality.screening import disagreement, screen
 from stages.annotate.ratings.rating_task import RANKING, ROUNDS, level_width
 
 LEVELS = [1.0, 2.0, 3.0, 4.0]
@@ -51,6 +53,8 @@ def test_random_and_constant_raters_are_found_on_fifteen_groups() -> None:
     groups = {name: len(set(ratings.filter(pc.equal(ratings["annotator"], name))["source_id"].to_pylist())) for name in names}
     assert all(15 <= groups[name] <= 19 for name in ("clicker", "three"))
     assert sorted(found.removed) == ["clicker", "three"]
+    found = screen(ratings, LEVELS, QualityConfig(experts=["clicker"]), seed=0)
+    assert found.removed == ["three"] and found.statuses["clicker"].status == "expert"
 
 
 def test_nobody_is_judged_on_few_groups() -> None:
@@ -58,6 +62,13 @@ def test_nobody_is_judged_on_few_groups() -> None:
     found = screen(ratings, LEVELS, QualityConfig(), seed=0)
     assert {entry.status for entry in found.statuses.values()} == {"too few groups"}
     assert found.statuses["ann"].reasons == ("14 shared groups, 15 needed",)
+
+
+@pytest.mark.parametrize("high, groups, removed", [(0.39, 15, True), (0.41, 15, False), (0.39, 14, False), (None, 15, False)])
+def test_kappa_removes_where_its_upper_limit_is_low_on_enough_groups(high: float | None, groups: int, removed: bool) -> None:
+    kappa, none = Estimate(0.2, 0.1, high), Estimate(math.nan)
+    profile = Profile("ann", "quality", 90, 15, groups, 2.5, 1.0, 1.0, none, kappa, none, None, 0.0, None)
+    assert bool(disagreement([profile], QualityConfig())) is removed
 
 
 def test_gold_and_exam_remove() -> None:
