@@ -116,4 +116,8 @@ def _quotas(by: str | None, given: tuple[str, ...], short: str) -> dict[str, Any
 def _first(detail: Any) -> str:
     place = tuple(detail["loc"])
     flag = f"{FLAGS.get(place, '--' + '-'.join(str(part) for part in place))}: " if place else ""
-    return flag + detail["msg"].removeprefix("Value error, ")
+    if place == ("name",):
+        return f"--name {detail['input']!r}: use small letters, digits and hyphens, and a letter first"
+    message = detail["msg"].removeprefix("Value error, ")
+    given = f" (given: {detail['input']})" if isinstance(detail["input"], (str, int, float)) else ""
+    return f"{flag}{message[0].lower()}{message[1:]}{given}"

@@ -145,7 +145,7 @@ def _start(options: dict[str, Any]) -> Any:
             psutil.wait_procs(left)
             if attempt == STARTS:
                 raise ValueError(
-                    f"Ray did not start on this machine in {STARTS} attempts ({' '.join(str(error).split())}): "
+                    f"Ray did not start on this machine in {STARTS} attempts ({_shortened(str(error))}): "
                     "close other programs, or look into the newest session folder of ray.temp_dir (without one: /tmp/ray)"
                 ) from error
             print(f"Ray did not start in time; attempt {attempt + 1} of {STARTS}", file=sys.stderr, flush=True)
@@ -170,3 +170,9 @@ def _check_reachable(address: str | None) -> None:
         socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
     except OSError as error:
         raise ConnectionError(error.strerror or str(error)) from None
+
+
+def _shortened(message: str, most: int = 200) -> str:
+    """A message on one line; of a long one, such as Ray's with twenty lines of a log, the beginning."""
+    line = " ".join(message.split())
+    return line if len(line) <= most else f"{line[:most]} ..."

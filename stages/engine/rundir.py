@@ -220,7 +220,7 @@ class RunDir:
 
     def __exit__(self, *_: object) -> None:
         """Unlock; a directory that this command made and wrote no work into goes again."""
-        if self._new and self.path.is_dir() and {path.name for path in self.path.iterdir()} <= {".lock", "config.yaml"}:
+        if self._new and not any(path.is_file() and path.name not in (".lock", "config.yaml") for path in self.path.rglob("*")):
             shutil.rmtree(self.path, ignore_errors=True)  # on a network disk the open lock file stays for a moment
             for path in self._new[1:]:
                 with contextlib.suppress(OSError):  # another run is in it

@@ -78,7 +78,7 @@ def test_a_quota_that_falls_short_is_stated_and_refilled_if_asked(run: Path) -> 
     assert "--quota remove=many: expected one of proportional" in refusal(*command, "--quota", "remove=many")
     assert "--quota-by COLUMN and --quota SHARES belong together" in refusal(*command[:-4])
     assert "--at-most N and --per COLUMN belong together" in refusal(*command, "--per", "source")
-    assert "--at-most: Input should be greater than or equal to 1" in refusal(*command, "--per", "source", "--at-most", 0)
+    assert "--at-most: input should be greater than or equal to 1" in refusal(*command, "--per", "source", "--at-most", 0)
 
 
 def test_clusters_can_be_a_key_of_the_metadata_or_the_source(run: Path) -> None:

@@ -239,10 +239,10 @@ def test_a_damaged_index_is_one_sentence(small: Path, tmp_path: Path) -> None:
         (["--rule", "top"], "needs a size or a bound: one of count, fraction, like, threshold and quantile"),
         (["--rule", "top", "--count", 3, "--fraction", 0.2], "was given count and fraction: give one of them"),
         (["--rule", "all", "--count", 3], "leave out count, fraction"),
-        (["--rule", "top", "--count", 0], "--count: Input should be greater than or equal to 1"),
-        (["--rule", "random", "--fraction", 1.5], "--fraction: Input should be less than or equal to 1"),
+        (["--rule", "top", "--count", 0], "--count: input should be greater than or equal to 1 (given: 0)"),
+        (["--rule", "random", "--fraction", 1.5], "--fraction: input should be less than or equal to 1 (given: 1.5)"),
         (["--rule", "top", "--count", 1000], "count 1,000 is more than the 12 scored edits"),
-        (["--rule", "top", "--count", 3, "--name", "Mine"], "--name: String should match pattern"),
+        (["--rule", "top", "--count", 3, "--name", "Mine"], "--name 'Mine': use small letters, digits and hyphens"),
         (["--rule", "top", "--count", 3, "--name", "best"], "choose another name"),
     ],
 )

@@ -9,7 +9,12 @@ from click.testing import CliRunner
 
 from pipeline.cli import main
 
-FILTER = "name: mine\nfilter:\n  input: {dataset: triplets, path: edits.jsonl}\n  model: nope\n  selections: [{name: s, rule: top, fraction: 0.4}]\n"
+FILTER = """name: mine
+filter:
+  input: {dataset: triplets, path: edits.jsonl}
+  model: nope
+  selections: [{name: s, rule: top, fraction: 0.4}]
+"""
 SMALL = ("--config", "demo-small")
 IMPORT = ("reward", "import", "nope", "out", "--reference-prompts", "p")
 
@@ -35,12 +40,6 @@ MISTAKES: dict[str, tuple[tuple[str, ...], dict[str, str | bytes], int, str]] = 
     "a percentage": (("plan", "--config", "m", "filter.selections.0.fraction=43"), {"m": FILTER}, 1, "less than or equal to 1 (given: 43)"),
     "a fraction as text": (("plan", "--config", "m", "filter.selections.0.fraction=43%"), {"m": FILTER}, 1, "(given: '43%')"),
     "more workers than items": (("plan", *SMALL, "reward.workers=64"), {}, 1, "raise the first or lower the second"),
-    "an unset variable": (
-        ("run", "filter", "--config", "m"),
-        {"m": FILTER.replace("edits", "$DATA/edits")},
-        1,
-        "~ and $NAME are not replaced in a configuration; write the path out",
-    ),
     "no reward model": (("run", "filter", "--config", "m"), {"m": FILTER, "edits.jsonl": "{}"}, 1, "or name its directory"),
     "a file as run": (("run", "generate", *SMALL, "--run", "f"), {"f": ""}, 1, "not writable (File exists); choose another directory"),
     "a run below a file": (("run", "generate", *SMALL, "--run", "f/r"), {"f": ""}, 1, "not writable (Not a directory)"),

@@ -73,7 +73,7 @@ class RatingFile:
         try:
             self.data = storage.read_bytes(path)
         except OSError as error:
-            raise ValueError(f"{path} cannot be read ({error.strerror or error}); give a file of ratings") from None
+            raise ValueError(f"{path} cannot be read ({error.strerror or error}); give a file that is there") from None
 
     @cached_property
     def sha256(self) -> str:

@@ -20,10 +20,7 @@ COLUMN = "group_id"
 
 def read(path: str | Path, task: RatingTask) -> list[str]:
     """Group ids of the file. Raises ``ValueError`` naming the line of an unknown group, or for an empty list."""
-    try:
-        lines = storage.read_bytes(path).decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"--groups {path}: not UTF-8 text (byte {error.start}); save the list as UTF-8") from None
+    lines = _lines(path)
     header = next(csv.reader(lines[:1]), [])
     column, begin = (header.index(COLUMN), 1) if COLUMN in header else (0, 0)
     groups: dict[str, None] = {}
@@ -41,7 +38,7 @@ def read(path: str | Path, task: RatingTask) -> list[str]:
 def disputed(path: str | Path, task: RatingTask) -> dict[str, Disputed]:
     """Disputed cells by group. Raises ``ValueError`` naming the line of an unknown cell, and for a file without these columns."""
     wanted = (COLUMN, "candidate_id", "dimension", SCORES_GIVEN)
-    reader = csv.DictReader(storage.read_bytes(path).decode("utf-8-sig").splitlines())
+    reader = csv.DictReader(_lines(path))
     missing = [name for name in wanted if name not in (reader.fieldnames or ())]
     if missing:
         raise ValueError(f"--groups {path} lacks the column {missing[0]}; --round adjudication needs the adjudicate.csv of `annotate qc`")
@@ -57,3 +54,12 @@ def disputed(path: str | Path, task: RatingTask) -> dict[str, Disputed]:
         except ValueError:
             raise ValueError(f"--groups {path} line {reader.line_num}: {SCORES_GIVEN} {given!r} are not numbers") from None
     return {group: dict(cells) for group, cells in found.items()}
+
+
+def _lines(path: str | Path) -> list[str]:
+    try:
+        return storage.read_bytes(path).decode("utf-8-sig").splitlines()
+    except OSError as error:
+        raise ValueError(f"--groups {path} cannot be read ({error.strerror or error}); name a list of groups") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--groups {path}: not UTF-8 text (byte {error.start}); save the list as UTF-8") from None
