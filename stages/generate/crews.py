@@ -47,8 +47,8 @@ class Made:
 def make_candidates(
     context: Context, folder: StepFolder, config: GenerateConfig, editors: Sequence[PlannedEditor], sources: Sequence[Part]
 ) -> list[Made]:
-    """All candidates, by editor. Raises ``ValueError`` naming the editors that could not go on, after the others have finished, and where no
-    candidate could be made.
+    """All candidates, by editor. Raises ``ValueError`` naming the editors that could not go on, after the others have finished; and where
+    no candidate could be made.
 
     First all edits of the plan are made, then those that the policies want again (:mod:`stages.generate.settling`), and so on.
     """
