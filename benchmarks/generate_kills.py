@@ -149,8 +149,9 @@ class GenerateCampaign(Campaign):
         self.server = server
 
     def progress(self, run: Path) -> int:
-        """Finished units and batches."""
-        return super().progress(run) + len(list((run / self.step / "unfinished").glob("*/*.parquet")))
+        """Finished units and batches; the folder of a unit may go while it is counted."""
+        batches = (name for _, _, names in os.walk(run / self.step / "unfinished") for name in names if name.endswith(".parquet"))
+        return super().progress(run) + sum(1 for _ in batches)
 
     def kill(self, kind: str, driver: subprocess.Popen[bytes]) -> bool:
         """Whether there was one at work to kill, and it is gone."""

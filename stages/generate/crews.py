@@ -47,7 +47,8 @@ class Made:
 def make_candidates(
     context: Context, folder: StepFolder, config: GenerateConfig, editors: Sequence[PlannedEditor], sources: Sequence[Part]
 ) -> list[Made]:
-    """All candidates, by editor. Raises ``ValueError`` naming the editors that could not go on, after the others have finished.
+    """All candidates, by editor. Raises ``ValueError`` naming the editors that could not go on, after the others have finished; and where
+    no candidate could be made.
 
     First all edits of the plan are made, then those that the policies want again (:mod:`stages.generate.settling`), and so on.
     """
@@ -67,6 +68,13 @@ def make_candidates(
                 failed[number] += settled.failed
                 again[number] += [retry_unit(folder, done, retries) for retries in settled.again]
         units = again
+    if not any(of_editor.parts for of_editor in made):
+        _forget(folder, made)
+        rows = [row for of_editor in failed for row in of_editor]
+        raise ValueError(
+            f"none of the {len(rows):,} candidates could be made: {rows[0]['error']}; after a repair, e.g. of generate.editors or "
+            "generate.outputs, the same command tries them again"
+        )
     for of_editor, rows in zip(made, failed, strict=True):
         of_editor.parts += publish_table(folder, "candidates", contracts.table("candidates", rows))
     return made
@@ -157,7 +165,7 @@ def kept(folder: StepFolder, sources: Sequence[Part]) -> set[str]:
     return {key for key, record in unit_log.sound(folder).items() if record.family.split(" ", 1)[0] in here}
 
 
-def forget(folder: StepFolder, made: Sequence[Made]) -> None:
+def _forget(folder: StepFolder, made: Sequence[Made]) -> None:
     """Remove units in which every edit failed, so that a later command tries them again. A published index has its failures itself."""
     for record in (record for of_editor in made for record in of_editor.records):
         if FAILED in record.parts and record.parts[FAILED].rows == record.rows_in:

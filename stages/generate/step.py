@@ -68,13 +68,7 @@ def run(context: Context) -> Index:
     artifacts = dict(sources.artifacts)
     made = crews.make_candidates(context, folder, config, editors, artifacts["sources"])
     artifacts |= {"candidates": [part for of_editor in made for part in of_editor.parts]}
-    candidates = folder.read_table("candidates", artifacts["candidates"], ["source_id", "candidate_id", "editor", "status", "error"])
-    if all(errors := candidates["error"].to_pylist()):
-        crews.forget(folder, made)
-        raise ValueError(
-            f"none of the {len(errors):,} candidates could be made: {errors[0]}; after a repair, e.g. of generate.editors or "
-            "generate.outputs, the same command tries them again"
-        )
+    candidates = folder.read_table("candidates", artifacts["candidates"], ["source_id", "candidate_id", "editor", "status"])
     drawn = draw.draw(draw.sound(candidates), config.annotate, flow.seed)
     artifacts["drawn"] = publish_table(folder, "drawn", draw.table(drawn))
     results = {
