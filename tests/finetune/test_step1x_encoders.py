@@ -127,7 +127,11 @@ def test_another_prefix_length_is_an_error(config: Step1XConfig) -> None:
         Conditioner(Qwen2_5_VLModel(tiny_vlm_config(tokenizer)), tokenizer, conditioning)
 
 
-def test_long_instructions_are_cut(encoders: Step1XEncoders) -> None:
+def test_long_instructions_are_cut_and_said_to_be(encoders: Step1XEncoders) -> None:
+    assert encoders.unread(picture(), "longer " * 50).endswith("tokens, and the editor reads 52")
+    short = [encoders.unread(picture(), "x" * count) for count in range(1, 40)]
+    lengths = [len(encoders.conditioner.encode(picture(), "x" * count)) for count in range(1, 40)]
+    assert short[0] == "" and [bool(why) for why in short].index(True) == lengths.index(52) + 1
     assert encoders.encode_condition(picture(), "longer " * 50)["states"].shape == (52, 16)
 
 

@@ -25,10 +25,9 @@ def section(published: Published) -> Section:
         blocks += _scores(evaluation, published.results("finetune").get("arms", ()))
     blocks += _samples(published)
     blocks += _curves(published)
-    lead = (
-        "Each variant is a copy of one base editor, fine-tuned on one training set for the same number of steps. One judge scores all "
-        "variants in one pass."
-    )
+    steps = published.results("finetune").get("steps", {})
+    amount = "the same number of steps" if len(set(steps.values())) < 2 else "the same number of epochs, so of different numbers of steps"
+    lead = f"Each variant is a copy of one base editor, fine-tuned on one training set for {amount}. One judge scores all variants in one pass."
     return Section("arms", "Editor", lead, blocks)
 
 
