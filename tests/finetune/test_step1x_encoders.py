@@ -9,6 +9,7 @@ from PIL import Image
 from tiny_step1x import qwen_like_tokenizer, tiny_vlm_config, write_step1x
 from transformers import Qwen2_5_VLModel
 
+from finetune import families
 from finetune.families import encoders_identity
 from finetune.step1x import encoders as step1x_encoders
 from finetune.step1x.conditioning import Conditioner
@@ -176,3 +177,17 @@ def test_missing_files_are_named(config: Step1XConfig, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing contains no model"):
         encoders_identity(config.model_copy(update={"vlm": "nothing"}))
     assert vlm_folder(config).is_dir()
+
+
+def test_a_file_is_hashed_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(b"one")
+    first = families.file_hash(path)
+    monkeypatch.setattr(families.hashlib, "file_digest", None)
+    assert families.file_hash(path) == first
+    monkeypatch.undo()
+    path.write_bytes(b"other")
+    assert families.file_hash(path) != first
+    path.unlink()
+    with pytest.raises(ValueError, match="is not readable"):
+        families.file_hash(path)

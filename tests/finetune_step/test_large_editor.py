@@ -75,6 +75,7 @@ def test_arms_share_entries_and_train_from_the_same_weights(tmp_path: Path, edit
     assert sorted(run.step("finetune").read("quarantine")["row_id"].to_pylist()) == ["sample006", "sample011", "sample012"]
     assert index.results["pairs"]["held-out"] == 2 and index.results["pairs"]["full"] == 9
     assert index.results["steps"] == {"full": 4, "selected": 4}
+    assert len(index.results["sampled"]) == 1 and index.results["sampled"][0] in {instruction for _, _, instruction in images}
     assert len(units) == 5  # of the five shards of full; the other arm's pairs are among them
     _, base = open_trained(tmp_path / "run" / "finetune" / "editors" / "base", torch.device("cpu"), torch.float32)
     _, arm = open_trained(tmp_path / "run" / "finetune" / "editors" / "selected", torch.device("cpu"), torch.float32)

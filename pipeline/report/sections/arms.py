@@ -26,8 +26,12 @@ def section(published: Published) -> Section:
     blocks += _samples(published)
     blocks += _curves(published)
     steps = published.results("finetune").get("steps", {})
-    amount = "the same number of steps" if len(set(steps.values())) < 2 else "the same number of epochs, so of different numbers of steps"
-    lead = f"Each variant is a copy of one base editor, fine-tuned on one training set for {amount}. One judge scores all variants in one pass."
+    equal = (
+        "the same number of steps" if len(set(steps.values())) < 2 else "the same number of epochs, which are different numbers of steps"
+    )
+    lead = (
+        f"Each variant is a copy of one base editor, fine-tuned on one training set for {equal}. One judge scores all variants in one pass."
+    )
     return Section("arms", "Editor", lead, blocks)
 
 
