@@ -58,6 +58,13 @@ class Encoders(Protocol):
         """Moments of RGB images that have one working size."""
         ...
 
+    def unread(self, source: Image.Image, instruction: str) -> str:
+        """Why a source in its working size and an instruction are longer than the family reads; empty where all is read.
+
+        `encode_condition` cuts such an instruction, as the family's own code does. ValueError as of it.
+        """
+        ...
+
     def encode_condition(self, source: Image.Image, instruction: str) -> Condition:
         """One sample's condition, for the source image in its working size. The instruction "" gives its null condition."""
         ...
@@ -112,6 +119,11 @@ class EditingModel(Protocol):
     def get_submodule(self, target: str) -> nn.Module:
         """As of every `nn.Module`."""
         ...
+
+
+def longer(tokens: int, most: int) -> str:
+    """For `Encoders.unread`: empty where the tokens are not more than the most that is read."""
+    return f"instruction and image have {tokens} tokens, and the editor reads {most}" if tokens > most else ""
 
 
 def padded(tensors: Sequence[Tensor], length: int) -> tuple[Tensor, Tensor]:

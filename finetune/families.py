@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,16 @@ def _hash(files: Mapping[str, Path]) -> str:
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file of an editor. ValueError when it is not readable."""
+    """SHA-256 of a file of an editor, read once by a process while its size and time stay. ValueError when it is not readable."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        found = path.stat()
+        return _content_hash(path, found.st_size, found.st_mtime_ns)
     except OSError as error:
         raise ValueError(f"{path} is not readable ({error}); expected a file of the editor") from error
+
+
+@lru_cache(maxsize=256)
+def _content_hash(path: Path, size: int, time: int) -> str:
+    """Arms share the files of their base: tens of GB that are hashed for each of them otherwise."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

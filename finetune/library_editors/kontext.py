@@ -17,7 +17,7 @@ from diffusers.pipelines.flux.pipeline_flux_kontext import FluxKontextPipeline
 from PIL import Image
 from torch import Tensor, nn
 
-from finetune.editing_model import Condition, Decoder, ExampleInput, Moments
+from finetune.editing_model import Condition, Decoder, ExampleInput, Moments, longer
 from finetune.exact_time import ExactTime
 from finetune.flux_names import FLUX_FUSED
 from finetune.library_editors.config import KontextConfig
@@ -69,6 +69,11 @@ class KontextEncoders:
         mean = vae.encode(to_unit_range(images).to(vae.device, vae.dtype)).latent_dist.mean
         latents = ((mean - vae.config.shift_factor) * vae.config.scaling_factor).float()
         return [Moments(latent, torch.zeros_like(latent)) for latent in latents]
+
+    def unread(self, source: Image.Image, instruction: str) -> str:
+        """See `Encoders.unread`; of T5, since CLIP's pooled state is of the first 77 tokens by design."""
+        tokenizer: Any = self.pipeline.tokenizer_2
+        return longer(len(tokenizer(instruction)["input_ids"]), self.text_tokens)
 
     @torch.no_grad()
     def encode_condition(self, source: Image.Image, instruction: str) -> Condition:

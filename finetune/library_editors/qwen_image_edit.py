@@ -75,6 +75,10 @@ class QwenImageEditEncoders:
         latents = ((vae.encode(frames).latent_dist.mean[:, :, 0] - mean) / deviation).float()
         return [Moments(latent, torch.zeros_like(latent)) for latent in latents]
 
+    def unread(self, source: Image.Image, instruction: str) -> str:
+        """See `Encoders.unread`: nothing is cut."""
+        return ""
+
     @torch.no_grad()
     def encode_condition(self, source: Image.Image, instruction: str) -> Condition:
         """{"states": [length, width of the vision-language model]}."""

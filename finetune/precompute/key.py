@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 
-FORMAT = 1
-"""Of the entries (`finetune.precompute.entry`) and of how images are fitted to their working size."""
+FORMAT = 2
+"""Of the entries (`finetune.precompute.entry`), of how images are fitted to their working size, and of what is set aside."""
 _DIGITS = 32
 
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, Qwen2_5_VLModel
 
-from finetune.editing_model import Condition, Moments
+from finetune.editing_model import Condition, Moments, longer
 from finetune.pixels import from_unit_range, to_unit_range
 from finetune.step1x.conditioning import Conditioner
 from finetune.step1x.config import Step1XConfig, Step1XSizes
@@ -61,6 +61,10 @@ class Step1XEncoders:
         posterior = self.vae.encode(to_unit_range(images).to(self.vae.device, self.vae.dtype)).latent_dist
         means, deviations = (posterior.mean - VAE_SHIFT) * VAE_SCALE, posterior.std * VAE_SCALE
         return [Moments(mean, deviation) for mean, deviation in zip(means, deviations, strict=True)]
+
+    def unread(self, source: Image.Image, instruction: str) -> str:
+        """See `Encoders.unread`."""
+        return longer(self.conditioner.length(source, instruction), self.conditioner.config.max_tokens)
 
     def encode_condition(self, source: Image.Image, instruction: str) -> Condition:
         """{"states": [length, vlm_width]}; see `Conditioner.encode`."""

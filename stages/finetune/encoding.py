@@ -133,7 +133,7 @@ def _pair(
     encoders: Encoders, side: int, config: EncodeConfig, row: PairRow, source: bytes, edited: bytes
 ) -> dict[str, Any] | cache.SetAside:
     """The columns of an encoded pair, or why it is set aside."""
-    from finetune.precompute.encode import encode_pair, ratio_difference
+    from finetune.precompute.encode import encode_pair, fitted, ratio_difference
     from finetune.precompute.entry import pair_bytes
 
     try:
@@ -145,6 +145,9 @@ def _pair(
     if difference > config.ratio_difference:
         return cache.ratio_refused(difference, config.ratio_difference)
     try:
+        unread = encoders.unread(fitted(images[0], size), row.instruction)
+        if unread:
+            return cache.SetAside("long-instruction", unread)
         pair = encode_pair(encoders, *images, row.instruction, size)
     except ValueError as error:
         return cache.SetAside("unreadable-instruction", str(error))

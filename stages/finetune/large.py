@@ -85,6 +85,7 @@ def run(context: Context, filtered: Index) -> Index:
     _clear(folder.path, {BASE, *config.arms})
     files = {f"{name}/{path}": sha256 for name in _FOLDERS for path, sha256 in _hashes(folder.path / name)}
     counts = {arm: len(rows) for arm, rows in pairs.items()}
+    sampled = [row.instruction for row in pairs[HELD_OUT][: config.training.progress.samples]]
     return folder.publish(
         draft,
         keep={unit.key for unit in encoded.units},
@@ -92,7 +93,12 @@ def run(context: Context, filtered: Index) -> Index:
         counts={"in": len(every), "out": len(every) - len(quarantined), "quarantined": len(quarantined)},
         quarantined=_by_reason(quarantined),
         files=files,
-        results={"arms": [BASE, *config.arms], "pairs": counts, "steps": {arm: _steps(config, counts[arm]) for arm in config.arms}},
+        results={
+            "arms": [BASE, *config.arms],
+            "pairs": counts,
+            "sampled": sampled,
+            "steps": {arm: _steps(config, counts[arm]) for arm in config.arms},
+        },
     )
 
 

@@ -9,6 +9,7 @@ from PIL import Image
 from tiny_step1x import qwen_like_tokenizer, tiny_vlm_config, write_step1x
 from transformers import Qwen2_5_VLModel
 
+from finetune import families
 from finetune.families import encoders_identity
 from finetune.step1x import encoders as step1x_encoders
 from finetune.step1x.conditioning import Conditioner
@@ -127,7 +128,11 @@ def test_another_prefix_length_is_an_error(config: Step1XConfig) -> None:
         Conditioner(Qwen2_5_VLModel(tiny_vlm_config(tokenizer)), tokenizer, conditioning)
 
 
-def test_long_instructions_are_cut(encoders: Step1XEncoders) -> None:
+def test_long_instructions_are_cut_and_said_to_be(encoders: Step1XEncoders) -> None:
+    assert encoders.unread(picture(), "longer " * 50).endswith("tokens, and the editor reads 52")
+    short = [encoders.unread(picture(), "x" * count) for count in range(1, 40)]
+    lengths = [len(encoders.conditioner.encode(picture(), "x" * count)) for count in range(1, 40)]
+    assert short[0] == "" and [bool(why) for why in short].index(True) == lengths.index(52) + 1
     assert encoders.encode_condition(picture(), "longer " * 50)["states"].shape == (52, 16)
 
 
@@ -172,3 +177,17 @@ def test_missing_files_are_named(config: Step1XConfig, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing contains no model"):
         encoders_identity(config.model_copy(update={"vlm": "nothing"}))
     assert vlm_folder(config).is_dir()
+
+
+def test_a_file_is_hashed_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(b"one")
+    first = families.file_hash(path)
+    monkeypatch.setattr(families.hashlib, "file_digest", None)
+    assert families.file_hash(path) == first
+    monkeypatch.undo()
+    path.write_bytes(b"other")
+    assert families.file_hash(path) != first
+    path.unlink()
+    with pytest.raises(ValueError, match="is not readable"):
+        families.file_hash(path)

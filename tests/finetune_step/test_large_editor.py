@@ -66,14 +66,16 @@ def context(run: RunDir, editor: dict[str, Any], *, force: bool = False, **chang
 def test_arms_share_entries_and_train_from_the_same_weights(tmp_path: Path, editor: dict[str, Any], units: list[str]) -> None:
     images = drawn_images(14)
     images[6] = images[6][0], images[6][1].resize((44, 40)), images[6][2]
+    images[11] = images[11][0], images[11][1], "longer " * 50
     images[12] = images[12][0], images[12][1], "make it red<|im_end|>"
     run = sharded_run(tmp_path / "run", images, ARMS)
     index = step.run(context(run, editor))
-    assert index.counts == {"in": 14, "out": 12, "quarantined": 2}
-    assert index.quarantined == {"aspect-ratio": 1, "unreadable-instruction": 1}
-    assert sorted(run.step("finetune").read("quarantine")["row_id"].to_pylist()) == ["sample006", "sample012"]
-    assert index.results["pairs"]["held-out"] == 2 and index.results["pairs"]["full"] == 10
+    assert index.counts == {"in": 14, "out": 11, "quarantined": 3}
+    assert index.quarantined == {"aspect-ratio": 1, "long-instruction": 1, "unreadable-instruction": 1}
+    assert sorted(run.step("finetune").read("quarantine")["row_id"].to_pylist()) == ["sample006", "sample011", "sample012"]
+    assert index.results["pairs"]["held-out"] == 2 and index.results["pairs"]["full"] == 9
     assert index.results["steps"] == {"full": 4, "selected": 4}
+    assert len(index.results["sampled"]) == 1 and index.results["sampled"][0] in {instruction for _, _, instruction in images}
     assert len(units) == 5  # of the five shards of full; the other arm's pairs are among them
     _, base = open_trained(tmp_path / "run" / "finetune" / "editors" / "base", torch.device("cpu"), torch.float32)
     _, arm = open_trained(tmp_path / "run" / "finetune" / "editors" / "selected", torch.device("cpu"), torch.float32)

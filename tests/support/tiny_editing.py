@@ -34,6 +34,9 @@ class TinyEncoders:
         mean = torch.cat([mean, mean.mean(0, keepdim=True)])
         return Moments(mean, torch.full_like(mean, 0.01))
 
+    def unread(self, source: Image.Image, instruction: str) -> str:
+        return ""
+
     def encode_condition(self, source: Image.Image, instruction: str) -> Condition:
         letters = torch.tensor([ord(letter) % 32 / 16 - 1 for letter in f"|{instruction}"])
         colour = torch.from_numpy(np.asarray(source).mean((0, 1)) / 127.5 - 1).float()

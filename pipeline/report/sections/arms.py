@@ -25,9 +25,12 @@ def section(published: Published) -> Section:
         blocks += _scores(evaluation, published.results("finetune").get("arms", ()))
     blocks += _samples(published)
     blocks += _curves(published)
+    steps = published.results("finetune").get("steps", {})
+    equal = (
+        "the same number of steps" if len(set(steps.values())) < 2 else "the same number of epochs, which are different numbers of steps"
+    )
     lead = (
-        "Each variant is a copy of one base editor, fine-tuned on one training set for the same number of steps. One judge scores all "
-        "variants in one pass."
+        f"Each variant is a copy of one base editor, fine-tuned on one training set for {equal}. One judge scores all variants in one pass."
     )
     return Section("arms", "Editor", lead, blocks)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline import words
@@ -31,13 +32,13 @@ def section(published: Published) -> Section:
         caption = "The pairs come from all training sets together, flawed ones included. A lower loss is not a better edit."
         blocks.append(Figure(title, lines(curves, title=title, x_label="step", y_label="flow matching loss"), caption))
     folder = published.path / FINETUNE / "samples"
-    blocks += _samples(folder, list(steps))
+    blocks += _samples(folder, list(steps), published.results(FINETUNE).get("sampled", ()))
     lead = f"{words.count(pairs['held-out'])} pairs are held out of every variant, with all pairs of their sources."
     return Section("finetuning", "Fine-tuning", lead, blocks)
 
 
-def _samples(folder: Path, arms: list[str]) -> list[Block]:
-    """Per held-out pair, the newest sample of every arm: source, edit of the data, edit of the arm."""
+def _samples(folder: Path, arms: Sequence[str], instructions: Sequence[str]) -> list[Block]:
+    """Per held-out pair, the newest sample of every arm: source, edit of the data, edit of the arm. instructions: by number of the pair."""
     newest: dict[str, dict[str, Path]] = {}
     for arm in arms:
         for path in sorted((folder / arm).glob("*.png")):
@@ -48,7 +49,8 @@ def _samples(folder: Path, arms: list[str]) -> list[Block]:
             picture(path.read_bytes(), alt=f"{arm}: held-out pair {number}", lines=(_caption(arm, path),), side=_SIDE)
             for arm, path in found.items()
         ]
-        strips.append(Strip(f"held-out pair {int(number)}", shown))
+        said = f": {instructions[int(number)]}" if int(number) < len(instructions) else ""
+        strips.append(Strip(f"held-out pair {int(number)}{said}", shown))
     return [Heading("Source, edit of the data, edit of the variant"), *strips] if strips else []
 
 
