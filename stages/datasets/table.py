@@ -16,7 +16,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -65,7 +65,7 @@ def _plan(config: Table | TripletEdits, request: Request) -> list[Slice]:
         needed += config.only if isinstance(config, SourceTable) else ()
         pictures = [columns[role] for role in ("source", "edited") if role in columns] if request.sizes else []
         sized = _Sized(images, pictures)
-        blocks = chain.from_iterable(_blocks(folder, file, needed, list(columns.values()), request.key, sized) for file in names)
+        blocks = files.of_each(folder, names, lambda file: _blocks(folder, file, needed, list(columns.values()), request.key, sized))
     shared: dict[str, Any] = {"columns": columns, "licence": licence, "preset": name}
     if benchmark := _benchmark(config):
         shared |= {"benchmark": benchmark}

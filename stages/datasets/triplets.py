@@ -19,6 +19,7 @@ from stages.datasets.io.blocks import Block
 from stages.datasets.io.faults import Fault
 from stages.datasets.io.text_tables import Bad, Record, TextSpan
 from stages.datasets.slices import is_text
+from stages.engine import storage
 from stages.engine.ids import ID_DIGITS
 
 LABELS = ("task", "language", "licence")
@@ -43,7 +44,7 @@ def blocks(folder: str, name: str, spans: Iterable[TextSpan], images: Sequence[s
     """Blocks of a file. ``images``: names of the columns of images."""
     found: list[Block] = []
     ids, lines = array("Q"), array("I")  # of all rows in order: digest of the id (0 where it does not count), number of the line
-    sizes, line, read = locations.Sizes(), 1, 0
+    sizes, place, line, read = locations.Sizes(), storage.absolute(folder), 1, 0
     with files.opened(f"{folder}/{name}") as file:
         for begin, end, records in spans:
             line += file.read(begin - read).count(b"\n")  # blank lines before the first record
@@ -57,7 +58,7 @@ def blocks(folder: str, name: str, spans: Iterable[TextSpan], images: Sequence[s
                 if fault is not None:
                     faults.append((number, fault.reason, f"line {line}: {fault.message}"))
                 elif isinstance(record, dict):
-                    content.update(repr([sizes.of(locations.join(folder, record[column])) for column in images]).encode())
+                    content.update(repr([sizes.of(locations.join(place, record[column])) for column in images]).encode())
                 named = fault is None and isinstance(record, dict) and "id" in record
                 ids.append(locations.digest(str(record["id"])) if named else 0)
                 lines.append(line)
@@ -71,6 +72,13 @@ def _fault(record: Record, images: Sequence[str]) -> Fault | None:
         return Fault("bad-line", record.message)
     if not is_text(record):
         return Fault("bad-line", "the row has text that is not valid Unicode")
+    texts: tuple[Any, ...] = (
+        *(record.get(column) for column in images),
+        record.get("instruction"),
+        *(record.get(label, "") for label in LABELS),
+    )
+    if all(type(text) is str for text in texts) and all(texts[: -len(LABELS)]) and not texts[len(images)].isspace():
+        return None  # as nearly all rows are
     instruction: Any = record.get("instruction")
     if instruction is None or (isinstance(instruction, str) and not instruction.strip()):
         return Fault("empty-instruction", "there is no instruction")

@@ -41,12 +41,11 @@ Members = list[tuple[str, tar.Member]]
 def plan(config: WebdatasetEdits, request: Request) -> list[Slice]:
     """Slices of samples. Raises ``ValueError`` for a tar that was cut short, a key that occurs twice, and fields that are not there."""
     folder, names = files.find(config.path, suffixes=(".tar",), what=request.key)
-    keys: dict[str, array[int]] = {}
+    keys: dict[str, array[int]] = {name: array("Q") for name in names}
     edits = len(_edited(config.edited)) if request.edited else 1
     blocks = [
         block._replace(rows=block.rows * edits)
-        for name in names
-        for block in _blocks(folder, name, keys.setdefault(name, array("Q")), request)
+        for block in files.of_each(folder, names, lambda name: _blocks(folder, name, keys[name], request))
     ]
     if not blocks:
         raise ValueError(f"{request.key}: the tars of {config.path} are empty")

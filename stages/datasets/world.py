@@ -14,8 +14,8 @@ import numpy as np
 from PIL import Image
 
 from stages.datasets.config import WorldConfig, WorldEdits, WorldSources
-from stages.datasets.slices import Edit, Request, Slice, cut, position
-from stages.engine import images
+from stages.datasets.slices import Edit, Numbers, Request, Slice, position
+from stages.engine import images, storage
 from stages.world import editors, flaws, items
 from stages.world.scenes import render
 
@@ -34,12 +34,13 @@ def plan(config: WorldSources | WorldEdits, request: Request) -> list[Slice]:
     drawing = request.world.model_dump(mode="json")
     if isinstance(config, WorldEdits):
         shared = {"seed": request.seed, "split": config.split, "drawing": drawing} | config.model_dump(include={"flaws"}, mode="json")
-        return cut(EDITS, "", shared, [None] * config.count, request.unit_rows)
+        place, ends = storage.absolute(""), range(0, config.count, request.unit_rows)
+        return [Slice(EDITS, place, shared, Numbers(first, min(first + request.unit_rows, config.count))) for first in ends]
     slices = []
     for split, count in (("train", config.train), ("validation", config.validation)):
         shared = {"seed": request.seed, "split": split, "drawing": drawing}
         for first in range(0, count, request.unit_rows):
-            rows = [(number, None) for number in range(first, min(first + request.unit_rows, count))]
+            rows = Numbers(first, min(first + request.unit_rows, count))
             content = shared | {"dataset": SOURCES, "first": first, "count": len(rows)}
             slices.append(Slice(SOURCES, "", shared, rows, content=content))
     return slices

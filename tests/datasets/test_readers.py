@@ -530,3 +530,24 @@ def test_memory_of_plans_and_fetches_does_not_grow_with_rows(tmp_path: Path) -> 
     assert (parquet_10[1] - parquet[1]) / 18_000 < 3 and (lines_10[1] - lines[1]) / 18_000 < 6, "bytes that a plan holds per row"
     assert (lines_10[2] - lines[2]) / 18_000 < 10, "bytes per row at the peak of planning"
     assert fetched_10[0] - fetched[0] < 4000 * 100, "the peak of reading rows of 4,000 bytes grows by less than 100 rows"
+
+
+def test_a_plan_of_a_server_is_that_of_a_local_folder(bucket: str, tmp_path: Path) -> None:
+    """Footers and tars are read at the same time, and are planned in their order."""
+    for number in range(40):
+        pq.write_table(
+            pa.table({"source": ["a"] * 3, "instruction": [f"{number}"] * 3, "edited": ["b"] * 3}), tmp_path / f"{number:02}.parquet"
+        )
+        with tarfile.open(tmp_path / f"{number:02}.tar", "w") as archive:
+            for name in ("source.png", "edited.png", "json"):
+                archive.addfile(tarfile.TarInfo(f"{number}.{name}"))
+    fsspec.filesystem(bucket.split(":")[0]).put([str(path) for path in sorted(tmp_path.iterdir())], f"{bucket}/plan/")
+
+    def planned(folder: str, kind: str) -> list[Any]:
+        config: EditsInput = (
+            TableEdits(dataset="table", path=folder) if kind == "table" else WebdatasetEdits(dataset="webdataset", path=folder)
+        )
+        return [piece.fingerprint for piece in edits.plan(config, seed=0, world=None, unit_rows=7)]
+
+    for kind in ("table", "webdataset"):
+        assert planned(f"{bucket}/plan", kind) == planned(str(tmp_path), kind)

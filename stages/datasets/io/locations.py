@@ -53,6 +53,8 @@ class Sizes:
 
     def of(self, path: str) -> int | None:
         """Size in bytes of the file, None where it is not known. Raises ``OSError`` when a folder's server does not answer."""
+        if path.startswith("/") and "::" not in path:
+            return _local_size(path)
         if path.startswith(("http://", "https://")):
             return None
         size = image_files.patiently(lambda: self._of(path), path, "the size of the image")
