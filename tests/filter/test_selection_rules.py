@@ -330,6 +330,7 @@ def test_edits_with_unwanted_flags_are_left_out_and_flags_are_strata() -> None:
     assert "without_flags" not in SelectionConfig.model_validate({"name": "s", "rule": "all"}).model_dump(mode="json")
 
 
+@steady
 @given(st.lists(st.booleans(), min_size=1, max_size=60).filter(any), st.integers(1, 7))
 def test_what_was_inspected_is_put_beside_what_was_scored(scored: list[bool], rows: int) -> None:
     """Of inspected rows some were scored; both tables end their batches where they like."""
