@@ -5,7 +5,8 @@
 A list of triplets is written, and units with synthetic rows as workers would have published them (one edit in twenty is too small for a
 gate). Then the filter step runs as it is, without Ray, up to the moment at which the shards are planned. Peak is the highest resident
 memory of the process within a phase, and held is what is left of it behind the phase, both above what was resident before and per edit.
-What a phase frees may stay with the process, so held is an upper bound. Prints a Markdown table. Linux only.
+What a phase frees may stay with the process, so held is an upper bound. Time is that of the
+processor, all threads together. Prints a Markdown table. Linux only.
 """
 
 from __future__ import annotations
@@ -90,14 +91,14 @@ def main() -> None:
             filter.run(context)
     highest = max(found.highest for found in figures.values())
     print(f"{rows:,} edits; resident memory before {before / 1e6:.0f} MB, highest {highest / 1e6:.0f} MB\n")
-    print("| phase | peak, bytes per edit | held, bytes per edit | highest, MB | µs per edit |\n| --- | --- | --- | --- | --- |")
+    print("| phase | peak, bytes per edit | held, bytes per edit | highest, MB | µs of a core per edit |\n| --- | --- | --- | --- | --- |")
     for name, found in figures.items():
         per_edit = f"{found.peak / rows:,.0f} | {found.held / rows:,.0f}"
         print(f"| {name} | {per_edit} | {found.highest / 1e6:,.0f} | {1e6 * found.seconds / rows:.1f} |")
 
 
 class Figures:
-    """Bytes of resident memory above what was there before, over all calls of a function."""
+    """Bytes of resident memory above what was there before, and seconds of a core, over all calls of a function."""
 
     def __init__(self) -> None:
         self.peak = self.held = self.highest = 0
@@ -109,9 +110,9 @@ class Figures:
         def watched(*arguments: Any, **named: Any) -> Any:
             before = resident()
             Path("/proc/self/clear_refs").write_text("5")  # the highest resident size counts from now
-            begun = time.perf_counter()
+            begun = time.process_time()
             made = function(*arguments, **named)
-            self.seconds += time.perf_counter() - begun
+            self.seconds += time.process_time() - begun
             highest = resident("VmHWM")
             gc.collect()
             pa.default_memory_pool().release_unused()

@@ -4,8 +4,9 @@
 
 The inspected and scored edits are synthetic: units of 5,000 rows as workers publish them, three edits per source, four per instruction,
 one row in a hundred a copy and one in twenty too small for a gate. 10,000 references, of which 1,000 match by their bytes. All gates that
-need no file of the user are on. Highest: resident memory of the process within the phase, DuckDB's gigabyte included. ``--near``: the gate
-``near_duplicate`` alone on edits of one instruction, drawn hashes, one in a hundred near to the one before. Linux only.
+need no file of the user are on. Time is that of the processor, all threads together. Highest: resident memory of the process within the
+phase, DuckDB's gigabyte included. ``--near``: the gate ``near_duplicate`` alone on edits of one instruction, drawn hashes, one in a
+hundred near to the one before. Linux only.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +26,13 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import results
-from benchmarks.driver_memory import Figures
+from benchmarks.driver_memory import INSTRUCTION, Figures
 from stages.contamination import compare
 from stages.contamination.config import ContaminationConfig
 from stages.datasets.readers import Slice
 from stages.engine import contracts, tables
 from stages.engine.rundir import Part, StepFolder
-from stages.engine.units import UnitRecord, publish_batches
+from stages.engine.units import UnitRecord, publish_batches, publish_unit
 from stages.filter import decide as gates
 from stages.filter import decontamination, inspection, scored
 from stages.filter.gates import near_duplicate
@@ -44,7 +47,7 @@ INSPECTED = {
         "position": "'edits.jsonl[' || number || ']'",
         "source_sha256": "sha256((number // 3)::VARCHAR)",
         "edited_sha256": "sha256(number::VARCHAR)",
-        "instruction": "'replace the red car on the left with a blue bicycle and keep the street as it is, number ' || (hash(number) % {texts})",
+        "instruction": f"'{INSTRUCTION} ' || (hash(number) % {{texts}})",
     },
     "INTEGER": {"text_faults": "0", "characters": "100", "asked_words": "9"},
 }
@@ -56,13 +59,13 @@ def main() -> None:
     parser.add_argument("--near", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--write", action="store_true", help="write the tables to benchmarks/RESULTS.md")
     arguments = parser.parse_args()
-    lines = ["| edits | phase | microseconds per edit | highest memory, MB |", "| --- | --- | --- | --- |"]
+    lines = ["| edits | phase | µs of a core per edit | highest memory, MB |", "| --- | --- | --- | --- |"]
     for rows in arguments.rows:
         with tempfile.TemporaryDirectory(prefix="filter-decisions-") as folder:
             for phase, found in _apart(phases, StepFolder(Path(folder), "filter"), rows):
                 lines.append(f"| {rows:,} | {phase} | {1e6 * found.seconds / rows:.1f} | {found.highest / 1e6:,.0f} |")
                 print(lines[-1], flush=True)
-    near = ["| edits of one instruction | seconds | microseconds per edit | caught |", "| --- | --- | --- | --- |"]
+    near = ["| edits of one instruction | seconds of a core | µs of a core per edit | caught |", "| --- | --- | --- | --- |"]
     for rows in arguments.near:
         seconds, caught = near_duplicates(rows)
         near.append(f"| {rows:,} | {seconds:.1f} | {1e6 * seconds / rows:.1f} | {caught:,} |")
@@ -74,9 +77,6 @@ def main() -> None:
 
 def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
     """The result of a function in a process of its own, so that no memory of another measurement is left."""
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
@@ -92,9 +92,7 @@ def phases(step: StepFolder, rows: int) -> list[tuple[str, Figures]]:
         batches = tables.batches([step.path / part.path for part in given], schema, place=False)
         read(gates.read)(database, batches, config)
         copies(inspection.find_copies)(database)
-        parts = {
-            "gated": gated(lambda: (gates.decide(database, config), publish_batches(step, "gated", gates.gated(database, config)))[1])()
-        }
+        parts = {"gated": gated(decided)(step, database, config)}
         left = inspection.marked(slices, database.rows("SELECT number FROM edits ANTI JOIN gone USING (number)"))
     found = inspection.Inspection(left, given, parts, rows, {}, 0, {})
     known = compare.References(references(), {}, {})
@@ -104,6 +102,11 @@ def phases(step: StepFolder, rows: int) -> list[tuple[str, Figures]]:
     made = scores(scored.assemble)(step, records, found, [*GATES], compared=True)
     assert made.out == int(left.sum()), "every edit that is left is scored"
     return [*figures.items()]
+
+
+def decided(step: StepFolder, database: tables.Tables, config: GatesConfig) -> list[Part]:
+    gates.decide(database, config)
+    return publish_batches(step, "gated", gates.gated(database, config))
 
 
 def prepare(step: StepFolder, rows: int) -> tuple[list[Part], list[list[UnitRecord]]]:
@@ -145,8 +148,6 @@ def prepare(step: StepFolder, rows: int) -> tuple[list[Part], list[list[UnitReco
 
 def publish_nothing(step: StepFolder) -> Part:
     """A quarantine without rows."""
-    from stages.engine.units import publish_unit
-
     return publish_unit(step.path, "nothing", {"quarantine": contracts.table("quarantine", [])})["quarantine"]
 
 
@@ -155,7 +156,9 @@ def references() -> pa.Table:
         "SELECT 'bench' AS reference, number::VARCHAR AS item, sha256((CASE WHEN number < 1000 THEN number ELSE -number END)::VARCHAR) "
         "AS source_sha256, hash(number) AS source_phash, 'x ' || number AS instruction FROM range(10000) AS made(number)"
     )
-    return duckdb.sql(query).to_arrow_table().cast(contracts.REFERENCES)
+    found = duckdb.connect().sql(query)
+    assert found is not None, "the query gives rows"
+    return found.to_arrow_table().cast(contracts.REFERENCES)
 
 
 def near_duplicates(rows: int) -> tuple[float, int]:
@@ -173,10 +176,10 @@ def near_duplicates(rows: int) -> tuple[float, int]:
 
     with tempfile.TemporaryDirectory() as folder, tables.opened(folder) as database:
         database.keep(near_duplicate.SEEN, batches(), schema)
-        begun = time.perf_counter()
+        begun = time.process_time()
         query = near_duplicate.compare(database, near_duplicate.NearDuplicateGate())
         caught = database.number(f"SELECT count(*) FROM ({query}) WHERE caught")
-        return time.perf_counter() - begun, caught
+        return time.process_time() - begun, caught
 
 
 if __name__ == "__main__":

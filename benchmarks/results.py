@@ -38,6 +38,7 @@ MEASURES = {
     "Overhead of generate": ("stages/engine", "stages/generate", "stages/editors"),
     "Overhead of the filter": ("stages/engine", "stages/filter", "stages/scoring"),
     "Speed of shards": ("stages/shards", "stages/engine/storage.py", "stages/engine/tar.py"),
+    "Decisions of the filter": ("stages/filter/decide.py", "stages/filter/gates", "stages/contamination", "stages/filter/scored.py"),
     "One driver": ("stages/engine", "stages/datasets", "stages/filter"),
     "Tests that can fail": ("stages", "reward", "finetune", "tests"),
 }
