@@ -45,14 +45,16 @@ def compare(database: Tables, config: NearDuplicateGate) -> str:
         "texts": f"SELECT instruction, min(number) AS text FROM {SEEN} GROUP BY ALL HAVING count(*) > 1",
         "alike": f"SELECT number, text, {hashes} FROM {SEEN} JOIN texts USING (instruction)",
         "different": f"SELECT min(number) AS number, text, {hashes} FROM alike GROUP BY text, {hashes}",
-        "firsts": f"SELECT unnest(min(number, {FIRST})) AS number FROM different GROUP BY text",
         "sizes": f"SELECT text, count(*) AS size FROM different GROUP BY text HAVING size > {FIRST}",
         "often": "SELECT different.* FROM different SEMI JOIN sizes USING (text)",
+        # All edits of a rare text, the first ones of a frequent one: a list of places for every text would not fit in memory
+        "firsts": f"SELECT unnest(min(number, {FIRST})) AS number FROM often GROUP BY text",
+        "earlier": "FROM different ANTI JOIN sizes USING (text) UNION ALL FROM often SEMI JOIN firsts USING (number)",
         # Equal hashes again, then the first edits of the same words
         "near": f"SELECT alike.number, 0 AS bits FROM alike JOIN different USING (text, {hashes}) WHERE alike.number > different.number",
     }.items():
         database.execute(f"CREATE OR REPLACE TABLE {name} AS {rows}")
-    _add_near(database, "different", "(SELECT different.* FROM different SEMI JOIN firsts USING (number))")
+    _add_near(database, "different", "earlier")
     edits, pairs = (database.number(f"SELECT coalesce(sum(size{power}), 0) FROM sizes") for power in ("", " * size"))
     if edits:
         for bands in product(_bands(config.bits), repeat=_hashes_in_bands(edits, pairs, config.bits + 1)):
