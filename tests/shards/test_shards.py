@@ -31,7 +31,7 @@ from reward.model.origin import Origin
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.datasets.config import ShareGPT4oEdits
-from stages.engine import storage, tables
+from stages.engine import hashed_files, storage, tables
 from stages.engine.contracts import EDITS, SCORES, SELECTION
 from stages.engine.rundir import Index, StepFolder
 from stages.filter import known as known_of
@@ -70,7 +70,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shard_bytes(folder: str | Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
+    return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir()) if path.name != hashed_files.NAME}
 
 
 @pytest.fixture(scope="session")
