@@ -77,7 +77,7 @@ class Slice:
 class Rows(Sequence[tuple[int, Any]]):
     """Rows numbered from ``first`` on, of which each has an entry of its own: behaves like a list of (number, entry).
 
-    The entries are tuples of plain JSON values, kept as Arrow columns: a tenth of the memory of Python's objects.
+    The entries are tuples whose values of one place are all of one type, kept as Arrow columns instead of Python's objects.
     """
 
     def __init__(self, first: int, entries: Sequence[tuple[Any, ...]]) -> None:
@@ -119,11 +119,23 @@ class Numbers(Sequence[tuple[int, None]]):
         return (self.numbers[index], None) if isinstance(index, int) else [(number, None) for number in self.numbers[index]]
 
 
-def cut(dataset: str, location: str, shared: Mapping[str, Any], entries: Iterable[tuple[Any, ...]], unit_rows: int) -> list[Slice]:
-    """Slices of at most ``unit_rows`` rows, numbered from 0 in the order of ``entries``, which are read slice by slice."""
+def cut(dataset: str, location: str, shared: Mapping[str, Any], entries: Iterable[Any], unit_rows: int) -> list[Slice]:
+    """Slices of at most ``unit_rows`` rows, numbered from 0 in the order of ``entries``, which are read slice by slice.
+
+    Plans of tuples of texts and numbers take the least memory.
+    """
     place, left = storage.absolute(location), iter(entries)
     chunks = iter(lambda: list(islice(left, unit_rows)), [])
-    return [Slice(dataset, place, shared, Rows(number * unit_rows, chunk)) for number, chunk in enumerate(chunks)]
+    return [Slice(dataset, place, shared, _rows(number * unit_rows, chunk)) for number, chunk in enumerate(chunks)]
+
+
+def _rows(first: int, entries: Sequence[Any]) -> Sequence[tuple[int, Any]]:
+    """Rows in columns where Arrow gives back exactly what it is given, else as they are."""
+    columnar = {type(entry) for entry in entries} == {tuple} and len({len(entry) for entry in entries}) == 1 and entries[0]
+    kinds = [{type(value) for value in values} - {type(None)} for values in zip(*entries, strict=True)] if columnar else []
+    if kinds and all(len(kind) <= 1 and kind <= {str, int, float, bool} for kind in kinds):
+        return Rows(first, entries)
+    return list(enumerate(entries, first))
 
 
 def cut_blockwise(

@@ -188,4 +188,5 @@ def test_only_a_directory_that_a_command_made_and_left_empty_goes_again(tmp_path
             (path / "config.yaml").touch()
             if path is used:
                 (path / "generate").mkdir()
+                (path / "generate" / "units.jsonl").touch()
     assert not made.exists() and (there / "config.yaml").read_text() == "name: mine" and (used / "generate").is_dir()

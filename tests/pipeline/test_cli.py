@@ -271,7 +271,7 @@ def test_shards_verify(small: Path, tmp_path: Path) -> None:
     assert "1 problem" in refusal("shards", "verify", folder)
     (tmp_path / "empty").mkdir()
     assert "is no folder of shards; name one, such as RUN/filter/shards/selected" in refusal("shards", "verify", tmp_path / "empty")
-    assert "1 problem" in refusal("shards", "verify", tmp_path / "nowhere")
+    assert "nowhere has no index.json: it was not finished, or is no folder of shards" in refusal("shards", "verify", tmp_path / "nowhere")
     assert "foo://bucket/x/index.json cannot be opened (Protocol not known: foo)" in refusal("shards", "verify", "foo://bucket/x")
 
 

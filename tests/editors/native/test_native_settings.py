@@ -36,8 +36,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("name", "given", "sentence"),
     [
         ("qwen-image-edit-2511", {"steps": 8}, "settings.steps: .*takes 40 steps, and fewer make another editor"),
-        ("flux-kontext", {"negative_prompt": "blur"}, "settings.negative_prompt: Extra .*settings of flux-kontext are: "),
-        ("flux2-klein-4b", {"guidance": 4.0}, "settings.guidance: Extra"),
+        (
+            "flux-kontext",
+            {"negative_prompt": "blur"},
+            "settings.negative_prompt: there is no such setting; the settings of flux-kontext are: ",
+        ),
+        ("flux2-klein-4b", {"guidance": 4.0}, "settings.guidance: there is no such setting"),
         ("qwen-image-edit", {"guidance": 1.0}, "settings.guidance: .*greater than 1"),
         ("longcat-image-edit", {"attention": "sage"}, "settings.attention: Input should be 'auto'"),
         ("longcat-image-edit", {"dtype": "int8"}, "settings.dtype: Input should be 'bf16' or 'fp32'"),
