@@ -8,14 +8,20 @@ ever; its pauses are of one thread.
 from __future__ import annotations
 
 import json
+import socket
+import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any, TypeVar
 
 import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
+from urllib3 import HTTPConnectionPool, HTTPResponse, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, InvalidHeader, ReadTimeoutError
 from urllib3.util import Retry
 
@@ -81,7 +87,7 @@ class Reply:
             pass
         try:
             return Retry(retry_after_max=int(LONGEST_PAUSE)).parse_retry_after(given)
-        except InvalidHeader:
+        except (InvalidHeader, ValueError, OverflowError):  # the last two for a date that no calendar has
             return 0.0
 
 
@@ -100,7 +106,7 @@ class HttpClient:
         self._session = requests.Session()
         self._session.auth = _Key(key)
         for scheme in ("http://", "https://"):
-            self._session.mount(scheme, HTTPAdapter(pool_maxsize=connections))
+            self._session.mount(scheme, _Adapter(pool_maxsize=connections))
 
     def ask(
         self, method: str, path: str, understood: Callable[[Reply], Answer | None], *, seconds: float | None = None, **form: Any
@@ -132,7 +138,7 @@ class HttpClient:
         raise Unanswered(f"{method} {self.base_url}{path}, tried {self.patience.tries} times: {problem}")
 
     def once(self, method: str, path: str, *, seconds: float, **form: Any) -> Reply:
-        """One try. ``seconds`` are for the whole body, at most twice as many where the server falls silent in it.
+        """One try. ``seconds`` are for the headers, and for all until the body's end; twice as many where the server falls silent in it.
 
         Raises ``requests.RequestException`` for a connection that breaks or is silent, and ``Unanswered`` for an answer that is too large.
         """
@@ -158,6 +164,60 @@ class HttpClient:
     def close(self) -> None:
         """Close the connections."""
         self._session.close()
+
+
+class _Punctual(HTTPConnection):
+    """The time-out of a read is begun anew by each byte; this connection is cut when the headers are not whole in that time."""
+
+    def getresponse(self) -> HTTPResponse:
+        connected, late = self.sock, threading.Event()
+        assert connected is not None and self.timeout is not None, "a request was sent, with a time-out"
+
+        def cut() -> None:
+            late.set()
+            with suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
+
+        watch = threading.Timer(self.timeout, cut)
+        watch.daemon = True
+        watch.start()
+        try:
+            answer = super().getresponse()
+        except (HTTPException, OSError):
+            if late.is_set():
+                raise TimeoutError from None
+            raise
+        finally:
+            watch.cancel()
+        if late.is_set():  # cut headers pass for whole ones
+            raise TimeoutError
+        return answer
+
+
+class _PunctualTls(_Punctual, HTTPSConnection):
+    pass
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Punctual  # ty: ignore[invalid-assignment]
+
+
+class _TlsPool(HTTPSConnectionPool):
+    ConnectionCls = _PunctualTls  # ty: ignore[invalid-assignment]
+
+
+_POOLS: dict[str, type[HTTPConnectionPool | HTTPSConnectionPool]] = {"http": _Pool, "https": _TlsPool}
+
+
+class _Adapter(HTTPAdapter):
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, **options)
+        self.poolmanager.pool_classes_by_scheme = _POOLS  # ty: ignore[invalid-assignment]
+
+    def proxy_manager_for(self, *args: Any, **options: Any) -> Any:
+        manager = super().proxy_manager_for(*args, **options)
+        manager.pool_classes_by_scheme = _POOLS
+        return manager
 
 
 class _Key(AuthBase):

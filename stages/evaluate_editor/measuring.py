@@ -120,11 +120,14 @@ def _located(config: EvaluateEditorConfig) -> EvaluateEditorConfig:
 
 def _function(measure: Measure) -> Callable[..., Any]:
     try:
-        return resolve_name(measure.function)
-    except (ImportError, AttributeError) as error:
+        found = resolve_name(measure.function)
+    except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
             f"evaluate_editor.measures: {measure.name}: there is no {measure.function} ({error}); install its package"
         ) from error
+    if not callable(found):
+        raise ValueError(f"evaluate_editor.measures: {measure.name}: {measure.function} is no function but of type {type(found).__name__}")
+    return found
 
 
 def _of_function(measure: Measure) -> Measuring:

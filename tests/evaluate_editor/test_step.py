@@ -153,6 +153,7 @@ def test_what_is_missing_is_said_before_any_step_begins(tmp_path: Path, monkeypa
         ({"reference_arm": "full"}, "there is no system 'full'; there are theirs"),
         ({"editors": [{"editor": "none"}]}, "there is no editor 'none'"),
         ({"measures": [{"name": "lpips", "function": "no_lpips:measure"}]}, r"there is no no_lpips:measure \(.*; install its package"),
+        ({"measures": [{"name": "pi", "function": "math:pi"}]}, r"measures: pi: math:pi is no function but of type float"),
         ({"measures": [{"name": "reward", "function": "math:dist"}]}, r"measures\.0\.name: reward is a measure of this project"),
         ({"reward": {"model": str(tmp_path / "none")}}, "no reward model at .*none"),
     ]:

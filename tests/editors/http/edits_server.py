@@ -104,6 +104,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(200, body[: len(body) // 2], len(body) // 2)
         if fault == "drip":
             return self._drip(body)
+        if fault == "drip headers":
+            return self._drip(b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 60 + b"\r\n\r\n", headers=True)
         if fault == "html":
             return self._send(200, b"<html>busy</html>", 17)
         if fault == "later":
@@ -134,10 +136,11 @@ class _Handler(BaseHTTPRequestHandler):
         if length > len(body):
             self.close_connection = True
 
-    def _drip(self, body: bytes) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
+    def _drip(self, body: bytes, *, headers: bool = False) -> None:
+        if not headers:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
         try:
             for byte in body:
                 self.wfile.write(bytes([byte]))

@@ -84,13 +84,16 @@ def test_a_passing_fault_is_waited_out(script: Script, url: str, faults: list[An
     assert len({form["seed"] for form in script.forms}) == 1
 
 
-@pytest.mark.parametrize("fault", ["silence", "drip"])
+@pytest.mark.parametrize("fault", ["silence", "drip", "drip headers"])
 def test_an_answer_that_does_not_come_is_asked_for_again(script: Script, url: str, fault: str) -> None:
     editor = opened("http/flux-kontext", url, edit_seconds=0.5)
+    script.faults = [fault, 500, fault]
+    result = one(editor)
+    assert isinstance(result, Failure) and result.message.endswith("2 times: no answer in 0.5 seconds")
+    assert len(script.forms) == 3
     script.faults = [fault]
     assert isinstance(one(editor), Edited)
     editor.close()
-    assert len(script.forms) == 2
 
 
 def test_a_server_that_is_silent_twice_is_given_up(script: Script, url: str) -> None:
@@ -142,6 +145,8 @@ def test_pauses_double_and_one_that_the_server_asks_for_comes_first(script: Scri
 def test_a_server_asks_for_a_pause_in_seconds_or_until_a_date() -> None:
     asked = ["7", "0.5", "-3", "soon", "900", "Wed, 21 Oct 2015 07:28:00 GMT", "Fri, 31 Dec 2100 23:59:59 GMT"]
     assert [Reply(429, {"Retry-After": one}, b"").retry_after() for one in asked] == [7, 0.5, 0, 0, 60, 0, 60]
+    impossible = "Fri, 31 Dec 99999 23:59:59 GMT"
+    assert Reply(429, {"Retry-After": impossible}, b"").retry_after() == Reply(429, {"Retry-After": "nan"}, b"").retry_after() == 0
     assert Reply(429, {}, b"").retry_after() == 0 and pace.LONGEST_PAUSE == 60
 
 
