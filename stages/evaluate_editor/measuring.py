@@ -134,8 +134,17 @@ def _of_function(measure: Measure) -> Measuring:
     function = _function(measure)
 
     def measuring(items: Sequence[Item], edited: Sequence[np.ndarray]) -> list[float | None]:
-        return [_number(measure, function(item.image, edit, changed_region(item.image, edit, item.reference)), item)
-                for item, edit in zip(items, edited, strict=True)]  # fmt: skip
+        found = []
+        for item, edit in zip(items, edited, strict=True):
+            changed = changed_region(item.image, edit, item.reference)
+            try:
+                value = function(item.image, edit, changed)
+            except Exception as error:  # a user's function raises anything
+                raise ValueError(
+                    f"{measure.function} fails for item {item.item_id} ({type(error).__name__}: {error}); repair it"
+                ) from error
+            found.append(_number(measure, value, item))
+        return found
 
     return measuring
 
@@ -146,7 +155,7 @@ def _number(measure: Measure, value: Any, item: Item) -> float | None:
         return None
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
         raise ValueError(f"{measure.function} gives {str(value)[:60]!r} for item {item.item_id}; return a number, or None for no value")

@@ -148,7 +148,7 @@ def unit(context: Context, folder: StepFolder, config: GenerateConfig, editor: P
 
 
 def retry_unit(folder: StepFolder, of: Unit, retries: Sequence[Retry]) -> Unit:
-    """Some candidates of a unit, made again. Its key names them, the seeds and how often they failed; not why they are made again."""
+    """Some candidates of a unit, made again. Its key names them, their seeds and flags so far and how often they failed; no policy."""
     key = settings_hash("edits again", of.key, [asdict(retry) for retry in retries])
     task = replace(of.payload, rows=len(retries), retries=tuple(retries), journal=str(folder.path / JOURNALS / key), deaths={})
     return replace(of, key=key, payload=task, rows=len(retries), name=f"{len(retries)} again of {of.name}")
