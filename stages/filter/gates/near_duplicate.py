@@ -14,7 +14,7 @@ hashes are cut into bands, so that few edits are equal in a band of each. Edits 
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import product
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -40,6 +40,8 @@ class NearDuplicateGate(GateConfig):
 
 def compare(database: Tables, config: NearDuplicateGate) -> str:
     """Distances to the first edits of the same words, and to all near ones."""
+    from reward.likeness import bands
+
     hashes = ", ".join(HASHES)
     for name, rows in {
         "texts": f"SELECT instruction, min(number) AS text FROM {SEEN} GROUP BY ALL HAVING count(*) > 1",
@@ -57,8 +59,9 @@ def compare(database: Tables, config: NearDuplicateGate) -> str:
     _add_near(database, "different", "earlier")
     edits, pairs = (database.number(f"SELECT coalesce(sum(size{power}), 0) FROM sizes") for power in ("", " * size"))
     if edits:
-        for bands in product(_bands(config.bits), repeat=_hashes_in_bands(edits, pairs, config.bits + 1)):
-            equal = (f"later.{name} & {band} = earlier.{name} & {band}" for name, band in zip(HASHES, bands, strict=False))
+        masks = bands(min(config.bits, BITS - 1)).view("int64").tolist()  # as DuckDB keeps the hashes
+        for chosen in product(masks, repeat=_hashes_in_bands(edits, pairs, config.bits + 1)):
+            equal = (f"later.{name} & {band} = earlier.{name} & {band}" for name, band in zip(HASHES, chosen, strict=False))
             _add_near(database, "often", "often", " AND ".join(["TRUE", *equal]), config.bits)
     nearest = "SELECT number, min(bits) AS bits FROM near GROUP BY number"
     return f"SELECT number, bits::DOUBLE AS value, bits <= {config.bits} AS caught, {config.bits}::DOUBLE AS threshold FROM ({nearest})"
@@ -69,14 +72,6 @@ def _add_near(database: Tables, later: str, earlier: str, where: str = "TRUE", m
     pairs = f"{later} AS later JOIN {earlier} AS earlier ON later.text = earlier.text AND earlier.number < later.number AND {where}"
     query = f"SELECT later.number, min({_DISTANCE}) AS bits FROM {pairs} WHERE {_DISTANCE} <= {most} GROUP BY later.number"
     database.execute(f"INSERT INTO near {query}")
-
-
-def _bands(bits: int) -> list[int]:
-    """Masks of ``bits`` + 1 bands of about the same width, as signed integers."""
-    count = min(bits + 1, BITS)
-    edges = [BITS * number // count for number in range(count + 1)]
-    masks = [(1 << high) - (1 << low) for low, high in pairwise(edges)]
-    return [mask - (1 << BITS) if mask >> (BITS - 1) else mask for mask in masks]
 
 
 def _hashes_in_bands(edits: int, pairs: int, bands: int) -> int:
