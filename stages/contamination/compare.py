@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 
 from stages.contamination import match, references
 from stages.contamination.config import Comparison
-from stages.engine import contracts, tables
+from stages.engine import contracts, storage, tables
 from stages.engine.cluster import Cluster
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Part, StepFolder
 from stages.engine.tables import PLACE, Tables
-from stages.engine.units import Unit, UnitRecord, in_tables, publish_batches
+from stages.engine.units import Unit, UnitRecord, publish_batches
 
 NAME = "contamination"
 HITS = pa.schema([("number", pa.int64()), ("hit", pa.int64()), *match.FOUND])
@@ -98,7 +98,7 @@ def compare(
     def hits() -> Iterator[pa.RecordBatch]:
         nonlocal compared
         found = 0
-        for some in in_tables(sources, SOURCES):
+        for some in storage.even(sources, SOURCES):
             for number, reference in enumerate(split):
                 table = reference.matches(some)
                 places = pc.add(table[PLACE], compared)

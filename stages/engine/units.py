@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,22 +131,6 @@ def publish_table(step: StepFolder, artifact: str, table: pa.Table) -> list[Part
 def publish_batches(step: StepFolder, artifact: str, rows: Iterable[pa.RecordBatch]) -> list[Part]:
     """A table that the driver decided, of any length, in parts of ``PART_ROWS`` rows."""
     parts: list[Part] = []
-    for table in in_tables(rows, PART_ROWS):
+    for table in storage.even(rows, PART_ROWS):
         parts += publish_table(step, artifact, table)
     return parts
-
-
-def in_tables(rows: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
-    """The same rows in tables of ``size`` rows, the last one of fewer; none has no rows."""
-    held: list[pa.RecordBatch] = []
-    missing = size
-    for batch in rows:
-        while batch.num_rows:
-            held.append(batch.slice(0, missing))
-            batch = batch.slice(missing)
-            missing -= len(held[-1])
-            if not missing:
-                yield pa.Table.from_batches(held)
-                held, missing = [], size
-    if held:
-        yield pa.Table.from_batches(held)

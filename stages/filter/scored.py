@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 from stages.contamination import compare
 from stages.datasets import readers as edits
-from stages.engine import contracts, tables, unit_log
+from stages.engine import contracts, storage, tables, unit_log
 from stages.engine.rundir import Part, StepFolder
 from stages.engine.tables import Tables
-from stages.engine.units import PART_ROWS, UnitRecord, in_tables, publish_table
+from stages.engine.units import PART_ROWS, UnitRecord, publish_table
 from stages.filter.inspection import Inspection, check_unchanged
 from stages.filter.selection.side_columns import has_any
 
@@ -75,7 +75,7 @@ def assemble(
     with tables.opened(step.path) as database:
         _find_marks(step, database, parts["edits"], inspected, {*gates, *([compare.NAME] if compared else [])})
         first = 0
-        for scores in in_tables(_scores(step, slices, inspected.left), PART_ROWS):
+        for scores in storage.even(_scores(step, slices, inspected.left), PART_ROWS):
             marks = {name: has_any(scores["flags"], [name]) for name in flags}
             here = (first, first, first + len(scores) - 1)
             marked = database.table("SELECT place - ? AS place, flag FROM marks WHERE place BETWEEN ? AND ?", here)
