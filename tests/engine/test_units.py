@@ -16,6 +16,7 @@ import pytest
 from stages.engine import contracts, warm_workers
 from stages.engine.cluster import Cluster
 from stages.engine.contracts import Quarantined
+from stages.engine.dispatch import Crew, _Actor
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import Job, run_jobs, run_units
 from stages.engine.rundir import RunDir
@@ -202,3 +203,21 @@ def test_a_worker_runs_as_many_units_at_a_time_as_it_is_told(cluster: Cluster, t
     done = run_units(folder, UNITS, lambda: partial(crowded, [], [0]), cluster=cluster, workers=1, threads=threads)
     table = folder.read_table("selection", done.artifacts()["selection"])
     assert max(map(int, table["rule"].to_pylist())) == threads
+
+
+class _Handle:
+    """An actor that takes units and never ends one."""
+
+    def __init__(self) -> None:
+        self.run = self
+
+    def remote(self, unit: Unit) -> object:
+        return object()
+
+
+@pytest.mark.parametrize(("units", "given"), [(1, [1, 0]), (2, [1, 1]), (3, [1, 1]), (4, [2, 1]), (5, [2, 2])])
+def test_towards_the_end_no_unit_waits_behind_another(units: int, given: list[int]) -> None:
+    crew = Crew(lambda: (None, None), [Unit(str(number), number, 1) for number in range(units)], most=2)
+    crew.actors = [_Actor(_Handle(), crew, "node") for _ in given]
+    crew.submit()
+    assert [len(actor.units) for actor in crew.actors] == given

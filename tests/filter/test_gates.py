@@ -24,7 +24,9 @@ from stages.datasets import readers as edits
 from stages.datasets.readers import Edit
 from stages.engine import contracts, images
 from stages.engine.ids import settings_hash
+from stages.engine.rundir import StepFolder
 from stages.engine.tables import Tables
+from stages.engine.units import UnitRecord, publish_unit
 from stages.filter import decide as gates
 from stages.filter import inspection
 from stages.filter.gates import broken_text, language, near_duplicate, near_embedding, nothing_asked, upscaled
@@ -33,6 +35,7 @@ from stages.filter.gates.language import LanguageGate
 from stages.filter.gates.near_embedding import NearEmbeddingGate
 from stages.filter.gates.size import SizeGate
 from stages.filter.pair import Pair
+from stages.filter.summary import _Moments
 
 steady = settings(deadline=None, derandomize=True)
 WANTED = (
@@ -414,3 +417,21 @@ def test_a_changed_measure_inspects_again(monkeypatch: pytest.MonkeyPatch) -> No
     assert before == settings_hash("inspect", inspection.REVISION, DECODER, piece.fingerprint, *gates.LATER)
     monkeypatch.setattr(gates, "LATER", ("fine_detail/2",))
     assert inspection.unit_key(piece) != before
+
+
+def test_rows_to_score_of_a_unit_are_those_left_by_gates_references_and_copies(tmp_path: Path) -> None:
+    rows = table([row(0), row(1), row(2, source_width=8), row(3, sample_id="sample 0"), row(4)])
+    step = StepFolder(tmp_path, "filter")
+    record = UnitRecord("unit", publish_unit(tmp_path, "unit", {"inspected": rows}), 5, 5, {}, 0.0)
+    config = only(size={"action": "drop"})
+    assert inspection.left_in(step, record, config, None).tolist() == [0, 1, 4]
+    in_a_reference = np.array([False, True, False, False, False])
+    assert inspection.left_in(step, record, config, lambda _: in_a_reference).tolist() == [0, 4]
+
+
+def test_figures_of_batches_are_those_of_all() -> None:
+    values = np.random.default_rng(0).normal(3, 2, 1000)
+    moments = _Moments()
+    for batch in np.split(values, [1, 400, 900]):
+        moments.add(batch)
+    assert np.allclose([moments.mean, np.sqrt(moments.squares / moments.count)], [values.mean(), values.std()], rtol=1e-12)
