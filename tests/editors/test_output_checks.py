@@ -72,6 +72,14 @@ def test_what_is_no_edit_is_flagged(triplets: list[tuple[Image.Image, Image.Imag
     assert check(source, edited)[1] == flags
 
 
+def test_a_night_with_a_few_lights_is_not_black(triplets: list[tuple[Image.Image, Image.Image]]) -> None:
+    night = Image.new("RGB", (512, 512), (2, 2, 4))
+    for x in range(32, 512, 96):
+        night.paste((250, 230, 180), (x, 400, x + 8, 408))
+    assert np.asarray(night).max(axis=2).mean() < output_checks.BLACK, "dark in the mean"
+    assert "black" not in check(triplets[0][0].resize((512, 512)), night)[1]
+
+
 def test_another_size_is_flagged_with_its_difference(triplets: list[tuple[Image.Image, Image.Image]]) -> None:
     source, edited = next(pair for pair in triplets if pair[0].size == (512, 512))
     measures, flags = check(source, edited.resize((512, 384)))
