@@ -291,6 +291,12 @@ def test_heads_have_a_rate_of_their_own(tmp_path: Path) -> None:
     assert max(moved.values()) > 1e-4
 
 
+def test_the_rate_rises_over_the_share_of_steps_that_warms_up(tmp_path: Path) -> None:
+    history = run(make(), tmp_path, warmup_ratio=0.5, log_every=1)
+    rates = [metrics["learning_rate"] / TRAINING.learning_rate for metrics in history]
+    assert rates == pytest.approx([1 / 3, 2 / 3, 1, 1, 0.75, 0.25])
+
+
 def test_validation_and_the_result_have_averaged_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import reward.training.train as module
 
