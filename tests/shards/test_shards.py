@@ -337,6 +337,24 @@ def test_a_flipped_bit_anywhere_is_found(filtered: tuple[Context, Index], tmp_pa
         assert problems and all(problem.startswith("shard-000002.tar") for problem in problems), offset
 
 
+def test_bytes_that_are_in_no_member_are_found_with_their_place(filtered: tuple[Context, Index], tmp_path: Path) -> None:
+    folder = damaged_copy(filtered[0], tmp_path)
+    path = folder / "shard-000001.tar"
+    sound = path.read_bytes()
+    with tarfile.open(path) as archive:
+        members = archive.getmembers()
+    padded = next(member for member in members if member.size % 512)
+    after = padded.offset_data + padded.size
+    path.write_bytes(sound[:after] + b"x" + sound[after + 1 :])
+    (problem,) = shards.verify(str(folder))
+    assert problem.startswith(f"shard-000001.tar has bytes other than zero after {padded.name} at byte {after}")
+    end = members[-1].offset_data + -(-members[-1].size // 512) * 512
+    for more in (b"x", bytes(512)):
+        path.write_bytes(sound[: end + 1024] + more)
+        (problem,) = shards.verify(str(folder))
+        assert problem.startswith(f"shard-000001.tar does not end as an archive does at byte {end}")
+
+
 def test_a_sound_header_with_another_time_is_found(filtered: tuple[Context, Index], tmp_path: Path) -> None:
     """Its checksum is right, and no member has changed: only the tar's own sha256 differs."""
     folder = damaged_copy(filtered[0], tmp_path)
