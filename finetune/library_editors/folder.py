@@ -33,7 +33,7 @@ def open_pipeline(pipeline: Any, config: LibraryEditorConfig) -> Any:
     """The pipeline without its transformer, in bf16. ValueError when the folder is not readable, or lacks weights."""
     try:
         opened = pipeline.from_pretrained(config.directory, transformer=None, scheduler=None, dtype=torch.bfloat16)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         raise ValueError(f"{config.directory} is no readable folder of {pipeline.__name__} ({str(error).splitlines()[0]})") from error
     for name, part in opened.components.items():
         if isinstance(part, nn.Module):
@@ -45,7 +45,7 @@ def open_part(part: Any, config: LibraryEditorConfig, name: str) -> Any:
     """One model of the folder, in bf16. ValueError when it is not readable."""
     try:
         return part.from_pretrained(config.directory, subfolder=name, dtype=torch.bfloat16)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise ValueError(f"{config.directory}/{name} is not readable ({str(error).splitlines()[0]}); download it again") from error
 
 

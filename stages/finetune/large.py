@@ -48,11 +48,16 @@ _IRRELEVANT = {
 
 
 def check(config: LargeFinetuneConfig) -> None:
-    """Raise ``ValueError`` for a file of the editor that is missing or another model's, and for an optimizer that is not installed."""
+    """Raise ``ValueError`` for a file of the editor that is missing or another model's, and for a training that its family does not have,
+    or whose optimizer is not installed."""
+    import torch
+
     from finetune import families
+    from finetune.training.train import ready_to_learn
     from reward.trainer.optimizer import check_installed
 
     families.check_files(config.editor)
+    ready_to_learn(families.without_weights(config.editor), config.training, torch.device("meta"))
     check_installed(config.training.optimizer)
 
 

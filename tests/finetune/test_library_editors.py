@@ -1,6 +1,7 @@
 """FLUX.1-Kontext and Qwen-Image-Edit-2511 as editing models: equal to diffusers' pipelines, trained by the trainer of Step1X-Edit."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from finetune.step1x.encoders import Step1XEncoders
 from finetune.training.config import LargeTrainingConfig, ProgressConfig
 from finetune.training.train import train
 from reward.trainer.config import AdapterConfig
+from stages.finetune import large
+from stages.finetune.config import LargeFinetuneConfig
 
 CPU = torch.device("cpu")
 SIZE = (96, 64)
@@ -242,6 +245,10 @@ def test_exported_weights_are_read_back(tmp_path: Path) -> None:
 
 def test_folders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     config, _, _ = kontext_editor(tmp_path / "kontext")
+    for changes, sentence in (({"connector": True}, "Kontext has no connector to train"), ({}, "")):
+        training = LargeTrainingConfig(adapters=AdapterConfig(rank=2, alpha=2), **changes)
+        with pytest.raises(ValueError, match=sentence) if sentence else nullcontext():
+            large.check(LargeFinetuneConfig(editor=config, training=training))
     with pytest.raises(ValueError, match=r"scheduler_config\.json is not readable"):
         families.open_model(KontextConfig(directory=str(tmp_path)), CPU)
     with pytest.raises(ValueError, match="no readable folder of FluxKontextPipeline"):

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from tiny_editing import drawn_images
 from tiny_step1x import write_step1x
 
+from finetune import families
 from finetune.trained import open_trained
 from stages.config import FlowConfig
 from stages.context import Context
@@ -109,6 +110,14 @@ def test_files_are_checked_before_any_step_begins(
         step.check(given)
     with pytest.raises(ValueError, match=r"finetune.arms: there is no selection 'best'; there are full, selected"):
         step.check(context(run, editor, arms=["best"]))
+
+
+def test_encoders_that_do_not_fit_are_refused_before_a_pair_is_encoded(editor: dict[str, Any]) -> None:
+    config: Any = context(RunDir("/nowhere"), editor).flow.finetune
+    sizes = config.editor.sizes.model_copy(update={"vlm_width": 24})
+    wider = config.editor.model_copy(update={"sizes": sizes})
+    with pytest.raises(ValueError, match=r"cannot be used: they give states of width 16, and the denoiser takes 24; use those of step1x"):
+        families.open_encoders(wider, torch.device("cpu"))
 
 
 def without(folder: Path, name: str) -> None:
