@@ -81,6 +81,7 @@ def run(context: Context, filtered: Index) -> Index:
     arms = {arm: arm_rows(context, arm, encoding) for arm in config.arms}
     _check_counts(config, {arm: len(rows) for arm, rows in arms.items()}, "")
     every = distinct(list(arms.values()))
+    context.cluster.need(config.workers, **per_worker(context.cluster), setting="finetune.workers")  # not only when all is encoded
     encoded = encode(context, folder, config.editor, config.encode, encoding, every)
     pairs, quarantined = _pairs_of_arms(folder, config, context.flow.seed, arms, every, encoded)
     keys = {name: [(row.key, row.null_key) for row in rows] for name, rows in pairs.items()}

@@ -43,6 +43,12 @@ def units(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
+def need(workers: int, *, setting: str, **_: float) -> None:
+    """As a cluster of four CPUs."""
+    if workers > 4:
+        raise ValueError(f"{setting}: too many")
+
+
 def context(run: RunDir, editor: dict[str, Any], *, force: bool = False, **changes: Any) -> Context:
     training = {
         "steps": 4,
@@ -60,7 +66,7 @@ def context(run: RunDir, editor: dict[str, Any], *, force: bool = False, **chang
     }
     selections = [{"name": name, "rule": "all"} for name in ARMS]
     flow = {"name": "test", "filter": {"input": {"dataset": "world-edits", "count": 10}, "selections": selections}, "world": {"size": 32}}
-    cluster: Any = SimpleNamespace(gpus=0, room=lambda **_: 1, share_of_a_gpu=lambda _: 0.0)
+    cluster: Any = SimpleNamespace(gpus=0, room=lambda **_: 1, need=need, share_of_a_gpu=lambda _: 0.0)
     return Context(run, FlowConfig.model_validate(flow | {"finetune": section | changes}), cluster, force)
 
 
@@ -70,6 +76,9 @@ def test_arms_share_entries_and_train_from_the_same_weights(tmp_path: Path, edit
     images[11] = images[11][0], images[11][1], "longer " * 50
     images[12] = images[12][0], images[12][1], "make it red<|im_end|>"
     run = sharded_run(tmp_path / "run", images, ARMS)
+    with pytest.raises(ValueError, match=r"finetune\.workers: too many"):
+        step.run(context(run, editor, workers=8, training={"batch_size": 8}))
+    assert units == []  # nothing was encoded for a training that cannot begin
     index = step.run(context(run, editor))
     assert index.counts == {"in": 14, "out": 11, "quarantined": 3}
     assert index.quarantined == {"aspect-ratio": 1, "long-instruction": 1, "unreadable-instruction": 1}
