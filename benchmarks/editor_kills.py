@@ -206,7 +206,7 @@ class EditorCampaign(Campaign):
         log = run / "finetune" / "units.jsonl"
         encoded = log.read_bytes().count(b"\n") if log.exists() else 0
         trained = len(list((run / "finetune" / "editors").glob("*/training.json"))) * STEPS // CHECKPOINT_EVERY
-        steps = (path.name for path in (run / "finetune" / "checkpoints").glob("*/**/step-*"))
+        steps = (path.name for path in (run / "finetune" / "checkpoints").glob("*/**/step-????????-*"))
         newest = max((int(name.split("-")[1]) // CHECKPOINT_EVERY for name in steps), default=0)
         return super().progress(run) + encoded + trained + newest
 

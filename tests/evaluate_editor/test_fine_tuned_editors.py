@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any, cast
@@ -10,6 +11,7 @@ import gedit_copy
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tiny_step1x import write_step1x
 from torch import nn
 
@@ -109,6 +111,16 @@ def test_arms_load_and_run_the_frozen_half_once(published: Path, tmp_path: Path,
     assert calls == {"open_encoders": 2, "open_model": 4, "encode_condition": 6}  # another process; what was damaged is made again
     single = edits_of(work, order[1], 1, 1)[0].astype(int)
     assert np.abs(single - alone["lora"][1]).max() <= 1  # an edit does not depend on its batch, up to rounding
+
+
+def test_an_arm_that_lacks_what_learnt_is_refused(published: Path, tmp_path: Path) -> None:
+    """Its adapters would be random."""
+    arm = shutil.copytree(published / "editors" / "lora", tmp_path / "arm")
+    learnt = load_file(arm / "learnt.safetensors")
+    lost, _ = learnt.popitem()
+    save_file(learnt, arm / "learnt.safetensors")
+    with pytest.raises(ValueError, match=rf"{lost} is None, and the training of .*editor\.json has \(.*\(1 weights differ\)"):
+        trained.open_trained(arm, CPU, torch.float32)
 
 
 def test_identity_is_of_the_weights_wherever_they_lie(published: Path, tmp_path: Path) -> None:
