@@ -25,6 +25,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -112,28 +113,33 @@ class Campaign:
     """Runs of a step and kills until the kills are used up."""
 
     kinds = KINDS
+    titles: ClassVar = TITLES
     step = "filter"
     parts = "units"
 
     def __init__(self, cluster: Cluster, command: list[str], options: argparse.Namespace) -> None:
         self.cluster, self.command, self.runs = cluster, command, options.runs
         self.draw = random.Random(options.seed)
-        self.victims: list[str] = []
-        while len(self.victims) < options.kills:
-            self.victims += self.draw.sample(self.kinds, len(self.kinds))
-        del self.victims[options.kills :]
+        self.victims = self.drawn(options.kills)
+
+    def drawn(self, kills: int) -> list[str]:
+        """Kinds of the victims; the last one is killed first."""
+        found: list[str] = []
+        while len(found) < kills:
+            found += self.draw.sample(self.kinds, len(self.kinds))
+        return found[:kills]
 
     def run(self) -> int:
         """Number of runs that differ from the undisturbed one."""
         undisturbed = self.runs / "undisturbed"
         self.finish(self.start(undisturbed), undisturbed)
-        expected = RunDir(undisturbed).artifact_hashes()
+        expected = self.hashes(undisturbed)
         print(f"undisturbed: {len(expected)} files", flush=True)
         differing, number = 0, 0
         while self.victims:
             run = self.runs / f"killed-{number}"
             hits = self.disturbed(run)
-            found = RunDir(run).artifact_hashes()
+            found = self.hashes(run)
             wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
             differing += bool(wrong)
             number += 1
@@ -154,15 +160,24 @@ class Campaign:
             time.sleep(pause)
             if driver.poll() is not None or index.exists():
                 break
-            kind = self.victims[-1]
-            if not self.kill(kind, driver):
+            number = self.next_victim(run)
+            if number is None or not self.kill(kind := self.victims[number], driver):
                 continue  # it was between two tasks
             if not index.exists():  # otherwise the run was finished just before
-                hits.append(f"{self.victims.pop()} after {self.progress(run)} {self.parts}")
-            if kind == "driver":
+                del self.victims[number]
+                hits.append(f"{kind} after {self.progress(run)} {self.parts}")
+            if kind.startswith("driver"):
                 driver = self.start(run)
         self.finish(driver, run)
         return hits
+
+    def hashes(self, run: Path) -> dict[str, str]:
+        """sha256 of every file that must be equal."""
+        return RunDir(run).artifact_hashes()
+
+    def next_victim(self, run: Path) -> int | None:
+        """Which of the victims is killed now; None: none of them is at work."""
+        return len(self.victims) - 1
 
     def progress(self, run: Path) -> int:
         """Finished units."""
@@ -184,7 +199,7 @@ class Campaign:
             return alive and not raylet.is_running()
         give_up = time.monotonic() + PATIENCE
         while time.monotonic() < give_up and driver.poll() is None:
-            for victim in self.draw.sample(found := self.processes(TITLES[kind]), len(found)):
+            for victim in self.draw.sample(found := self.processes(self.titles[kind]), len(found)):
                 with suppress(psutil.NoSuchProcess):  # it ended by itself
                     victim.kill()  # checks that the id is still that of this process
                     victim.wait(PATIENCE)

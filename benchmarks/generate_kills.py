@@ -17,7 +17,6 @@ import json
 import os
 import random
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from PIL import Image
 from ray.cluster_utils import Cluster
 
 from benchmarks.filter_kills import Campaign, add_node
+from benchmarks.killed_server import KilledServer
 
 ROOT = Path(__file__).resolve().parents[1]
 PLUGGED = ROOT / "tests" / "support" / "plugged"
@@ -60,7 +60,7 @@ def main() -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join(map(str, [ROOT, PLUGGED, os.environ.get("PYTHONPATH", "")]))
     traces = (options.runs / "traces").absolute()
     config = options.runs / "kills.yaml"
-    server = Server(options.seconds, traces)
+    server = KilledServer(SERVES, SERVERS, options.seconds, traces)
     config.write_text(json.dumps(configuration(options, traces, server.address)))
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="kills-", dir="/tmp", ignore_cleanup_errors=True) as sockets:  # paths of sockets must be short
@@ -76,38 +76,13 @@ def main() -> int:
             differing = campaign.run()
         finally:
             cluster.shutdown()
-            server.process.kill()
+            server.end()
     runs = len(list(options.runs.glob("killed-*/")))
     made, wanted = len(traces.read_text().splitlines()), (runs + 1) * options.sources * PER_SOURCE
     allowed = wanted + options.kills * WORKERS * IN_WORK
     print(f"{options.kills} kills that hit a live process, {differing} of {runs} runs with differences, {time.monotonic() - started:.0f} s")
     print(f"{made:,} edits made, {wanted:,} wanted: {made - wanted:,} again, at most {allowed - wanted:,} were in work")
     return 1 if differing or not wanted <= made <= allowed else 0
-
-
-class Server:
-    """The server of an editor, in a process of its own. ``seconds``: of an edit; ``traces``: gets a line per edit."""
-
-    def __init__(self, seconds: float, traces: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.address = f"http://127.0.0.1:{self.port}"
-        self._command = [sys.executable, "-c", SERVES, str(self.port), str(seconds), str(traces)]
-        self.start()
-
-    def start(self) -> None:
-        """Start it, and wait until it listens."""
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(SERVERS), os.environ["PYTHONPATH"]])}
-        self.process = subprocess.Popen(self._command, env=environment)
-        while True:
-            assert self.process.poll() is None, "the server does not start"
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-            except OSError:
-                time.sleep(0.05)
-            else:
-                return
 
 
 def configuration(options: argparse.Namespace, traces: Path, server: str) -> dict[str, object]:
@@ -144,7 +119,7 @@ class GenerateCampaign(Campaign):
     step = "generate"
     parts = "units and batches"
 
-    def __init__(self, cluster: Cluster, command: list[str], options: argparse.Namespace, server: Server) -> None:
+    def __init__(self, cluster: Cluster, command: list[str], options: argparse.Namespace, server: KilledServer) -> None:
         super().__init__(cluster, command, options)
         self.server = server
 
@@ -162,12 +137,7 @@ class GenerateCampaign(Campaign):
                 return True
             return False
         if kind == "server":
-            if not any(link.status == psutil.CONN_ESTABLISHED for link in psutil.Process(self.server.process.pid).net_connections()):
-                return False
-            self.server.process.kill()
-            self.server.process.wait()
-            self.server.start()
-            return True
+            return self.server.kill()
         return super().kill(kind, driver)
 
     def _bridges(self) -> list[psutil.Process]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import nn
 
 from finetune.editing_model import Decoder, Encoders, ExampleInput
@@ -24,8 +25,16 @@ from reward.trainer.sharding import ReadRows
 
 
 def open_encoders(config: PretrainedEditorConfig, device: torch.device) -> Encoders:
-    """The frozen half. ValueError naming the file that is missing or unreadable."""
-    return _family(config).open_encoders(config, device)
+    """The frozen half. ValueError naming the folder, where a file is missing, damaged or of another model, and where the installed
+    versions would condition otherwise than in the weights' training."""
+    try:
+        encoders = _family(config).open_encoders(config, device)
+        _check_fits(config, encoders)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # of damaged files the libraries raise anything
+        raise ValueError(f"the encoders in {config.directory} cannot be used: {str(error).strip() or type(error).__name__}") from error
+    return encoders
 
 
 def open_decoder(config: PretrainedEditorConfig, device: torch.device) -> Decoder:
@@ -92,6 +101,17 @@ def with_weights(config: PretrainedEditorConfig, path: Path) -> PretrainedEditor
 def example_input(config: PretrainedEditorConfig, side: int, device: torch.device) -> ExampleInput:
     """What a square pair of side x side pixels with an instruction of usual length is to the model."""
     return _family(config).example_input(config, side, device)
+
+
+def _check_fits(config: PretrainedEditorConfig, encoders: Encoders) -> None:
+    """A wrong encoder would otherwise be noticed when all pairs are encoded and the training begins."""
+    example = example_input(config, config.sampling.side, torch.device("meta"))
+    blank = Image.new("RGB", encoders.working_size(64, 64, 64))
+    (moments,), condition = encoders.encode_images([blank]), encoders.encode_condition(blank, "")
+    widths = {name: (tensor.shape[-1], example.condition[name].shape[-1]) for name, tensor in condition.items()}
+    for name, (found, wanted) in {"latents": (len(moments.mean), example.latent[0]), **widths}.items():
+        if found != wanted:
+            raise ValueError(f"they give {name} of width {found}, and the denoiser takes {wanted}; use those of {config.family}")
 
 
 def _family(config: PretrainedEditorConfig) -> Any:

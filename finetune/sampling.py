@@ -8,19 +8,57 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 import torch
 from PIL import Image
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from finetune.config import SamplingConfig
-from finetune.editing_model import Condition, EditingModel, Encoders
+from finetune.editing_model import Condition, Decoder, EditingModel, Encoders, Moments
 from finetune.packing import pack, unpack
 from finetune.rectified_flow import sampling_times
 from reward.trainer.order import derived_seed
 
 
+@dataclass(frozen=True)
+class EncodedSource:
+    """What the frozen half makes of a source and an instruction, on the CPU. null: None without guidance."""
+
+    moments: Moments
+    condition: Condition
+    null: Condition | None
+
+    def to_bytes(self) -> bytes:
+        """As safetensors, in the tensors' own types."""
+        tensors = {"mean": self.moments.mean, "deviation": self.moments.deviation}
+        for kind, condition in (("condition", self.condition), ("null", self.null or {})):
+            tensors |= {f"{kind}.{name}": tensor for name, tensor in condition.items()}
+        return save({name: tensor.contiguous() for name, tensor in tensors.items()})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> EncodedSource:
+        """Inverse of `to_bytes`."""
+        tensors = load(data)
+        condition, null = (
+            {name.removeprefix(kind): tensor for name, tensor in tensors.items() if name.startswith(kind)}
+            for kind in ("condition.", "null.")
+        )
+        return cls(Moments(tensors["mean"], tensors["deviation"]), condition, null or None)
+
+
 @torch.no_grad()
+def encode_source(encoders: Encoders, source: Image.Image, instruction: str, config: SamplingConfig) -> EncodedSource:
+    """An RGB source alone, so that it does not depend on what is edited beside it. Nothing of it is random."""
+    resized = source.resize(encoders.working_size(source.width, source.height, config.side))
+    cpu = torch.device("cpu")
+    null = _on(cpu, encoders.encode_condition(resized, "")) if config.guidance != 1 else None
+    (moments,) = encoders.encode_images([resized])
+    condition = _on(cpu, encoders.encode_condition(resized, instruction))
+    return EncodedSource(Moments(moments.mean.to(cpu), moments.deviation.to(cpu)), condition, null)
+
+
 def sample_edits(
     model: EditingModel,
     encoders: Encoders,
@@ -30,16 +68,22 @@ def sample_edits(
     config: SamplingConfig,
 ) -> list[Image.Image]:
     """One edit of each RGB source, in its size. The sources have one working size; an edit's seed alone decides what is random in it."""
-    (size,) = {encoders.working_size(source.width, source.height, config.side) for source in sources}
-    resized = [source.resize(size) for source in sources]
-    conditions = [encoders.encode_condition(image, instruction) for image, instruction in zip(resized, instructions, strict=True)]
-    nulls = [encoders.encode_condition(image, "") for image in resized] if config.guidance != 1 else []
-    moments = encoders.encode_images(resized)
+    encoded = [encode_source(encoders, source, instruction, config) for source, instruction in zip(sources, instructions, strict=True)]
+    edited = sample_encoded(model, encoders.decode, encoded, seeds, config)
+    return [image.resize(source.size) for image, source in zip(edited, sources, strict=True)]
+
+
+@torch.no_grad()
+def sample_encoded(
+    model: EditingModel, decode: Decoder, encoded: Sequence[EncodedSource], seeds: Sequence[int], config: SamplingConfig
+) -> list[Image.Image]:
+    """One edit of each encoded source, in their working size, which is the same."""
+    moments = [one.moments for one in encoded]
     shape = tuple(moments[0].mean.shape)
     reference = torch.stack([one.sample(_noise(shape, "reference", seed, one.mean)) for one, seed in zip(moments, seeds, strict=True)])
     noise = torch.stack([_noise(shape, "edit", seed, reference) for seed in seeds])
-    edited = encoders.decode(sample_latents(model, reference, conditions, nulls, noise, config))
-    return [image.resize(source.size) for image, source in zip(edited, sources, strict=True)]
+    conditions, nulls = [one.condition for one in encoded], [one.null for one in encoded if one.null is not None]
+    return decode(sample_latents(model, reference, conditions, nulls, noise, config))
 
 
 @torch.no_grad()

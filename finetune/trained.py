@@ -52,19 +52,35 @@ def open_trained(folder: Path, device: torch.device, dtype: torch.dtype) -> tupl
     editor, base, training = _read(folder)
     if _learnt_in_full(training):
         return editor, families.open_model(families.with_weights(editor, folder / _WHOLE), device, dtype)
-    if families.model_identity(editor) != base:
-        raise ValueError(f"{folder} was trained from other weights than {editor.directory} has now; restore them, or train again")
+    _check_base(folder, editor, base)
     model = families.open_model(editor, device, dtype)
     if training is not None:
         ready_to_learn(model, training, device)
-        try:
-            learnt = load_file(folder / _LEARNT)
-        except (OSError, SafetensorError) as error:
-            raise ValueError(f"{folder / _LEARNT} is not readable ({error}); train the editor again") from error
-        unknown = model.load_state_dict(learnt, strict=False).unexpected_keys
-        if unknown:
-            raise ValueError(f"{folder / _LEARNT} has weights that the editor does not have, such as {unknown[0]}; train it again")
+        _load_learnt(model, folder)
     return editor, model.to(device).eval()
+
+
+def exchange_learnt(model: nn.Module, before: Path, after: Path) -> bool:
+    """Put what the editor of the folder `after` learnt into the model that was read from `before`, in place.
+
+    Both have adapters of the same training on the same base; or `before` is the base. False, with nothing changed, for others. ValueError
+    as of `open_trained`.
+    """
+    (editor, base, training), (other, other_base, wanted) = _read(before), _read(after)
+    if (editor, base) != (other, other_base) or wanted is None or wanted.adapters is None or training not in (None, wanted):
+        return False
+    _check_base(after, other, base)
+    device = next(model.parameters()).device
+    if training is None:
+        ready_to_learn(model, wanted, device)
+    _load_learnt(model, after)
+    model.to(device).eval()
+    return True
+
+
+def read_config(folder: Path) -> PretrainedEditorConfig:
+    """The editor that was trained. ValueError when the record is missing or damaged."""
+    return _read(folder)[0]
 
 
 def is_pretrained(folder: Path) -> bool:
@@ -99,6 +115,28 @@ def _read(folder: Path) -> tuple[PretrainedEditorConfig, str, LargeTrainingConfi
         return editor, record["base"], training
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{folder} contains no readable editor ({str(error).splitlines()[0]}); train it again") from error
+
+
+def _check_base(folder: Path, editor: PretrainedEditorConfig, base: str) -> None:
+    if families.model_identity(editor) != base:
+        raise ValueError(f"{folder} was trained from other weights than {editor.directory} has now; restore them, or train again")
+
+
+def _load_learnt(model: nn.Module, folder: Path) -> None:
+    try:
+        learnt = load_file(folder / _LEARNT)
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"{folder / _LEARNT} is not readable ({error}); train the editor again") from error
+    wanted = {name: tuple(weight.shape) for name, weight in model.named_parameters() if weight.requires_grad}
+    found = {name: tuple(weight.shape) for name, weight in learnt.items()}
+    different = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+    if different:
+        name = different[0]
+        raise ValueError(
+            f"{folder / _LEARNT}: {name} is {found.get(name)}, and the training of {folder / _RECORD} has {wanted.get(name)} "
+            f"({len(different)} weights differ); train the editor again"
+        )
+    model.load_state_dict(learnt, strict=False)
 
 
 def _learnt_in_full(training: LargeTrainingConfig | None) -> bool:

@@ -47,6 +47,7 @@ class QwenImageEditConfig(LibraryEditorConfig):
 
     family: Literal["qwen-image-edit-2511"] = "qwen-image-edit-2511"
     vlm_side: int = Field(384, gt=0, description="The vision-language model sees the source at an area of about vlm_side ** 2 pixels.")
+    prefix_tokens: int = Field(64, gt=0, description="Hidden states that are cut off at the start: the fixed part of the prompt.")
     sampling: QwenImageEditSampling = Field(QwenImageEditSampling(), description="How edits are sampled.")
 
 

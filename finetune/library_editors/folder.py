@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from finetune.library_editors.config import LibraryEditorConfig
+from finetune.loaded_weights import check_loaded
 from reward.trainer.sharding import ReadRows
 
 _PART = "transformer"
@@ -29,18 +30,22 @@ def settings(config: LibraryEditorConfig, part: str) -> dict[str, Any]:
 
 
 def open_pipeline(pipeline: Any, config: LibraryEditorConfig) -> Any:
-    """The pipeline without its transformer, in bf16. ValueError when the folder is not readable."""
+    """The pipeline without its transformer, in bf16. ValueError when the folder is not readable, or lacks weights."""
     try:
-        return pipeline.from_pretrained(config.directory, transformer=None, scheduler=None, dtype=torch.bfloat16)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        opened = pipeline.from_pretrained(config.directory, transformer=None, scheduler=None, dtype=torch.bfloat16)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         raise ValueError(f"{config.directory} is no readable folder of {pipeline.__name__} ({str(error).splitlines()[0]})") from error
+    for name, part in opened.components.items():
+        if isinstance(part, nn.Module):
+            check_loaded(part, Path(config.directory) / name)
+    return opened
 
 
 def open_part(part: Any, config: LibraryEditorConfig, name: str) -> Any:
     """One model of the folder, in bf16. ValueError when it is not readable."""
     try:
         return part.from_pretrained(config.directory, subfolder=name, dtype=torch.bfloat16)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise ValueError(f"{config.directory}/{name} is not readable ({str(error).splitlines()[0]}); download it again") from error
 
 

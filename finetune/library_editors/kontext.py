@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from finetune.editing_model import Condition, Decoder, ExampleInput, Moments, longer
 from finetune.exact_time import ExactTime
 from finetune.flux_names import FLUX_FUSED
+from finetune.instruction_limits import unknown_characters
 from finetune.library_editors.config import KontextConfig
 from finetune.library_editors.folder import (
     encoder_files,
@@ -34,6 +35,7 @@ from finetune.library_editors.folder import (
 from finetune.library_editors.sizes import at_area
 from finetune.packing import grid_positions, pack, unpack
 from finetune.pixels import from_unit_range, to_unit_range
+from finetune.tested_versions import refusal
 
 __all__ = [  # as a family: see `finetune.families`
     "encoder_files",
@@ -48,10 +50,15 @@ __all__ = [  # as a family: see `finetune.families`
 
 
 class KontextEncoders:
-    """`Encoders` of FLUX.1-Kontext. Latents are the posterior's mean, as its pipeline takes them: deviations are 0."""
+    """`Encoders` of FLUX.1-Kontext. Latents are the posterior's mean, as its pipeline takes them: deviations are 0.
+
+    Checks tokens and final norms of the installed versions when it is made.
+    """
 
     def __init__(self, pipeline: FluxKontextPipeline, text_tokens: int) -> None:
         self.pipeline, self.text_tokens = pipeline, text_tokens
+        self._check_tokens()
+        self._check_norms()
 
     @classmethod
     def load(cls, config: KontextConfig, device: torch.device) -> KontextEncoders:
@@ -77,13 +84,48 @@ class KontextEncoders:
 
     @torch.no_grad()
     def encode_condition(self, source: Image.Image, instruction: str) -> Condition:
-        """{"states": [text_tokens, T5 width], "pooled": [CLIP width]}."""
+        """{"states": [text_tokens, T5 width], "pooled": [CLIP width]}. ValueError for letters that T5 does not know."""
+        unknown = unknown_characters(self.pipeline.tokenizer_2, instruction)
+        if unknown:
+            raise ValueError(unknown)
         states, pooled, _ = self.pipeline.encode_prompt(instruction, None, max_sequence_length=self.text_tokens)
         return {"states": states[0], "pooled": pooled[0]}
 
     def decode(self, latents: Tensor) -> list[Image.Image]:
         """See `Encoders.decode`."""
         return _decode(self.pipeline.vae, latents)
+
+    def _check_tokens(self) -> None:
+        clip, t5 = (tokenizer("go")["input_ids"] for tokenizer in (self.pipeline.tokenizer, self.pipeline.tokenizer_2))
+        marks = {
+            "CLIP's first token": (clip[0], self.pipeline.tokenizer.bos_token_id),
+            "CLIP's last token": (clip[-1], self.pipeline.tokenizer.eos_token_id),
+            "T5's last token": (t5[-1], self.pipeline.tokenizer_2.eos_token_id),
+        }
+        for what, (found, expected) in marks.items():
+            if found != expected:
+                raise ValueError(refusal(f"makes {found} of {what}, expected {expected}, that of its beginning or end"))
+
+    def _check_norms(self) -> None:
+        """The condition must be what the final norms give: all states of T5, and CLIP's at the end of the text."""
+        normed: dict[str, Tensor] = {}
+        parts = {"T5": self.pipeline.text_encoder_2, "CLIP": self.pipeline.text_encoder}
+        hooks = [
+            norm.register_forward_hook(lambda _, given, output, part=part: normed.update({part: output[0]}))
+            for part, encoder in parts.items()
+            for name, norm in encoder.named_modules()
+            if name.rpartition(".")[2] == "final_layer_norm"
+        ]
+        try:
+            condition = self.encode_condition(Image.new("RGB", (16, 16)), "go")
+        finally:
+            for hook in hooks:
+                hook.remove()
+        end = len(self.pipeline.tokenizer("go")["input_ids"]) - 1
+        expected = {"T5": ("states", slice(None)), "CLIP": ("pooled", end)}
+        for part, (name, place) in expected.items():
+            if part not in normed or not torch.equal(condition[name], normed[part][place]):
+                raise ValueError(refusal(f"does not give the states of {part} from behind its final norm"))
 
 
 class Kontext(nn.Module):

@@ -1,8 +1,8 @@
 """Qwen-Image-Edit-2511: both halves from diffusers' parts.
 
 The source is seen twice: by Qwen2.5-VL, whose hidden states are the condition, and as latents whose tokens follow the target's. In this
-version reference tokens are modulated with time 0. diffusers 0.42.1 does not tell the vision-language model which tokens are the image's,
-and transformers then falls back to one-dimensional positions, so a hook adds it.
+version reference tokens are modulated with time 0. diffusers 0.42.1 does not tell the vision-language model which tokens are the image's
+(`finetune.image_positions`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from torch import Tensor, nn
 
 from finetune.editing_model import Condition, Decoder, ExampleInput, Moments, padded
 from finetune.exact_time import ExactTime
+from finetune.image_positions import supply
+from finetune.instruction_limits import control_token
 from finetune.library_editors.config import QwenImageEditConfig
 from finetune.library_editors.folder import (
     encoder_files,
@@ -34,6 +36,7 @@ from finetune.library_editors.folder import (
 from finetune.library_editors.sizes import at_area
 from finetune.packing import pack, unpack
 from finetune.pixels import from_unit_range, to_unit_range
+from finetune.tested_versions import INSTALL
 
 __all__ = [  # as a family: see `finetune.families`
     "encoder_files",
@@ -46,21 +49,28 @@ __all__ = [  # as a family: see `finetune.families`
     "weight_files",
 ]
 
+_FIRST = "Picture 1: <|vision_start|>"
 _NULL_INSTRUCTION = " "  # that of its authors
 _WORDS = 64  # tokens of a usual instruction with the rest of the prompt
 
 
 class QwenImageEditEncoders:
-    """`Encoders` of Qwen-Image-Edit. Latents are the posterior's mean, as its pipeline takes them: deviations are 0."""
+    """`Encoders` of Qwen-Image-Edit. Latents are the posterior's mean, as its pipeline takes them: deviations are 0.
 
-    def __init__(self, pipeline: QwenImageEditPlusPipeline, vlm_side: int) -> None:
+    Checks prompt, positions and final norm of the installed versions when it is made.
+    """
+
+    def __init__(self, pipeline: QwenImageEditPlusPipeline, vlm_side: int, prefix_tokens: int) -> None:
         self.pipeline, self.vlm_side = pipeline, vlm_side
-        pipeline.text_encoder.register_forward_pre_hook(_tell_image_tokens, with_kwargs=True)
+        pipeline.prompt_template_encode_start_idx = prefix_tokens
+        supply(pipeline.text_encoder)
+        self._check_prefix()
+        self.encode_condition(Image.new("RGB", (4 * 28, 4 * 28)), "")
 
     @classmethod
     def load(cls, config: QwenImageEditConfig, device: torch.device) -> QwenImageEditEncoders:
         """Read vision-language model and VAE. ValueError when the folder is not readable."""
-        return cls(open_pipeline(QwenImageEditPlusPipeline, config).to(device), config.vlm_side)
+        return cls(open_pipeline(QwenImageEditPlusPipeline, config).to(device), config.vlm_side, config.prefix_tokens)
 
     def working_size(self, width: int, height: int, side: int) -> tuple[int, int]:
         """The ratio at an area of about side ** 2, in multiples of 32."""
@@ -81,7 +91,10 @@ class QwenImageEditEncoders:
 
     @torch.no_grad()
     def encode_condition(self, source: Image.Image, instruction: str) -> Condition:
-        """{"states": [length, width of the vision-language model]}."""
+        """{"states": [length, width of the vision-language model]}. ValueError for an instruction with a special token."""
+        refused = control_token(self.pipeline.tokenizer, instruction)
+        if refused:
+            raise ValueError(f"{refused}; remove it")
         width, height = at_area(*source.size, self.vlm_side, 32)
         seen = self.pipeline.image_processor.resize(source, height, width)
         images: Any = [seen]
@@ -91,6 +104,16 @@ class QwenImageEditEncoders:
     def decode(self, latents: Tensor) -> list[Image.Image]:
         """See `Encoders.decode`."""
         return _decode(self.pipeline.vae, latents)
+
+    def _check_prefix(self) -> None:
+        tokenizer: Any = self.pipeline.tokenizer
+        prefix = self.pipeline.prompt_template_encode_start_idx
+        kept = tokenizer.decode(tokenizer(self.pipeline.prompt_template_encode.format(_FIRST))["input_ids"][prefix:])
+        if not kept.startswith(_FIRST):
+            raise ValueError(
+                f"with this tokenizer and this diffusers, {kept[:40]!r} follows the {prefix} tokens of the prompt that are cut off, "
+                f"expected {_FIRST!r}; use the tokenizer of the released folder, or {INSTALL}"
+            )
 
 
 class QwenImageEdit(nn.Module):
@@ -167,9 +190,3 @@ def _scale(vae: Any) -> tuple[Tensor, Tensor]:
     pair = (torch.tensor(values, device=vae.device, dtype=vae.dtype) for values in (vae.config.latents_mean, vae.config.latents_std))
     mean, deviation = (values[:, None, None] for values in pair)
     return mean, deviation
-
-
-def _tell_image_tokens(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Add which tokens of a call of Qwen2.5-VL are the image's."""
-    config: Any = module.config
-    return arguments, keywords | {"mm_token_type_ids": (keywords["input_ids"] == config.image_token_id).int()}

@@ -17,6 +17,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from finetune.step1x.config import VLM_PATCH_AREA, ConditioningConfig
 from finetune.step1x.prompt import IMAGE, special_id, token_ids
+from finetune.tested_versions import refusal
 
 _FIRST_RESIZE = {"factor": 28, "min_pixels": 4 * VLM_PATCH_AREA, "max_pixels": 16384 * VLM_PATCH_AREA}  # those of qwen-vl-utils
 
@@ -35,7 +36,7 @@ class Conditioner:
             merge_size=vision.spatial_merge_size,
         )
         self._check_prefix()
-        self._check_positions()
+        self._check_model()
 
     def length(self, source: Image.Image, instruction: str) -> int:
         """Hidden states of a source and an instruction before they are cut to `max_tokens`. ValueError as of `encode`."""
@@ -74,21 +75,26 @@ class Conditioner:
                 "':Picture 1: <|vision_start|>'; use the tokenizer of Qwen2.5-VL-7B-Instruct"
             )
 
-    def _check_positions(self) -> None:
-        seen: list[Tensor | None] = []
+    def _check_model(self) -> None:
+        positions: list[Tensor | None] = []
+        normed: list[Tensor] = []
 
         def record(module: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-            seen.append(keywords.get("position_ids"))
+            positions.append(keywords.get("position_ids"))
 
         blank = Image.new("RGB", (4 * 28, 4 * 28))
-        hook = self.vlm.language_model.register_forward_pre_hook(record, with_kwargs=True)
+        model: Any = self.vlm.language_model
+        hooks = [
+            model.register_forward_pre_hook(record, with_kwargs=True),
+            model.norm.register_forward_hook(lambda _, given, output: normed.append(output[0])),
+        ]
         try:
-            self.encode(blank, "")
+            states = self.encode(blank, "")
         finally:
-            hook.remove()
-        positions = seen[0]  # [3, 1, length], or [4, 1, length] with the positions in the text first
-        if positions is None or positions.ndim != 3 or torch.equal(positions[-1], positions[-2]):
-            raise ValueError(
-                "the installed transformers gives Qwen2.5-VL no rows and columns of the image's tokens, so its hidden states would differ "
-                "from those that Step1X-Edit learnt; install a version that this project was tested with"
-            )
+            for hook in hooks:
+                hook.remove()
+        found = positions[0]  # [3, 1, length], or [4, 1, length] with the positions in the text first
+        if found is None or found.ndim != 3 or torch.equal(found[-1], found[-2]):
+            raise ValueError(refusal("gives the image of Qwen2.5-VL no rows and columns"))
+        if not torch.equal(states, normed[-1][self.config.prefix_tokens :][: self.config.max_tokens]):
+            raise ValueError(refusal("does not give the last states of Qwen2.5-VL from behind its final norm"))

@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, Qwen2_5_VLModel
 
 from finetune.editing_model import Condition, Moments, longer
+from finetune.loaded_weights import check_loaded
 from finetune.pixels import from_unit_range, to_unit_range
 from finetune.step1x.conditioning import Conditioner
 from finetune.step1x.config import Step1XConfig, Step1XSizes
@@ -39,6 +40,7 @@ class Step1XEncoders:
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise ValueError(f"{folder} contains no readable Qwen2.5-VL ({str(error).splitlines()[0]}); download it again") from error
         assert isinstance(vlm, Qwen2_5_VLModel) and isinstance(tokenizer, PreTrainedTokenizerBase)
+        check_loaded(vlm, folder)
         return cls(load_vae(config).to(device), Conditioner(vlm, tokenizer, config.conditioning))
 
     def working_size(self, width: int, height: int, side: int) -> tuple[int, int]:

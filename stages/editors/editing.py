@@ -42,6 +42,10 @@ class Editing:
         """Load the editor. Raises what its ``open`` raises."""
         return cls(spec, spec.open(settings, flow))
 
+    def become(self, spec: EditorSpec, settings: Any) -> bool:
+        """Make it another editor, keeping what both have in memory; False, with nothing changed, where they have nothing in common."""
+        return spec is self.spec and spec.become(self.editor, settings)
+
     def __enter__(self) -> Self:
         return self
 

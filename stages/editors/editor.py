@@ -102,7 +102,8 @@ class EditorSpec:
     ``open(settings, flow)`` loads it. ``identity(settings, flow)`` is the plain JSON value that its edits depend on beside the revision.
     ``missing(settings)`` is a sentence that says what is not installed and what brings it, empty where nothing is missing. The first two
     raise ``ValueError`` naming the key that is wrong. ``unready(settings)`` is such a sentence about what must run elsewhere, such as a
-    server; it is asked before a run begins, and may take seconds.
+    server; it is asked before a run begins, and may take seconds. ``become(editor, settings)`` makes an editor that ``open`` gave that of
+    other settings, keeping what both have in memory; it returns False, with nothing changed, where it cannot.
     """
 
     name: str
@@ -124,3 +125,4 @@ class EditorSpec:
     identity: Callable[[Any, FlowConfig], Any] = lambda settings, flow: settings.model_dump(mode="json")
     missing: Callable[[Any], str] = lambda settings: ""
     unready: Callable[[Any], str] = lambda settings: ""
+    become: Callable[[Any, Any], bool] = lambda editor, settings: False

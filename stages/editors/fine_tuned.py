@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from stages.editors.canvas_rules import MAX_ASPECT
 from stages.editors.editor import CanvasRule, Edited, EditRequest
+from stages.editors.encodings import Encodings
 from stages.editors.on_canvas import OnCanvas
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from finetune.library_editors.config import PretrainedEditorConfig
 
 
-def open_editor(folder: Path) -> OnCanvas:
-    """Load both halves: on the GPU in bf16, or on the CPU in float32.
+def open_editor(folder: Path, encodings: Path | None) -> OnCanvas:
+    """Load both halves: on the GPU in bf16, or on the CPU in float32. encodings: see `stages.editors.encodings`.
 
     It works at its family's working size for the side that it was trained at. Raises ``ValueError`` naming the file that is missing,
     damaged, or another than in training.
@@ -24,13 +25,27 @@ def open_editor(folder: Path) -> OnCanvas:
     import torch
 
     from finetune import families
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    config, model = _trained_half(folder)
+    encoders = families.open_encoders(config, device)
+    kept = Encodings(encodings, encoders, families.encoders_identity(config), config.sampling)
+    return OnCanvas(FineTunedEditor(folder, config, model, encoders, kept), canvas_rule(encoders, config.sampling.side))
+
+
+def become(editor: OnCanvas, folder: Path) -> bool:
+    """Make an editor that `open_editor` gave that of another folder, keeping its frozen half; see `EditorSpec`."""
+    assert isinstance(editor.editor, FineTunedEditor)
+    return editor.editor.become(folder)
+
+
+def _trained_half(folder: Path) -> tuple[PretrainedEditorConfig, Any]:
+    import torch
+
     from finetune.trained import open_trained
 
     on_gpu = torch.cuda.is_available()
-    device = torch.device("cuda" if on_gpu else "cpu")
-    config, model = open_trained(folder, device, torch.bfloat16 if on_gpu else torch.float32)
-    encoders = families.open_encoders(config, device)
-    return OnCanvas(FineTunedEditor(config, model.eval(), encoders), canvas_rule(encoders, config.sampling.side))
+    return open_trained(folder, torch.device("cuda" if on_gpu else "cpu"), torch.bfloat16 if on_gpu else torch.float32)
 
 
 def canvas_rule(encoders: Encoders, side: int) -> CanvasRule:
@@ -53,17 +68,38 @@ def canvas_rule(encoders: Encoders, side: int) -> CanvasRule:
 class FineTunedEditor:
     """An editor that is loaded; all sources of a batch have one working size, which is their own."""
 
-    def __init__(self, config: PretrainedEditorConfig, model: Any, encoders: Encoders) -> None:
-        self._config, self._model, self._encoders = config, cast("EditingModel", model), encoders
+    def __init__(self, folder: Path, config: PretrainedEditorConfig, model: Any, encoders: Encoders, encodings: Encodings) -> None:
+        self._folder, self._config, self._model = folder, config, cast("EditingModel", model)
+        self._encoders, self._encodings = encoders, encodings
 
     def edit(self, batch: Sequence[EditRequest]) -> list[Edited]:
         """Noise is a function of a request's seed alone. Raises ``ValueError`` for an instruction that the family cannot read."""
-        from finetune.sampling import sample_edits
+        from finetune.sampling import sample_encoded
 
-        sources, instructions = [request.image for request in batch], [request.instruction for request in batch]
+        encoded = [self._encodings.of(request.image, request.instruction) for request in batch]
         seeds = [request.seed for request in batch]
-        images = sample_edits(self._model, self._encoders, sources, instructions, seeds, self._config.sampling)
+        images = sample_encoded(self._model, self._encoders.decode, encoded, seeds, self._config.sampling)
         return [Edited(image) for image in images]
+
+    def become(self, folder: Path) -> bool:
+        """Make it the editor of another folder that has the same frozen half; False, with nothing changed, where it has another.
+
+        Weights of the trained half stay, too, where only adapters differ.
+        """
+        from finetune import families
+        from finetune.trained import exchange_learnt, read_config
+        from stages.editors.native.loading import free
+
+        config = read_config(folder)
+        same = [(families.encoders_identity(one), one.sampling) for one in (self._config, config)]
+        if same[0] != same[1]:
+            return False
+        if not exchange_learnt(cast(Any, self._model), self._folder, folder):
+            self._model = cast("EditingModel", None)
+            free()
+            self._model = cast("EditingModel", _trained_half(folder)[1])
+        self._folder, self._config = folder, config
+        return True
 
     def save_memory(self) -> bool:
         """There is no saving."""
@@ -71,4 +107,4 @@ class FineTunedEditor:
 
     def close(self) -> None:
         """Free the weights."""
-        del self._model, self._encoders
+        del self._model, self._encoders, self._encodings

@@ -32,6 +32,10 @@ class TrainedSettings(Config):
     path: Annotated[str, AfterValidator(_absolute)] = Field(
         "", description="Directory of the editor, e.g. runs/demo/finetune/editors/selected"
     )
+    encodings: Annotated[str, AfterValidator(_absolute)] = Field(
+        "",
+        description="Folder where a pretrained editor keeps its encoded sources, for others of the same base; default: none",
+    )
 
 
 class TrainedEditor:
@@ -77,9 +81,16 @@ def _open(settings: TrainedSettings, flow: FlowConfig) -> TrainedEditor | OnCanv
     torch.set_num_threads(1)  # the sums of several threads differ from machine to machine
     folder = _directory(settings)
     if trained.is_pretrained(folder):
-        return fine_tuned.open_editor(folder)
+        return fine_tuned.open_editor(folder, Path(settings.encodings) if settings.encodings else None)
     editor = Editor.from_directory(folder)
     return TrainedEditor(editor.to("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def _become(editor: TrainedEditor | OnCanvas, settings: TrainedSettings) -> bool:
+    from finetune import trained
+
+    folder = _directory(settings)
+    return not isinstance(editor, TrainedEditor) and trained.is_pretrained(folder) and fine_tuned.become(editor, folder)
 
 
 def _identity(settings: TrainedSettings, flow: FlowConfig) -> dict[str, Any]:
@@ -98,6 +109,7 @@ EDITORS = [
         open=_open,
         settings=TrainedSettings,
         identity=_identity,
+        become=_become,
         max_batch=128,
         tested="embedded",
     )

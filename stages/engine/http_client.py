@@ -11,6 +11,7 @@ import json
 import socket
 import threading
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ Answer = TypeVar("Answer")
 CONNECT_SECONDS = 10
 SILENCES = 2
 """A request that is not answered in time this often is given up."""
+_GZIP = 16 + zlib.MAX_WBITS
 SHOWN = 300
 """Characters of a server's message that are shown."""
 
@@ -105,6 +107,7 @@ class HttpClient:
         self._pace = Pace(per_minute)
         self._session = requests.Session()
         self._session.auth = _Key(key)
+        self._session.headers["Accept-Encoding"] = "gzip"
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, _Adapter(pool_maxsize=connections))
 
@@ -149,16 +152,19 @@ class HttpClient:
             with self._session.request(
                 method, self.base_url + path, timeout=(min(CONNECT_SECONDS, seconds), seconds), stream=True, allow_redirects=False, **form
             ) as answer:
-                while part := answer.raw.read1(1 << 20, decode_content=True):
-                    body += part
+                unpacked = zlib.decompressobj(_GZIP) if answer.headers.get("Content-Encoding", "").lower() == "gzip" else None
+                while part := answer.raw.read1(1 << 20, decode_content=False):
+                    body += unpacked.decompress(part, self.largest_answer + 1 - len(body)) if unpacked else part
                     if time.monotonic() > deadline:
                         raise requests.ReadTimeout
                     if len(body) > self.largest_answer:
                         raise Unanswered(f"{method} {self.base_url}{path}: an answer of more than {self.largest_answer:,} bytes")
+                if unpacked and not unpacked.eof:  # urllib3 takes it for whole
+                    raise requests.ConnectionError("a compressed answer that is cut off")
                 return Reply(answer.status_code, answer.headers, bytes(body))
         except ReadTimeoutError as error:
             raise requests.ReadTimeout from error
-        except HTTPError as error:
+        except (HTTPError, zlib.error) as error:
             raise requests.ConnectionError(error) from error
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ class Piece:
 
 
 def make_work(flow: FlowConfig) -> Work:
-    """What a worker does with a piece: edits as tables. An editor is loaded for its first piece, and the one before is closed."""
+    """What a worker does with a piece: edits as tables. An editor is opened for its first piece, if possible from the one before."""
     config = flow.evaluate_editor
     assert config is not None
     opened: dict[str, Editing] = {}
@@ -77,10 +77,14 @@ def _edits(
 
 def _editing(system: System, flow: FlowConfig, opened: dict[str, Editing]) -> Editing:
     if system.name not in opened:
-        while opened:
-            opened.popitem()[1].close()
         spec = catalogue.find(system.editor, "evaluate_editor.editors")
-        opened[system.name] = Editing.of(spec, catalogue.settings_of(spec, system.settings or {}, "evaluate_editor.editors"), flow)
+        settings = catalogue.settings_of(spec, system.settings or {}, "evaluate_editor.editors")
+        before = opened.popitem()[1] if opened else None
+        if before is None or not before.become(spec, settings):
+            if before is not None:
+                before.close()
+            before = Editing.of(spec, settings, flow)
+        opened[system.name] = before
     return opened[system.name]
 
 

@@ -110,7 +110,7 @@ def means(table: pa.Table) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _opened(context: Context, config: EvaluateEditorConfig) -> Mapping[str, Callable[[], Measuring]]:
-    found: dict[str, Callable[[], Measuring]] = {one.name: partial(_of_function, one) for one in config.measures}
+    found: dict[str, Callable[[], Measuring]] = {one.name: partial(of_function, one) for one in config.measures}
     return found | ({} if config.reward is None else {REWARD: partial(_of_reward, _model(context, config))})
 
 
@@ -130,7 +130,8 @@ def _function(measure: Measure) -> Callable[..., Any]:
     return found
 
 
-def _of_function(measure: Measure) -> Measuring:
+def of_function(measure: Measure) -> Measuring:
+    """The user's function. It raises ``ValueError`` where that is not there, fails, or gives no number."""
     function = _function(measure)
 
     def measuring(items: Sequence[Item], edited: Sequence[np.ndarray]) -> list[float | None]:

@@ -8,6 +8,7 @@ lower and upper bound. Differences are paired by item (`stages.evaluate_editor.s
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -31,6 +32,8 @@ from stages.evaluate_editor.systems import BASE, COPY, EXACT, System, systems
 __all__ = ["COPY", "EXACT", "STEP", "run"]
 
 STEP = steps.EVALUATE_EDITOR
+ENCODINGS = "encodings"
+"""Folder of what trained editors of one base share; it goes when all edits are made."""
 REPLIES = "replies"
 """Folder of the replies of judges that cost something; it stays when the step is made again."""
 
@@ -59,8 +62,8 @@ def run(context: Context) -> Index:
     finetuned = context.run.step(steps.FINETUNE)
     trained = finetuned.require() if context.flow.finetune is not None else None
     arms = trained.results["arms"] if trained else ()
-    compared = systems(context.flow, config, arms, finetuned.path / "editors")
     folder = context.run.step(STEP)
+    compared = systems(context.flow, config, arms, finetuned.path / "editors", folder.path / ENCODINGS)
     settings = {
         "evaluate_editor": config.model_dump(mode="json", include={"reference_arm", "bootstrap", "seed"}),
         **identity,
@@ -77,6 +80,7 @@ def run(context: Context) -> Index:
     for judge in judges:
         judge.check()
     made = _generate(context, folder, config, compared, identity)
+    shutil.rmtree(folder.path / ENCODINGS, ignore_errors=True)
     _require_edits(folder, made)
     pieces = _pieces(context, folder, config, made)
     judged = [_judge(context, folder, config, judge, pieces) for judge in judges]

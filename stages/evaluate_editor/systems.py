@@ -32,8 +32,11 @@ class System:
     folder: str = ""
 
 
-def systems(flow: FlowConfig, config: EvaluateEditorConfig, arms: Sequence[str], editors: Path | None) -> list[System]:
+def systems(
+    flow: FlowConfig, config: EvaluateEditorConfig, arms: Sequence[str], editors: Path | None, encodings: Path | None = None
+) -> list[System]:
     """All of them, the bounds first. ``arms``: the trained editors; ``editors``: their folder, None before they are trained.
+    ``encodings``: folder that trained editors of one base share (`stages.editors.encodings`).
 
     Raises ``ValueError`` for an editor that there is not, a name that two systems have, and a reference that is none of them.
     """
@@ -41,11 +44,16 @@ def systems(flow: FlowConfig, config: EvaluateEditorConfig, arms: Sequence[str],
     if config.items.has_references:
         found.append(System(EXACT, "exact", EXACT))
     bounds = {system.name for system in found}
+    shared = {} if encodings is None else {"encodings": str(encodings)}
     for arm in arms:
-        given = {} if editors is None else {"path": str(editors / arm)}
-        found.append(_editor(flow, arm, TRAINED, given, f"the trained editor {arm}") if given else System(arm, "editor", None, TRAINED))
+        given = shared | ({} if editors is None else {"path": str(editors / arm)})
+        trained = (
+            System(arm, "editor", None, TRAINED) if editors is None else _editor(flow, arm, TRAINED, given, f"the trained editor {arm}")
+        )
+        found.append(trained)
     for number, entry in enumerate(config.editors):
-        found.append(_editor(flow, entry.name or entry.editor, entry.editor, entry.settings, f"evaluate_editor.editors.{number}"))
+        given = (shared if entry.editor == TRAINED else {}) | entry.settings
+        found.append(_editor(flow, entry.name or entry.editor, entry.editor, given, f"evaluate_editor.editors.{number}"))
     for number, folder in enumerate(config.edits):
         if not Path(folder.path).is_dir():
             raise ValueError(f"evaluate_editor.edits.{number}.path: there is no folder {folder.path}; name a system's folder of edits")

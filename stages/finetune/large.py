@@ -48,11 +48,16 @@ _IRRELEVANT = {
 
 
 def check(config: LargeFinetuneConfig) -> None:
-    """Raise ``ValueError`` for a file of the editor that is missing or another model's, and for an optimizer that is not installed."""
+    """Raise ``ValueError`` for a file of the editor that is missing or another model's, and for a training that its family does not have,
+    or whose optimizer is not installed."""
+    import torch
+
     from finetune import families
+    from finetune.training.train import ready_to_learn
     from reward.trainer.optimizer import check_installed
 
     families.check_files(config.editor)
+    ready_to_learn(families.without_weights(config.editor), config.training, torch.device("meta"))
     check_installed(config.training.optimizer)
 
 
@@ -76,6 +81,7 @@ def run(context: Context, filtered: Index) -> Index:
     arms = {arm: arm_rows(context, arm, encoding) for arm in config.arms}
     _check_counts(config, {arm: len(rows) for arm, rows in arms.items()}, "")
     every = distinct(list(arms.values()))
+    context.cluster.need(config.workers, **per_worker(context.cluster), setting="finetune.workers")  # not only when all is encoded
     encoded = encode(context, folder, config.editor, config.encode, encoding, every)
     pairs, quarantined = _pairs_of_arms(folder, config, context.flow.seed, arms, every, encoded)
     keys = {name: [(row.key, row.null_key) for row in rows] for name, rows in pairs.items()}

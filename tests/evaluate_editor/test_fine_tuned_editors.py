@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,6 +11,7 @@ import gedit_copy
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tiny_step1x import write_step1x
 from torch import nn
 
@@ -21,27 +24,30 @@ from finetune.training.train import ready_to_learn
 from reward.trainer.config import AdapterConfig
 from stages.config import FlowConfig
 from stages.editors.fine_tuned import canvas_rule
+from stages.engine.units import Work
 from stages.evaluate_editor import generation
 from stages.evaluate_editor.generation import Piece
 from stages.evaluate_editor.systems import System, systems
 
 CPU = torch.device("cpu")
+KINDS = {"lora": AdapterConfig(rank=2, alpha=2), "other": AdapterConfig(rank=2, alpha=2), "whole": None}
+"""Arms beside the base: two with adapters, one that learnt in full."""
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that finetune publishes: the base, an arm with adapters and one that learnt in full."""
+    """The folder that finetune publishes: the base and all kinds of arms."""
     folder = tmp_path_factory.mktemp("published")
     (folder / "step1x").mkdir()
     config, editors = write_step1x(folder / "step1x"), folder / "editors"
     base = families.model_identity(config)
     trained.save_base(editors / "base", config, base)
-    for name, adapters in (("lora", AdapterConfig(rank=2, alpha=2)), ("whole", None)):
+    for number, (name, adapters) in enumerate(KINDS.items()):
         training = LargeTrainingConfig(adapters=adapters, precision="fp32")
         model = ready(config, training)
         with torch.no_grad():
             for weight in model.parameters():
-                weight += 0.05 * weight.requires_grad
+                weight += 0.05 * (1 + number) * weight.requires_grad
         trained.save_trained(editors / name, config, base, training, model)
     return folder
 
@@ -54,7 +60,7 @@ def ready(config: Step1XConfig, training: LargeTrainingConfig) -> nn.Module:
 
 def flow_of(folder: Path, tmp_path: Path) -> FlowConfig:
     gedit_copy.write(tmp_path / "gedit", gedit_copy.rows(languages=("en",)))
-    arms = [{"editor": "trained", "name": name, "settings": {"path": str(folder / "editors" / name)}} for name in ("base", "lora", "whole")]
+    arms = [{"editor": "trained", "name": name, "settings": {"path": str(folder / "editors" / name)}} for name in ("base", *KINDS)]
     section = {
         "items": {"name": "gedit-bench", "path": str(tmp_path / "gedit")},
         "judge": {"name": "endpoint", "base_url": "http://localhost:1/v1", "model": "none"},
@@ -64,31 +70,62 @@ def flow_of(folder: Path, tmp_path: Path) -> FlowConfig:
     return FlowConfig.model_validate({"name": "x", "evaluate_editor": section})
 
 
-def compared(flow: FlowConfig) -> list[System]:
+def compared(flow: FlowConfig, encodings: Path | None = None) -> list[System]:
     assert flow.evaluate_editor is not None
-    return systems(flow, flow.evaluate_editor, (), None)[1:]
+    return systems(flow, flow.evaluate_editor, (), None, encodings)[1:]
 
 
-def test_every_kind_of_trained_editor_edits_benchmark_items(published: Path, tmp_path: Path) -> None:
+def edits_of(work: Work, system: System, first: int = 0, count: int = 2) -> np.ndarray:
+    rows = work(Piece(system, first, count)).tables["benchmark_edits"].to_pylist()
+    assert [row["error"] for row in rows] == [""] * count
+    return np.stack([cast(np.ndarray, generation.image_of(row)) for row in rows])
+
+
+def test_arms_load_and_run_the_frozen_half_once(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the trained half of the base; an edit is that of an editor that is opened for itself alone."""
+    calls: Counter[str] = Counter()
+
+    def counted(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def count(*given: Any) -> Any:
+            calls[name] += 1
+            return function(*given)
+
+        monkeypatch.setattr(owner, name, count)
+
     flow = flow_of(published, tmp_path)
-    work = generation.make_work(flow)
-    found: dict[str, np.ndarray] = {}
-    for system in compared(flow):
-        rows = work(Piece(system, 0, 2)).tables["benchmark_edits"].to_pylist()
-        assert [row["error"] for row in rows] == ["", ""]
-        edits = [cast(np.ndarray, generation.image_of(row)) for row in rows]
-        assert {edit.shape for edit in edits} == {(32, 48, 3)}
-        found[system.name] = np.stack(edits)
-    pairs = [(found[first], found[second]) for first, second in (("base", "lora"), ("base", "whole"), ("lora", "whole"))]
-    assert not any(np.array_equal(first, second) for first, second in pairs)
-    again = generation.make_work(flow)(Piece(compared(flow)[1], 1, 1)).tables["benchmark_edits"].to_pylist()
-    alone = cast(np.ndarray, generation.image_of(again[0])).astype(int)
-    assert np.abs(alone - found["lora"][1]).max() <= 1  # an edit does not depend on its batch, up to rounding
+    alone = {system.name: edits_of(generation.make_work(flow), system) for system in compared(flow)}
+    assert {edits.shape for edits in alone.values()} == {(2, 32, 48, 3)}
+    assert len({edits.tobytes() for edits in alone.values()}) == len(KINDS) + 1
+    for owner, name in ((families, "open_encoders"), (families, "open_model"), (Step1XEncoders, "encode_condition")):
+        counted(owner, name)
+    work, encodings = generation.make_work(flow), tmp_path / "encodings"
+    for system in (order := compared(flow, encodings)):
+        assert np.array_equal(edits_of(work, system), alone[system.name])
+    assert calls == {"open_encoders": 1, "open_model": 2, "encode_condition": 4}  # two items, each with its null condition
+    assert np.array_equal(edits_of(work, order[1]), alone["lora"])  # from weights that learnt in full back to adapters
+    damaged = sorted(encodings.iterdir())[0]
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    assert np.array_equal(edits_of(generation.make_work(flow), order[0]), alone["base"])
+    assert calls == {"open_encoders": 2, "open_model": 4, "encode_condition": 6}  # another process; what was damaged is made again
+    single = edits_of(work, order[1], 1, 1)[0].astype(int)
+    assert np.abs(single - alone["lora"][1]).max() <= 1  # an edit does not depend on its batch, up to rounding
+
+
+def test_an_arm_that_lacks_what_learnt_is_refused(published: Path, tmp_path: Path) -> None:
+    """Its adapters would be random."""
+    arm = shutil.copytree(published / "editors" / "lora", tmp_path / "arm")
+    learnt = load_file(arm / "learnt.safetensors")
+    lost, _ = learnt.popitem()
+    save_file(learnt, arm / "learnt.safetensors")
+    with pytest.raises(ValueError, match=rf"{lost} is None, and the training of .*editor\.json has \(.*\(1 weights differ\)"):
+        trained.open_trained(arm, CPU, torch.float32)
 
 
 def test_identity_is_of_the_weights_wherever_they_lie(published: Path, tmp_path: Path) -> None:
     keys = {system.name: system.key for system in compared(flow_of(published, tmp_path))}
-    assert len({str(key) for key in keys.values()}) == 3 and str(published) not in str(keys)
+    assert len({str(key) for key in keys.values()}) == len(KINDS) + 1 and str(published) not in str(keys)
     moved = tmp_path / "moved"
     published.rename(moved)
     record = moved / "editors" / "lora" / "editor.json"

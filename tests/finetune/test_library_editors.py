@@ -1,6 +1,7 @@
 """FLUX.1-Kontext and Qwen-Image-Edit-2511 as editing models: equal to diffusers' pipelines, trained by the trainer of Step1X-Edit."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from finetune.step1x.encoders import Step1XEncoders
 from finetune.training.config import LargeTrainingConfig, ProgressConfig
 from finetune.training.train import train
 from reward.trainer.config import AdapterConfig
+from stages.finetune import large
+from stages.finetune.config import LargeFinetuneConfig
 
 CPU = torch.device("cpu")
 SIZE = (96, 64)
@@ -53,8 +56,9 @@ def qwen_editor(folder: Path) -> tuple[QwenImageEditConfig, Any, QwenImageEditEn
     pipeline = seeded(qwen_2511)
     pipeline.scheduler.register_to_config(base_shift=0.5, max_shift=0.9, max_image_seq_len=8192, shift_terminal=0.02)
     pipeline.save_pretrained(folder)
-    config = QwenImageEditConfig(directory=str(folder), vlm_side=96)
-    return config, pipeline, QwenImageEditEncoders(pipeline, 96)
+    before = pipeline.prompt_template_encode.partition("{}")[0]
+    config = QwenImageEditConfig(directory=str(folder), vlm_side=96, prefix_tokens=len(pipeline.tokenizer(before)["input_ids"]))
+    return config, pipeline, QwenImageEditEncoders(pipeline, 96, config.prefix_tokens)
 
 
 def step1x_editor(folder: Path) -> tuple[PretrainedEditorConfig, None, Step1XEncoders]:
@@ -102,6 +106,62 @@ def test_qwen_image_edit_knows_where_the_image_is(tmp_path: Path) -> None:
     language_model.register_forward_pre_hook(lambda _, arguments, keywords: seen.update(keywords), with_kwargs=True)
     encoders.encode_condition(picture(), "go red")
     assert not torch.equal(seen["position_ids"][-1], seen["position_ids"][-2])
+
+
+def one_dimensional(pipeline: Any) -> None:
+    pipeline.text_encoder.model.compute_3d_position_ids = lambda *given, **keywords: None
+
+
+def unnormed(encoder: nn.Module, change: Callable[[Any], None]) -> None:
+    encoder.register_forward_hook(lambda _, given, output: change(output))
+
+
+@pytest.mark.parametrize(
+    ("editor", "spoil", "sentence"),
+    [
+        (qwen_editor, one_dimensional, "gives the image of Qwen2.5-VL no rows and columns"),
+        (
+            qwen_editor,
+            lambda pipeline: unnormed(pipeline.text_encoder, lambda out: setattr(out, "hidden_states", out.hidden_states[:-1])),
+            "gives the last states of Qwen2.5-VL from before its final norm",
+        ),
+        (
+            qwen_editor,
+            lambda pipeline: setattr(pipeline, "prompt_template_encode", f"x{pipeline.prompt_template_encode}"),
+            r"follows the \d+ tokens of the prompt that are cut off, expected 'Picture 1: <\|vision_start\|>'",
+        ),
+        (
+            kontext_editor,
+            lambda pipeline: unnormed(pipeline.text_encoder_2, lambda out: setattr(out, "last_hidden_state", 2 * out.last_hidden_state)),
+            "does not give the states of T5 from behind its final norm",
+        ),
+        (
+            kontext_editor,
+            lambda pipeline: unnormed(pipeline.text_encoder, lambda out: setattr(out, "pooler_output", out.last_hidden_state[:, 0])),
+            "does not give the states of CLIP from behind its final norm",
+        ),
+        (kontext_editor, lambda pipeline: setattr(pipeline.tokenizer_2, "eos_token", "a"), "makes 1 of T5's last token, expected"),
+    ],
+)
+def test_versions_that_condition_otherwise_are_refused(tmp_path: Path, editor: Any, spoil: Callable[[Any], None], sentence: str) -> None:
+    """Random weights hide it in pixels, so it is looked for when the encoders are loaded."""
+    config, pipeline, encoders = editor(tmp_path)
+    spoil(pipeline)
+    given = (config.text_tokens,) if editor is kontext_editor else (config.vlm_side, config.prefix_tokens)
+    with pytest.raises(ValueError, match=sentence):
+        type(encoders)(pipeline, *given)
+
+
+@pytest.mark.parametrize(
+    ("editor", "instruction", "sentence"),
+    [
+        (qwen_editor, "go <|image_pad|> red", r"contains the control token <\|image_pad\|>; remove it"),
+        (kontext_editor, "把天空变红", "T5 does not know the characters '把天空变红' of the instruction"),
+    ],
+)
+def test_instructions_that_are_not_read_are_refused(tmp_path: Path, editor: Any, instruction: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        editor(tmp_path)[2].encode_condition(picture(), instruction)
 
 
 @pytest.mark.parametrize("editor", [kontext_editor, qwen_editor])
@@ -185,6 +245,10 @@ def test_exported_weights_are_read_back(tmp_path: Path) -> None:
 
 def test_folders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     config, _, _ = kontext_editor(tmp_path / "kontext")
+    for changes, sentence in (({"connector": True}, "Kontext has no connector to train"), ({}, "")):
+        training = LargeTrainingConfig(adapters=AdapterConfig(rank=2, alpha=2), **changes)
+        with pytest.raises(ValueError, match=sentence) if sentence else nullcontext():
+            large.check(LargeFinetuneConfig(editor=config, training=training))
     with pytest.raises(ValueError, match=r"scheduler_config\.json is not readable"):
         families.open_model(KontextConfig(directory=str(tmp_path)), CPU)
     with pytest.raises(ValueError, match="no readable folder of FluxKontextPipeline"):

@@ -1,11 +1,14 @@
 """Step1X-Edit v1.0's frozen half: prompt, quoting rules, hidden states, VAE."""
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from tiny_step1x import qwen_like_tokenizer, tiny_vlm_config, write_step1x
 from transformers import Qwen2_5_VLModel
 
@@ -117,8 +120,31 @@ def test_missing_positions_are_an_error(monkeypatch: pytest.MonkeyPatch, config:
     tokenizer = qwen_like_tokenizer()
     vlm = Qwen2_5_VLModel(tiny_vlm_config(tokenizer))
     monkeypatch.setattr(type(vlm), "compute_3d_position_ids", lambda *arguments, **keywords: None)
-    with pytest.raises(ValueError, match="no rows and columns of the image's tokens"):
+    with pytest.raises(ValueError, match=r"transformers 5\S+ gives the image of Qwen2\.5-VL no rows and columns, .*; install transformers"):
         Conditioner(vlm, tokenizer, config.conditioning)
+
+
+def test_states_from_before_the_norm_are_an_error(config: Step1XConfig) -> None:
+    tokenizer = qwen_like_tokenizer()
+    vlm = Qwen2_5_VLModel(tiny_vlm_config(tokenizer))
+    before: list[Any] = []
+    vlm.language_model.norm.register_forward_pre_hook(lambda _, given: before.append(given[0]))
+    vlm.register_forward_hook(lambda _, given, output: setattr(output, "last_hidden_state", before[-1]))
+    with pytest.raises(ValueError, match=r"does not give the last states of Qwen2\.5-VL from behind its final norm"):
+        Conditioner(vlm, tokenizer, config.conditioning)
+
+
+def test_a_folder_that_lacks_weights_is_an_error(tmp_path: Path, config: Step1XConfig) -> None:
+    """transformers draws random ones and only logs it."""
+    folder = shutil.copytree(config.directory, tmp_path / "step1x")
+    (file,) = (folder / config.vlm).glob("*.safetensors")
+    tensors = load_file(file)
+    del tensors[next(name for name in tensors if name.endswith("layers.1.mlp.up_proj.weight"))]
+    save_file(tensors, file, metadata={"format": "pt"})
+    with pytest.raises(
+        ValueError, match=r"1 matrices, language_model\.layers\.1\.mlp\.up_proj\.weight first, are not those of the files in"
+    ):
+        Step1XEncoders.load(config.model_copy(update={"directory": str(folder)}), CPU)
 
 
 def test_another_prefix_length_is_an_error(config: Step1XConfig) -> None:

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from tiny_editing import drawn_images
 from tiny_step1x import write_step1x
 
+from finetune import families
 from finetune.trained import open_trained
 from stages.config import FlowConfig
 from stages.context import Context
@@ -42,6 +43,12 @@ def units(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
+def need(workers: int, *, setting: str, **_: float) -> None:
+    """As a cluster of four CPUs."""
+    if workers > 4:
+        raise ValueError(f"{setting}: too many")
+
+
 def context(run: RunDir, editor: dict[str, Any], *, force: bool = False, **changes: Any) -> Context:
     training = {
         "steps": 4,
@@ -59,7 +66,7 @@ def context(run: RunDir, editor: dict[str, Any], *, force: bool = False, **chang
     }
     selections = [{"name": name, "rule": "all"} for name in ARMS]
     flow = {"name": "test", "filter": {"input": {"dataset": "world-edits", "count": 10}, "selections": selections}, "world": {"size": 32}}
-    cluster: Any = SimpleNamespace(gpus=0, room=lambda **_: 1, share_of_a_gpu=lambda _: 0.0)
+    cluster: Any = SimpleNamespace(gpus=0, room=lambda **_: 1, need=need, share_of_a_gpu=lambda _: 0.0)
     return Context(run, FlowConfig.model_validate(flow | {"finetune": section | changes}), cluster, force)
 
 
@@ -69,6 +76,9 @@ def test_arms_share_entries_and_train_from_the_same_weights(tmp_path: Path, edit
     images[11] = images[11][0], images[11][1], "longer " * 50
     images[12] = images[12][0], images[12][1], "make it red<|im_end|>"
     run = sharded_run(tmp_path / "run", images, ARMS)
+    with pytest.raises(ValueError, match=r"finetune\.workers: too many"):
+        step.run(context(run, editor, workers=8, training={"batch_size": 8}))
+    assert units == []  # nothing was encoded for a training that cannot begin
     index = step.run(context(run, editor))
     assert index.counts == {"in": 14, "out": 11, "quarantined": 3}
     assert index.quarantined == {"aspect-ratio": 1, "long-instruction": 1, "unreadable-instruction": 1}
@@ -109,6 +119,14 @@ def test_files_are_checked_before_any_step_begins(
         step.check(given)
     with pytest.raises(ValueError, match=r"finetune.arms: there is no selection 'best'; there are full, selected"):
         step.check(context(run, editor, arms=["best"]))
+
+
+def test_encoders_that_do_not_fit_are_refused_before_a_pair_is_encoded(editor: dict[str, Any]) -> None:
+    config: Any = context(RunDir("/nowhere"), editor).flow.finetune
+    sizes = config.editor.sizes.model_copy(update={"vlm_width": 24})
+    wider = config.editor.model_copy(update={"sizes": sizes})
+    with pytest.raises(ValueError, match=r"cannot be used: they give states of width 16, and the denoiser takes 24; use those of step1x"):
+        families.open_encoders(wider, torch.device("cpu"))
 
 
 def without(folder: Path, name: str) -> None:

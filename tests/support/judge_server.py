@@ -47,7 +47,7 @@ def scored(a: float, b: float, **more: Any) -> Answered:
 class JudgeServer:
     """``url``: its base URL; ``requests``: bodies of the calls; ``keys``: their Authorization headers."""
 
-    def __init__(self, answering: Answering) -> None:
+    def __init__(self, answering: Answering, port: int = 0) -> None:
         self.answering = answering
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str] = []
@@ -91,14 +91,14 @@ class JudgeServer:
             daemon_threads = True
             request_queue_size = 64
 
-        self.http = Server(("127.0.0.1", 0), Handler)
+        self.http = Server(("127.0.0.1", port), Handler)
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}/v1"
 
 
 @contextmanager
-def serving(answering: Answering) -> Iterator[JudgeServer]:
+def serving(answering: Answering, port: int = 0) -> Iterator[JudgeServer]:
     """The server, while the block runs."""
-    server = JudgeServer(answering)
+    server = JudgeServer(answering, port)
     thread = threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:

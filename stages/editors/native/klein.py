@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stages.editors.native.instruction_limits import control_token, too_long
+from finetune.instruction_limits import control_token, too_long
 from stages.editors.native.model import Family, Pipeline
 
 if TYPE_CHECKING:

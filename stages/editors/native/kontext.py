@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stages.editors.native.instruction_limits import too_long
+from finetune.instruction_limits import too_long, unknown_characters
 from stages.editors.native.model import Family, Pipeline
 
 if TYPE_CHECKING:
@@ -23,12 +23,7 @@ def _encode(pipeline: Pipeline, image: Image.Image, text: str) -> Condition:
 
 def _refusal(pipeline: Pipeline, text: str) -> str:
     tokenizer = pipeline.tokenizer_2
-    tokens = tokenizer(text, return_offsets_mapping=True)
-    spans = (span for token, span in zip(tokens.input_ids, tokens.offset_mapping, strict=True) if token == tokenizer.unk_token_id)
-    unknown = "".join(character for start, end in spans for character in text[start:end] if character.isalnum())
-    if unknown:
-        return f"T5 does not know the characters {unknown[:20]!r} of the instruction; translate it into English"
-    return too_long(len(tokens.input_ids), LIMIT)
+    return unknown_characters(tokenizer, text) or too_long(len(tokenizer(text).input_ids), LIMIT)
 
 
 def _arguments(size: tuple[int, int], guidance: float) -> dict[str, Any]:

@@ -12,11 +12,10 @@ import diffusers
 import torch
 from torch import nn
 
+from finetune.loaded_weights import check_loaded
 from stages.editors.native import weights
-from stages.editors.native.loaded_weights import missing_matrices
 from stages.editors.native.model import NativeModel, Pipeline
 from stages.editors.native.settings import NativeSettings
-from stages.editors.native.versions import TESTED
 
 Offload = Literal["none", "model", "layers"]
 OFFLOADS: tuple[Offload, ...] = ("none", "model", "layers")
@@ -47,11 +46,11 @@ def load(model: NativeModel, folder: Path, settings: NativeSettings, offload: Of
     except Exception as error:  # missing and broken files, missing packages
         raise ValueError(f"{model.name}: {folder} cannot be loaded: {weights.first_line(error)}") from error
     for name, part in pipeline.components.items():
-        if isinstance(part, nn.Module) and (lost := missing_matrices(part, folder / name)):
-            raise ValueError(
-                f"{model.name}: {len(lost)} matrices of {name}, {lost[0]} first, are not those of the files in {folder / name}; "
-                f"download the weights again, or install transformers {TESTED['transformers']} and diffusers {TESTED['diffusers']}"
-            )
+        if isinstance(part, nn.Module):
+            try:
+                check_loaded(part, folder / name)
+            except ValueError as error:
+                raise ValueError(f"{model.name}: {error}") from None
     gpu = torch.cuda.is_available()
     attention = _set_attention(model.name, pipeline, settings, gpu)
     chosen = _place(model.name, pipeline, offload or settings.offload, gpu)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stages.editors.native.instruction_limits import control_token, too_long
+from finetune.instruction_limits import control_token, too_long
 from stages.editors.native.model import Family, Pipeline
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _arguments(size: tuple[int, int], guidance: float) -> dict[str, Any]:
 
 def _denoiser(pipeline: Pipeline) -> Pipeline:
     """The pipeline documents ready-made states and batches of them, and then asks for the length of the prompts that they replace."""
-    from stages.editors.native.image_positions import supply
+    from finetune.image_positions import supply
 
     supply(pipeline.text_encoder)
     of_prompts = pipeline.encode_prompt

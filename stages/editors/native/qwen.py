@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stages.editors.native.instruction_limits import control_token, too_long
+from finetune.instruction_limits import control_token, too_long
 from stages.editors.native.model import Family, Pipeline
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _arguments(size: tuple[int, int], guidance: float) -> dict[str, Any]:
 def _denoiser(pipeline: Pipeline) -> Pipeline:
     from diffusers import QwenImageEditPipeline
 
-    from stages.editors.native.image_positions import supply
+    from finetune.image_positions import supply
 
     supply(pipeline.text_encoder)
     return QwenImageEditPipeline(**pipeline.components)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from finetune.config import SamplingConfig
+from finetune.instruction_limits import control_token, too_long
 from finetune.step1x.config import ConditioningConfig, Step1XConfig, Step1XSizes
 from stages.editors import canvas_rules
 from stages.editors.editor import Edited, EditorSpec, EditRequest, Failure
-from stages.editors.native.instruction_limits import control_token, too_long
 from stages.editors.native.model import APACHE
 from stages.engine.config import Config
 

@@ -1,4 +1,4 @@
-"""Versions of the libraries that make an edit. What they hand to the denoiser changed between releases without an error."""
+"""Versions of the libraries that make an edit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import warnings
 from functools import cache
 from importlib.metadata import version
 
-TESTED = {"diffusers": "0.42.1", "transformers": "5.23.0"}
+from finetune.tested_versions import TESTED
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import email
 import email.policy
+import gzip
 import io
 import json
 import threading
@@ -102,6 +103,10 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(200, body[: len(body) // 2], len(body))
         if fault == "half json":
             return self._send(200, body[: len(body) // 2], len(body) // 2)
+        if fault in ("gzip", "gzip without its end"):
+            packed = gzip.compress(body)
+            cut = packed[:-8] if fault == "gzip without its end" else packed  # of length and checksum: the text is whole
+            return self._send(200, cut, len(cut), {"Content-Encoding": "gzip"})
         if fault == "drip":
             return self._drip(body)
         if fault == "drip headers":

@@ -74,7 +74,10 @@ def test_the_form_says_everything_and_the_answer_is_the_edit(script: Script, url
     }
 
 
-@pytest.mark.parametrize("faults", [[429], [500, 503], ["hang up"], ["half"], ["half json"], ["html"], [502, "half", 429, "hang up", 504]])
+@pytest.mark.parametrize(
+    "faults",
+    [[429], [500, 503], ["hang up"], ["half"], ["half json"], ["gzip without its end"], ["html"], [502, "half", 429, "hang up", 504]],
+)
 def test_a_passing_fault_is_waited_out(script: Script, url: str, faults: list[Any]) -> None:
     editor = opened("http/flux-kontext", url)
     script.faults = list(faults)
@@ -82,6 +85,13 @@ def test_a_passing_fault_is_waited_out(script: Script, url: str, faults: list[An
     editor.close()
     assert len(script.forms) == len(faults) + 1
     assert len({form["seed"] for form in script.forms}) == 1
+
+
+def test_an_answer_may_be_compressed(script: Script, url: str) -> None:
+    editor = opened("http/flux-kontext", url)
+    script.faults = ["gzip"]
+    assert isinstance(one(editor), Edited) and len(script.forms) == 1
+    editor.close()
 
 
 @pytest.mark.parametrize("fault", ["silence", "drip", "drip headers"])

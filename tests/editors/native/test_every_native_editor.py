@@ -14,11 +14,11 @@ import torch
 from diffusers import DiffusionPipeline
 from PIL import Image
 
+from finetune.image_positions import supply
 from stages.editors.editor import Edited, EditRequest
 from stages.editors.native import models
 from stages.editors.native.adapter import NativeEditor
 from stages.editors.native.editor_of import editor_of
-from stages.editors.native.image_positions import supply
 
 CLOSE = 1e-5
 

@@ -9,10 +9,21 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
+from finetune.tested_versions import INSTALL
+
 HEAD = 16
 """Numbers of a matrix that are compared, the first ones. Names are not: libraries rename tensors while loading."""
 
 Head = tuple[tuple[int, ...], tuple[float, ...]]
+
+
+def check_loaded(part: nn.Module, folder: Path) -> None:
+    """Raise ``ValueError`` where matrices of a part are not those of the folder's files."""
+    lost = missing_matrices(part, folder)
+    if lost:
+        raise ValueError(
+            f"{len(lost)} matrices, {lost[0]} first, are not those of the files in {folder}; download the weights again, or {INSTALL}"
+        )
 
 
 def missing_matrices(part: nn.Module, folder: Path) -> list[str]:

@@ -8,13 +8,12 @@ then falls back to positions in the text, without an error. The editors read the
 from __future__ import annotations
 
 import inspect
-from importlib.metadata import version
 from typing import Any
 
 import torch
 from torch import nn
 
-from stages.editors.native.versions import TESTED
+from finetune.tested_versions import refusal
 
 
 def supply(encoder: nn.Module) -> None:
@@ -35,7 +34,7 @@ def supply(encoder: nn.Module) -> None:
     def check_positions(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         positions = kwargs.get("position_ids")  # [3 or 4, batch, tokens], rows and columns last
         if positions is None or positions.ndim != 3 or torch.equal(positions[-1], positions[-2]):
-            raise ValueError(_refusal("gives the image of Qwen2.5-VL no rows and columns"))
+            raise ValueError(refusal("gives the image of Qwen2.5-VL no rows and columns"))
 
     def keep_normed(_: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         normed[:] = [output.last_hidden_state]
@@ -43,16 +42,9 @@ def supply(encoder: nn.Module) -> None:
     def check_norm(_: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         expected = normed.pop()
         if not torch.equal(output.hidden_states[-1].to(expected.device), expected):
-            raise ValueError(_refusal("gives the last states of Qwen2.5-VL from before its final norm"))
+            raise ValueError(refusal("gives the last states of Qwen2.5-VL from before its final norm"))
 
     encoder.register_forward_pre_hook(give_kinds, with_kwargs=True)
     language_model.register_forward_pre_hook(check_positions, with_kwargs=True)
     language_model.register_forward_hook(keep_normed)
     encoder.register_forward_hook(check_norm)
-
-
-def _refusal(fault: str) -> str:
-    return (
-        f"transformers {version('transformers')} {fault}, which the editor's weights were not trained with; "
-        f"install transformers {TESTED['transformers']} and diffusers {TESTED['diffusers']}"
-    )

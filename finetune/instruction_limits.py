@@ -14,3 +14,11 @@ def control_token(tokenizer: Any, text: str) -> str:
     """Empty where the text contains none of the tokens that mark turns and images of a chat."""
     found = next((token for token in tokenizer.get_added_vocab() if token in text), None)
     return f"the instruction contains the control token {found}" if found is not None else ""
+
+
+def unknown_characters(tokenizer: Any, text: str) -> str:
+    """Empty where T5's tokenizer, a fast one, knows all letters and digits; others become one token that says nothing."""
+    tokens = tokenizer(text, return_offsets_mapping=True)
+    spans = (span for token, span in zip(tokens.input_ids, tokens.offset_mapping, strict=True) if token == tokenizer.unk_token_id)
+    unknown = "".join(character for start, end in spans for character in text[start:end] if character.isalnum())
+    return f"T5 does not know the characters {unknown[:20]!r} of the instruction; translate it into English" if unknown else ""
