@@ -67,7 +67,9 @@ def run(context: Context) -> Index:
     inspected, compared = decontamination.check(context, config, step, inspected, references, model)
     scoring.rest(inspected.left)
     applied = [name for name, entry in inspected.summary.items() if entry["action"] != "off"]
-    scored = scores_of.assemble(step, scoring.units, inspected, applied, compared=bool(compared["references"]))
+    if compared["references"]:  # where there were none, nobody is to take edits for compared
+        applied.append(compare.NAME)
+    scored = scores_of.assemble(step, scoring.units, inspected, applied)
     counts, quarantined = inspection.balance(inspected, scored.out, scored.quarantined)
     artifacts = inspection.merge(inspected.artifacts, scored.artifacts)
     if not scored.out:
