@@ -75,7 +75,9 @@ def run(context: Context) -> Index:
     if not scored.out:
         left_out = quarantined | inspected.dropped() | ({compare.NAME: compared["dropped"]} if compared["dropped"] else {})
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
-        raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}); correct filter.input or filter.gates")
+        aside = step.read_table("quarantine", artifacts["quarantine"][:1], ["position", "message"]).slice(0, 1).to_pylist()
+        first = "".join(f"; the first, {row['position']}: {row['message']}" for row in aside)
+        raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}{first}); correct filter.input or filter.gates")
     domain: dict[str, Any] = {OTHER_DOMAIN: warning} if warning else {}
     files: dict[str, str] = {}
     with _planning(step) as scratch:
@@ -115,6 +117,7 @@ def _inspected(
     """Inspect what is not inspected yet, and score each slice once it is inspected, unless that is done after the last one."""
     cluster = context.cluster
     if comparing(config.gates):
+        scoring.check()
         inspect = inspection.job(slices, workers=worker_counts.inspecting(config, cluster))
         return run_jobs(step, [inspect], cluster=cluster, workers=inspect.workers, rows_are="edits")
     matching = decontamination.matching(context, config, step, references, model)
