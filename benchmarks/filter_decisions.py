@@ -87,7 +87,7 @@ def phases(step: StepFolder, rows: int) -> list[tuple[str, Figures]]:
     read, copies, gated, contamination, scores = (found.watching for found in figures.values())
     with tables.opened(step.path) as database:
         schema = pa.schema([gates.INSPECTED.field(name) for name in gates.INSPECTED.names if name != "edited_sha256"])
-        batches = tables.batches([step.path / part.path for part in given], schema, place=False)
+        batches = tables.batches([step.path / part.path for part in given], schema)
         read(gates.read)(database, batches, config)
         copies(inspection.find_copies)(database)
         parts = {"gated": gated(decided)(step, database, config)}

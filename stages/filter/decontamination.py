@@ -84,5 +84,5 @@ def _left(step: StepFolder, inspected: Inspection) -> Iterator[pa.RecordBatch]:
     """Rows of ``inspected`` that are to be scored: neither copies nor dropped by a gate."""
     columns = ["sample_id", "position", "source_sha256", "source_phash", "instruction"]
     schema = pa.schema([contracts.INSPECTED.field(name) for name in columns])
-    for batch in tables.batches([step.path / part.path for part in inspected.parts], schema, place=False):
+    for batch in tables.batches([step.path / part.path for part in inspected.parts], schema):
         yield batch.filter(pa.array(inspected.left[edits.numbers_of(batch["position"])]))

@@ -85,7 +85,7 @@ def decide(config: FilterConfig, step: StepFolder, slices: Sequence[edits.Slice]
     parts = [record.parts["inspected"] for record in done.records]
     columns = [INSPECTED.field(name) for name in INSPECTED.names if name != "edited_sha256"]  # no gate reads it
     with tables.opened(step.path) as database:
-        rows = tables.batches([step.path / part.path for part in parts], pa.schema(columns), place=False)
+        rows = tables.batches([step.path / part.path for part in parts], pa.schema(columns))
         gates.read(database, rows, config.gates)
         find_copies(database)
         artifacts["quarantine"] += publish_batches(step, "quarantine", quarantined_copies(database))
