@@ -29,7 +29,6 @@ from benchmarks import results
 from benchmarks.driver_memory import INSTRUCTION, Figures
 from stages.contamination import compare
 from stages.contamination.config import ContaminationConfig
-from stages.datasets.readers import Slice
 from stages.engine import contracts, tables
 from stages.engine.rundir import Part, StepFolder
 from stages.engine.units import UnitRecord, publish_batches, publish_unit
@@ -84,22 +83,21 @@ def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
 def phases(step: StepFolder, rows: int) -> list[tuple[str, Figures]]:
     config = GatesConfig.model_validate({"size": {"action": "drop", "shortest_side": 100}})
     given, records = prepare(step, rows)
-    slices = [Slice("triplets", "", {}, [(rows - 1, "")])]
     figures = {name: Figures() for name in ("rows read, gates of one edit", "copies", "gates", "contamination", "scores with flags")}
     read, copies, gated, contamination, scores = (found.watching for found in figures.values())
     with tables.opened(step.path) as database:
         schema = pa.schema([gates.INSPECTED.field(name) for name in gates.INSPECTED.names if name != "edited_sha256"])
-        batches = tables.batches([step.path / part.path for part in given], schema, place=False)
+        batches = tables.batches([step.path / part.path for part in given], schema)
         read(gates.read)(database, batches, config)
         copies(inspection.find_copies)(database)
         parts = {"gated": gated(decided)(step, database, config)}
-        left = inspection.marked(slices, database.rows("SELECT number FROM edits ANTI JOIN gone USING (number)"))
-    found = inspection.Inspection(left, given, parts, rows, {}, 0, {})
+        left, marks = inspection.fates(database, rows)
+    found = inspection.Inspection(left, marks, given, parts, rows, {}, 0, {})
     known = compare.References(references(), {}, {})
     left_rows = decontamination._left(step, found)
     compared = contamination(compare.compare)(step, left_rows, known, ContaminationConfig())
-    found.artifacts.update(compared.artifacts)
-    made = scores(scored.assemble)(step, records, found, [*GATES], compared=True)
+    marks[np.flatnonzero(left)[compared.counted]] |= inspection.bit_of(compare.NAME)
+    made = scores(scored.assemble)(step, records, found, [*GATES, compare.NAME])
     assert made.out == int(left.sum()), "every edit that is left is scored"
     return [*figures.items()]
 

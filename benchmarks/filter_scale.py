@@ -199,7 +199,7 @@ def _scored_rows(database: tables.Tables, folder: Path, count: int) -> ScoredRow
 
     def read(artifact: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         schema = INSPECTED if artifact == "inspected" else contracts.SCHEMAS[artifact]
-        return tables.batches(files.get(artifact, []), pa.schema([schema.field(name) for name in columns]), place=False)
+        return tables.batches(files.get(artifact, []), pa.schema([schema.field(name) for name in columns]))
 
     return ScoredRows(database, read, count, frozenset(files))
 

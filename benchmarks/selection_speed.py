@@ -87,7 +87,7 @@ def select(folder: Path, name: str) -> dict[str, float]:
 
     def read(artifact: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([contracts.SCHEMAS[artifact].field(column) for column in columns])
-        return tables.batches([Path(str(part).replace("scores", artifact)) for part in parts], schema, place=False)
+        return tables.batches([Path(str(part).replace("scores", artifact)) for part in parts], schema)
 
     before = resource.getrusage(resource.RUSAGE_SELF)
     started = time.monotonic()

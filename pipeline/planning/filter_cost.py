@@ -27,10 +27,11 @@ INSPECT_SECONDS = 0.1
 """Assumed time of a core to inspect a pair of PNG of one megapixel, of which 0.06 s are decoding; measured: docs/gates.md."""
 PREPARE_SECONDS = 0.08
 """Assumed time of a core to decode such a pair again (0.06 s) and to resize it to the model's area (0.02 s)."""
-CORES_PER_GPU = 12
-"""Assumed: cores that inspect and prepare, per GPU."""
-DRIVER_BYTES = 2_000
-"""Assumed memory of the driver per pair, rounded up from 1.5 KB measured by ``benchmarks/driver_memory.py``."""
+CORES_PER_GPU = 2
+"""Assumed: cores that inspect and prepare, per GPU: 16 beside 8 GPUs."""
+DRIVER_BYTES, PAIR_BYTES = 2_000_000_000, 10
+"""Assumed memory of the driver, of which up to 1.6 GB were measured (benchmarks/filter_decisions.py), and per pair: five bytes for what the
+gates decided, and up to five for the plan."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def cost(pairs: int, gpus: int, flop_per_pair: float, kept: float, *, beside: bo
         input_bytes=pairs * 2 * IMAGE_BYTES,
         shard_bytes=kept * 2 * IMAGE_BYTES,
         read_bytes_per_second=2 * pairs * 2 * IMAGE_BYTES / (wall_hours * 3600),
-        driver_bytes=pairs * DRIVER_BYTES,
+        driver_bytes=DRIVER_BYTES + pairs * PAIR_BYTES,
     )
 
 

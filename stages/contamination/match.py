@@ -35,11 +35,6 @@ def find(inspected: pa.Table, references: pa.Table, *, distance: int | None, cou
     )
 
 
-def counted(hits: pa.Table) -> pa.ChunkedArray:
-    """Ids of the edits that count as contaminated, each once."""
-    return pa.chunked_array([pc.unique(hits.filter(hits["counted"])["sample_id"])], pa.string())
-
-
 def split(references: pa.Table, distance: int | None, counts: Counts) -> list[Known]:
     """The references one by one, as :func:`find` has them."""
     names = pc.unique(references["reference"]).to_pylist()

@@ -90,13 +90,8 @@ def opened(scratch: str | Path) -> Generator[Tables]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def batches(files: Iterable[Path], schema: pa.Schema, *, place: bool = True) -> Iterator[pa.RecordBatch]:
-    """Rows of local Parquet files in their order, cast to ``schema``, of whose columns nothing else is read; with their :data:`PLACE`."""
-    rows = _read(files, schema)
-    return numbered(rows) if place else rows
-
-
-def _read(files: Iterable[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def batches(files: Iterable[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows of local Parquet files in their order, cast to ``schema``, of whose columns nothing else is read."""
     for file in files:
         for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=schema.names):
             yield from pa.Table.from_batches([batch]).select(schema.names).cast(schema).combine_chunks().to_batches()

@@ -104,14 +104,8 @@ class Done:
 
 def publish_unit(folder: Path, key: str, tables: Mapping[str, pa.Table]) -> dict[str, Part]:
     """Write the tables of a unit into ``units/<key>/`` in one rename."""
-    target = folder / "units" / key
-    partial = storage.partial_folder(target)
-    parts = {}
-    for name, table in tables.items():
-        sha256 = storage.publish_bytes(partial / f"{name}.parquet", storage.table_bytes(table))
-        parts[name] = Part(path=f"units/{key}/{name}.parquet", rows=table.num_rows, sha256=sha256)
-    storage.replace_folder(partial, target)
-    return parts
+    hashes = _publish_files(folder, key, ((name, storage.table_bytes(table)) for name, table in tables.items()))
+    return {name: _part(key, name, table, hashes[name]) for name, table in tables.items()}
 
 
 def publish_table(step: StepFolder, artifact: str, table: pa.Table) -> list[Part]:
@@ -122,10 +116,26 @@ def publish_table(step: StepFolder, artifact: str, table: pa.Table) -> list[Part
     """
     if not table.num_rows:
         return []
-    sha256 = hashlib.sha256(storage.table_bytes(table)).hexdigest()
+    content = storage.table_bytes(table)
+    sha256 = hashlib.sha256(content).hexdigest()
     key = settings_hash(artifact, sha256)
-    part = Part(path=f"units/{key}/{artifact}.parquet", rows=table.num_rows, sha256=sha256)
-    return [part if step.has(part.path, sha256) else publish_unit(step.path, key, {artifact: table})[artifact]]
+    part = _part(key, artifact, table, sha256)
+    if not step.has(part.path, sha256):
+        _publish_files(step.path, key, [(artifact, content)])
+    return [part]
+
+
+def _part(key: str, name: str, table: pa.Table, sha256: str) -> Part:
+    return Part(path=f"units/{key}/{name}.parquet", rows=table.num_rows, sha256=sha256)
+
+
+def _publish_files(folder: Path, key: str, files: Iterable[tuple[str, bytes]]) -> dict[str, str]:
+    """Write files of these names and contents into ``units/<key>/`` in one rename; sha256 by name."""
+    target = folder / "units" / key
+    partial = storage.partial_folder(target)
+    hashes = {name: storage.publish_bytes(partial / f"{name}.parquet", content) for name, content in files}
+    storage.replace_folder(partial, target)
+    return hashes
 
 
 def publish_batches(step: StepFolder, artifact: str, rows: Iterable[pa.RecordBatch]) -> list[Part]:

@@ -24,7 +24,7 @@ from stages.engine.rundir import StepFolder
 from stages.engine.tables import PLACE
 from stages.filter import worker_counts
 from stages.filter.config import FilterConfig
-from stages.filter.inspection import Inspection
+from stages.filter.inspection import Inspection, bit_of
 
 KEY = "filter.contamination"
 
@@ -37,9 +37,11 @@ def check(
     known = compare.hashed(step, planned, KEY, cluster=context.cluster, workers=worker_counts.inspecting(config, context.cluster))
     training = references.of_training(model) if settings.training else None
     found = compare.compare(step, _left(step, inspected), known, settings, training)
-    clean = inspected.left.copy()
+    clean, marks = inspected.left.copy(), inspected.marks.copy()
+    counted = np.flatnonzero(clean)[found.counted]
+    marks[counted] |= bit_of(NAME)
     if settings.action == "drop":
-        clean[np.flatnonzero(clean)[found.counted]] = False
+        clean[counted] = False
     dropped = int(inspected.left.sum() - clean.sum())
     summary = compare.settings_of(settings) | {
         "training": "off" if not settings.training else "not named by the model" if training is None else "named by the model",
@@ -48,7 +50,7 @@ def check(
         "dropped": dropped,
     }
     artifacts = inspected.artifacts | found.artifacts
-    return replace(inspected, left=clean, artifacts=artifacts, gated=inspected.gated + dropped), summary
+    return replace(inspected, left=clean, marks=marks, artifacts=artifacts, gated=inspected.gated + dropped), summary
 
 
 def matching(
@@ -82,5 +84,5 @@ def _left(step: StepFolder, inspected: Inspection) -> Iterator[pa.RecordBatch]:
     """Rows of ``inspected`` that are to be scored: neither copies nor dropped by a gate."""
     columns = ["sample_id", "position", "source_sha256", "source_phash", "instruction"]
     schema = pa.schema([contracts.INSPECTED.field(name) for name in columns])
-    for batch in tables.batches([step.path / part.path for part in inspected.parts], schema, place=False):
+    for batch in tables.batches([step.path / part.path for part in inspected.parts], schema):
         yield batch.filter(pa.array(inspected.left[edits.numbers_of(batch["position"])]))

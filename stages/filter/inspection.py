@@ -9,7 +9,7 @@ nothing is inspected.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from PIL import Image
 
 from reward.inputs.decoding import DECODER
 from reward.likeness import perceptual_hash
+from stages.contamination import compare
 from stages.datasets import readers as edits
 from stages.engine import contracts, tables
 from stages.engine.contracts import Quarantined
@@ -31,20 +32,23 @@ from stages.engine.units import Done, Unit, UnitOutput, UnitRecord, Work, publis
 from stages.filter import decide as gates
 from stages.filter.config import FilterConfig
 from stages.filter.decide import INSPECTED
-from stages.filter.gates.config import GatesConfig
+from stages.filter.gates.config import GATES, GatesConfig
 from stages.filter.pair import Pair, Picture
 
 REVISION = 2
 """Raised when a fixed column of ``inspected`` changes, so that edits are inspected again; gates have revisions of their own."""
 DUPLICATE = "duplicate"
+MARKS = (*GATES, compare.NAME)
+"""Flags that an inspected edit can have: gates that caught it, and contamination."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """``left``: which rows of the data set are to be scored, bool by number as :func:`marked` gives it; ``parts``: of ``inspected``, one
-    per slice; ``artifacts``: tables in parts; the counts of the other rows."""
+    """By the number of a row of the data set: ``left``, whether it is to be scored, bool, and ``marks``, its flags, a bit of uint32 each.
+    ``parts``: of ``inspected``, one per slice; ``artifacts``: tables in parts; the counts of the other rows."""
 
     left: np.ndarray
+    marks: np.ndarray
     parts: list[Part]
     artifacts: dict[str, list[Part]]
     rows_in: int
@@ -81,16 +85,17 @@ def decide(config: FilterConfig, step: StepFolder, slices: Sequence[edits.Slice]
     parts = [record.parts["inspected"] for record in done.records]
     columns = [INSPECTED.field(name) for name in INSPECTED.names if name != "edited_sha256"]  # no gate reads it
     with tables.opened(step.path) as database:
-        rows = tables.batches([step.path / part.path for part in parts], pa.schema(columns), place=False)
+        rows = tables.batches([step.path / part.path for part in parts], pa.schema(columns))
         gates.read(database, rows, config.gates)
         find_copies(database)
         artifacts["quarantine"] += publish_batches(step, "quarantine", quarantined_copies(database))
         summary = gates.decide(database, config.gates)
         artifacts["gated"] = publish_batches(step, "gated", gates.gated(database, config.gates))
         repeated = database.number("SELECT count(*) FROM copies")
-        left = marked(slices, database.rows("SELECT number FROM edits ANTI JOIN gone USING (number)"))
+        left, marks = fates(database, max((piece.rows[-1][0] + 1 for piece in slices if piece.rows), default=0))
     return Inspection(
         left=left,
+        marks=marks,
         parts=parts,
         artifacts=artifacts,
         rows_in=done.counts()["in"],
@@ -182,12 +187,19 @@ def later_ones(ids: pa.ChunkedArray) -> np.ndarray:
     return later
 
 
-def marked(slices: Sequence[edits.Slice], rows: Iterable[pa.RecordBatch]) -> np.ndarray:
-    """Which rows of the data set have one of the numbers, bool [highest number of the data set + 1]; ``rows``: int64, in one column."""
-    marks = np.zeros(max((piece.rows[-1][0] + 1 for piece in slices if piece.rows), default=0), dtype=bool)
-    for batch in rows:
-        marks[batch.column(0).to_numpy()] = True
-    return marks
+def fates(database: Tables, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """``left`` and ``marks`` of an :class:`Inspection` of as many rows, after the gates decided."""
+    left, marks = np.zeros(rows, dtype=bool), np.zeros(rows, dtype=np.uint32)
+    for batch in database.rows("SELECT number FROM edits ANTI JOIN gone USING (number)"):
+        left[batch["number"].to_numpy()] = True
+    for batch in database.rows("SELECT number, gate FROM caught"):
+        np.bitwise_or.at(marks, batch["number"].to_numpy(), np.uint32(1) << batch["gate"].to_numpy().astype(np.uint32))
+    return left, marks
+
+
+def bit_of(flag: str) -> np.uint32:
+    """The bit of a flag in ``Inspection.marks``."""
+    return np.uint32(1) << np.uint32(MARKS.index(flag))
 
 
 def balance(inspection: Inspection, out: int, quarantined: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:

@@ -8,20 +8,18 @@ data set. Their flags are decided here, because another threshold must not score
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.contamination import compare
 from stages.datasets import readers as edits
-from stages.engine import contracts, storage, tables, unit_log
+from stages.engine import unit_log
 from stages.engine.rundir import Part, StepFolder
-from stages.engine.tables import Tables
-from stages.engine.units import PART_ROWS, UnitRecord, publish_table
-from stages.filter.inspection import Inspection, check_unchanged
+from stages.engine.units import UnitRecord, publish_batches, publish_table
+from stages.filter.inspection import Inspection, bit_of, check_unchanged
 from stages.filter.selection.side_columns import has_any
 
 
@@ -53,39 +51,36 @@ def rows_in(step: StepFolder, records: Sequence[UnitRecord]) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.int64), *(edits.numbers_of(table["position"]) for table in tables)])
 
 
-def assemble(
-    step: StepFolder, slices: Sequence[Sequence[UnitRecord]], inspected: Inspection, gates: Sequence[str], *, compared: bool
-) -> Scored:
+def assemble(step: StepFolder, slices: Sequence[Sequence[UnitRecord]], inspected: Inspection, flags: Sequence[str]) -> Scored:
     """The rows that are ``inspected.left`` of the units of all slices, in the order of the data set, a slice at a time.
 
-    gates: names of those that apply. compared: whether there was anything to compare with; where there was not, no edit gets the flag of
-    it, so that nobody takes edits for compared. Raises ``ValueError`` for a row whose content changed since it was inspected.
+    flags: those of ``inspection.MARKS`` that edits can have here. Raises ``ValueError`` for a row whose content changed since then.
     """
-    parts: dict[str, list[Part]] = {"edits": [], "scores": [], "quarantine": []}
-    reasons, given = Counter[str](), dict[str, None]()
-    for records, seen in zip(slices, inspected.parts, strict=True):
-        delivered, order = _in_order(step, records, "edits", inspected.left)
-        check_unchanged(step.read_table("inspected", [seen], ["sample_id", "position"]), delivered)
-        parts["edits"] += publish_table(step, "edits", delivered)
-        given |= dict.fromkeys(pc.unique(pc.list_flatten(_whole(step, records, "scores", ["flags"])["flags"].take(order))).to_pylist())
-        aside, _ = _in_order(step, records, "quarantine", inspected.left)
-        parts["quarantine"] += publish_table(step, "quarantine", aside)
-        reasons.update(aside["reason"].to_pylist())
-    flags = dict.fromkeys([*given, *gates, *([compare.NAME] if compared else [])], 0)
-    with tables.opened(step.path) as database:
-        _find_marks(step, database, parts["edits"], inspected, {*gates, *([compare.NAME] if compared else [])})
-        first = 0
-        for scores in storage.even(_scores(step, slices, inspected.left), PART_ROWS):
-            marks = {name: has_any(scores["flags"], [name]) for name in flags}
-            here = (first, first, first + len(scores) - 1)
-            marked = database.table("SELECT place - ? AS place, flag FROM marks WHERE place BETWEEN ? AND ?", here)
-            for name in flags:
-                marks[name][marked["place"].filter(pc.equal(marked["flag"], name)).to_numpy()] = True
-                flags[name] += int(marks[name].sum())
-            parts["scores"] += publish_table(step, "scores", with_flags(scores, marks))
-            first += len(scores)
+    parts: dict[str, list[Part]] = {"edits": [], "quarantine": []}
+    reasons, given, counts = Counter[str](), dict[str, None](), Counter[str]()
+
+    def scores() -> Iterator[pa.RecordBatch]:
+        for records, seen in zip(slices, inspected.parts, strict=True):
+            delivered, places = _in_order(step, records, "edits", inspected.left)
+            check_unchanged(step.read_table("inspected", [seen], ["sample_id", "position"]), delivered)
+            parts["edits"] += publish_table(step, "edits", delivered)
+            aside, _ = _in_order(step, records, "quarantine", inspected.left)
+            parts["quarantine"] += publish_table(step, "quarantine", aside)
+            reasons.update(aside["reason"].to_pylist())
+            found = _whole(step, records, "scores").take(places)
+            assert found["sample_id"].equals(delivered["sample_id"]), "edits and scores have the same rows"
+            own = pc.unique(pc.list_flatten(found["flags"])).to_pylist()
+            bits = inspected.marks[edits.numbers_of(delivered["position"])]
+            marks = {name: has_any(found["flags"], [name]) for name in own}
+            marks |= {name: (bits & bit_of(name) != 0) | marks.get(name, False) for name in flags}
+            given.update(dict.fromkeys(own))
+            counts.update({name: int(has.sum()) for name, has in marks.items()})
+            yield from with_flags(found, marks).combine_chunks().to_batches()
+
+    parts["scores"] = publish_batches(step, "scores", scores())
     units = frozenset(record.key for records in slices for record in records)
-    return Scored(parts, first, dict(sorted(reasons.items())), flags, units)
+    out = sum(part.rows for part in parts["scores"])
+    return Scored(parts, out, dict(sorted(reasons.items())), {name: counts[name] for name in [*given, *flags]}, units)
 
 
 def with_flags(scores: pa.Table, marks: Mapping[str, np.ndarray]) -> pa.Table:
@@ -97,44 +92,14 @@ def with_flags(scores: pa.Table, marks: Mapping[str, np.ndarray]) -> pa.Table:
     return scores.set_column(scores.schema.get_field_index("flags"), scores.schema.field("flags"), flags.cast(pa.list_(pa.string())))
 
 
-def _find_marks(step: StepFolder, database: Tables, delivered: Sequence[Part], inspected: Inspection, flags: Collection[str]) -> None:
-    """Keep the table ``marks``: the place of a scored edit, and a flag that it has by a gate or by contamination."""
-
-    def batches(name: str, parts: Sequence[Part], columns: Sequence[str], *, place: bool = False) -> None:
-        schema = pa.schema([contracts.SCHEMAS[name].field(column) for column in columns])
-        rows = tables.batches([step.path / part.path for part in parts], schema, place=place)
-        database.keep(name, rows, tables.with_place(schema) if place else schema)
-
-    batches("edits", delivered, ["sample_id"], place=True)
-    batches("gated", inspected.artifacts["gated"], ["sample_id", "gate"])
-    batches(compare.NAME, inspected.artifacts[compare.NAME], ["sample_id", "counted"])
-    hits = f"SELECT DISTINCT sample_id, '{compare.NAME}' AS flag FROM {compare.NAME} WHERE counted"
-    database.execute(
-        "CREATE TABLE marks AS SELECT place, flag FROM edits "
-        f"JOIN (SELECT sample_id, gate AS flag FROM gated UNION ALL {hits}) USING (sample_id) WHERE list_contains(?, flag) ORDER BY place",
-        [[*flags]],
-    )
-
-
-def _scores(step: StepFolder, slices: Sequence[Sequence[UnitRecord]], left: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """The scores of the rows that are left, in their order."""
-    for records in slices:
-        known, order = _in_order(step, records, "edits", left, ["position", "sample_id"])
-        scores = _whole(step, records, "scores").take(order).combine_chunks()
-        assert scores["sample_id"].equals(known["sample_id"]), "edits and scores have the same rows"
-        yield from scores.to_batches()
-
-
-def _in_order(
-    step: StepFolder, records: Sequence[UnitRecord], name: str, left: np.ndarray, columns: Sequence[str] | None = None
-) -> tuple[pa.Table, pa.Array]:
+def _in_order(step: StepFolder, records: Sequence[UnitRecord], name: str, left: np.ndarray) -> tuple[pa.Table, pa.Array]:
     """The rows that are left of a table of some units, by their numbers, and their places in it."""
-    table = _whole(step, records, name, columns)
+    table = _whole(step, records, name)
     numbers = edits.numbers_of(table["position"])
     order = np.argsort(numbers, kind="stable")
     places = pa.array(order[left[numbers[order]]], pa.int64())
     return table.take(places), places
 
 
-def _whole(step: StepFolder, records: Sequence[UnitRecord], name: str, columns: Sequence[str] | None = None) -> pa.Table:
-    return step.read_table(name, [record.parts[name] for record in records], columns)
+def _whole(step: StepFolder, records: Sequence[UnitRecord], name: str) -> pa.Table:
+    return step.read_table(name, [record.parts[name] for record in records])

@@ -57,6 +57,11 @@ class Scoring:
         """The finished units of every slice in their order, also those of earlier commands."""
         return [self._known[family] for family in self.families]
 
+    def check(self) -> None:
+        """Raise ``ValueError`` when something is to be scored and the cluster is too small for it."""
+        if not all(self.units):
+            self._job([])
+
     def beside(self, inspected: Mapping[str, int], left: Callable[[UnitRecord], np.ndarray]) -> Job:
         """The job that scores a slice once it is inspected, as far as no unit has its rows; :meth:`finished` must get the records.
 

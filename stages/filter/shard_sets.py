@@ -134,7 +134,7 @@ def _of_shards(database: Tables, table: Path, config: ShardsConfig) -> Iterator[
     seed = config.shuffle_seed
 
     def shuffled() -> Iterator[pa.RecordBatch]:
-        for rows in batches([table], contracts.SELECTION, place=False):
+        for rows in batches([table], contracts.SELECTION):
             order = rows["rank"].to_numpy() if seed is None else hashed(fixed_width(pa.chunked_array([rows["sample_id"]])), "shards", seed)
             yield rows.append_column("shuffled", pa.array(order, pa.float64()))
 
@@ -203,7 +203,7 @@ def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, worke
         lease.check(entry.folder, owner)
         _remove_stale(entry.folder, {shard.name for shard in written})
         schema = pq.read_schema(listed[0])
-        sample_index = pa.RecordBatchReader.from_batches(schema, batches(listed, schema, place=False))
+        sample_index = pa.RecordBatchReader.from_batches(schema, batches(listed, schema))
         shards.publish(entry.folder, written, sample_index, {"selection": entry.name, "key": entry.key, **entry.about})
         lease.release(entry.folder, owner)
         for unit in entry.units:

@@ -67,13 +67,17 @@ def run(context: Context) -> Index:
     inspected, compared = decontamination.check(context, config, step, inspected, references, model)
     scoring.rest(inspected.left)
     applied = [name for name, entry in inspected.summary.items() if entry["action"] != "off"]
-    scored = scores_of.assemble(step, scoring.units, inspected, applied, compared=bool(compared["references"]))
+    if compared["references"]:  # where there were none, nobody is to take edits for compared
+        applied.append(compare.NAME)
+    scored = scores_of.assemble(step, scoring.units, inspected, applied)
     counts, quarantined = inspection.balance(inspected, scored.out, scored.quarantined)
     artifacts = inspection.merge(inspected.artifacts, scored.artifacts)
     if not scored.out:
         left_out = quarantined | inspected.dropped() | ({compare.NAME: compared["dropped"]} if compared["dropped"] else {})
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
-        raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}); correct filter.input or filter.gates")
+        aside = step.read_table("quarantine", artifacts["quarantine"][:1], ["position", "message"]).slice(0, 1).to_pylist()
+        first = "".join(f"; the first, {row['position']}: {row['message']}" for row in aside)
+        raise ValueError(f"none of the {counts['in']:,} edits could be scored ({reasons}{first}); correct filter.input or filter.gates")
     domain: dict[str, Any] = {OTHER_DOMAIN: warning} if warning else {}
     files: dict[str, str] = {}
     with _planning(step) as scratch:
@@ -113,6 +117,7 @@ def _inspected(
     """Inspect what is not inspected yet, and score each slice once it is inspected, unless that is done after the last one."""
     cluster = context.cluster
     if comparing(config.gates):
+        scoring.check()
         inspect = inspection.job(slices, workers=worker_counts.inspecting(config, cluster))
         return run_jobs(step, [inspect], cluster=cluster, workers=inspect.workers, rows_are="edits")
     matching = decontamination.matching(context, config, step, references, model)

@@ -118,8 +118,6 @@ def test_bands_find_what_brute_force_finds(edits: Rows, known: Rows, distance: i
             assert rows[name, "instruction"]["counted"] == (counts == "image-or-instruction")
             expected.add((name, "instruction"))
     assert rows.keys() == expected
-    ids = contamination.counted(contamination.find(inspected(edits), known_items(known), distance=distance, counts=counts))
-    assert set(ids.to_pylist()) == {sample for (sample, _), row in rows.items() if row["counted"]}
 
 
 def test_parts_of_the_edits_do_not_change_what_is_found(monkeypatch: Any) -> None:

@@ -317,6 +317,22 @@ def test_decisions_are_those_of_a_plain_loop(
     assert alone.tolist() == [size == "drop" and side < 128 for _, _, side, _ in drawn]
 
 
+def test_near_vectors_are_found_in_the_nearest_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(0)
+    vectors = draw.normal(size=(1200, 24)).astype(np.float32)
+    vectors[600::20] = vectors[:600:20] + 0.1 * draw.normal(size=(30, 24))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = np.where(np.tri(len(vectors), k=-1, dtype=bool), vectors @ vectors.T, -2).max(axis=1)
+    every = near_embedding.largest_before(vectors)
+    assert np.isnan(every[0]) and np.allclose(every[1:], cosines[1:], atol=1e-6)
+    monkeypatch.setattr(near_embedding, "EXACT", 100)
+    monkeypatch.setattr(near_embedding, "PROBED", 8)
+    monkeypatch.setattr(near_embedding, "BLOCK", 64)
+    found = near_embedding.largest_before(vectors)
+    assert (cosines > 0.95).sum() == 30 and np.allclose(found[600::20], cosines[600::20], atol=1e-6)
+    assert np.nanmax(found - cosines) < 1e-6 and 0.1 < np.mean(found < cosines - 1e-6) < 0.9, "others are compared with some"
+
+
 def test_vectors_of_your_own(opened: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(near_embedding, "BLOCK", 2)
     path = tmp_path / "vectors.parquet"

@@ -41,7 +41,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
     model = save_model(tmp_path / "model")
     no_cluster: Any = filter_here.NoCluster()
 
-    def context(run: str, *, force: bool = False, backwards: bool = False, **gates: Any) -> Context:
+    def context(run: str, *, force: bool = False, backwards: bool = False, num_gpus: float = 0, **gates: Any) -> Context:
         filter_here.use(monkeypatch, [], backwards=backwards)
         settings = {
             "input": {"dataset": "sharegpt4o", "path": str(shared_data / "sharegpt4o-mini")},
@@ -50,6 +50,7 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
             "gates": gates,
             "unit_rows": 16,
             "prepare_workers": 0,
+            "num_gpus": num_gpus,
         }
         return Context(RunDir(tmp_path / run), FlowConfig.model_validate({"name": "mini", "filter": settings}), no_cluster, force)
 
@@ -94,8 +95,11 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
     page = build(other.run).read_text()
     assert "Gates before scoring" in page and "In 63 = scored 54 + quarantined 4 + gated 5" in page
 
-    with pytest.raises(ValueError, match=r"none of the 63 edits could be scored \(.*missing-image 1.*size 59\)"):
+    with pytest.raises(ValueError, match=r"none of the 63 edits could be scored \(.*missing-image 1.*size 59; the first, .*\[\d+\]: .+\)"):
         filter.run(context("none", size={"action": "drop", "shortest_side": 5000}))
+    with pytest.raises(ValueError, match=r"filter\.num_gpus asks for .* there is room for 0"):
+        filter.run(context("no-gpus", num_gpus=1, near_duplicate={"action": "drop"}))
+    assert not (tmp_path / "no-gpus" / "filter" / "units").exists(), "refused before anything is inspected"
 
 
 def test_an_image_that_changed_between_inspection_and_scoring_is_named() -> None:

@@ -18,14 +18,15 @@ from stages.filter.selection.config import SelectionConfig
 
 
 def test_gpu_hours_wall_time_and_storage_by_hand() -> None:
-    """1.248e14 FLOP per pair take one GPU second at 312 TFLOP/s x 40 %; a pair is 2 MB; inspecting it takes 0.1 s of one core of twelve."""
+    """1.248e14 FLOP per pair take one GPU second at 312 TFLOP/s x 40 %; a pair is 2 MB; inspecting it takes 0.1 s of one core of two."""
     found = filter_cost.cost(46_539, 8, 1.248e14, kept=20_000, beside=False)
     assert found.gpu_hours == pytest.approx(46_539 / 3600)  # 12.93
-    seconds = 0.1 / 12 + 1  # per pair and GPU: inspecting, then scoring
+    seconds = 0.1 / 2 + 1  # per pair and GPU: inspecting, then scoring
     assert found.wall_hours == pytest.approx(46_539 * seconds / 3600 / 8) and found.limit == "GPUs"
     assert (found.input_bytes, found.shard_bytes) == (93.078e9, 40e9)
     assert found.read_bytes_per_second == pytest.approx(8 * 2 * 2e6 / seconds)  # each pair twice
     assert filter_cost.cost(46_539, 512, 1.248e14, 0, beside=False).wall_hours == pytest.approx(found.wall_hours / 64)
+    assert found.driver_bytes == 2e9 + 465_390
     beside = filter_cost.cost(46_539, 8, 1.248e14, kept=20_000, beside=True)
     assert beside.wall_hours == pytest.approx(found.gpu_hours / 8), "inspection takes no time of its own"
 
@@ -33,8 +34,8 @@ def test_gpu_hours_wall_time_and_storage_by_hand() -> None:
 @pytest.mark.parametrize("beside", [True, False])
 def test_a_small_model_waits_for_the_cores(beside: bool) -> None:
     found = filter_cost.cost(1_000_000, 64, 1e6, kept=0, beside=beside)
-    assert found.limit == "cores" and found.wall_hours == pytest.approx(1_000_000 * 0.18 / 12 / 64 / 3600)
-    assert found.read_bytes_per_second == pytest.approx(64 * 12 / 0.18 * 4e6)
+    assert found.limit == "cores" and found.wall_hours == pytest.approx(1_000_000 * 0.18 / 2 / 64 / 3600)
+    assert found.read_bytes_per_second == pytest.approx(64 * 2 / 0.18 * 4e6)
 
 
 def test_what_selections_keep() -> None:
@@ -52,7 +53,7 @@ def test_the_table_says_what_it_assumes() -> None:
     text = filter_cost.table(FilterConfig.model_validate(settings), 1.248e14, "a model")
     lines = text.splitlines()
     assert "an estimate" in lines[0] and "40% of 312 TFLOP/s" in lines[0] and "a model" in lines[0]
-    assert lines[1].endswith("12 cores per GPU; scored as they are inspected")
+    assert lines[1].endswith("2 cores per GPU; scored as they are inspected")
     dropping = {"gates": {name: {"action": "drop"} for name in ("size", "near_duplicate", "source_reuse")}}
     waits = "all are inspected before the first is scored, because near_duplicate and source_reuse may drop some"
     assert waits in filter_cost.table(FilterConfig.model_validate(settings | dropping), 1.248e14, "a model")

@@ -14,6 +14,7 @@ from stages.config import FlowConfig
 from stages.contamination import compare
 from stages.context import Context
 from stages.engine import run_units, unit_log
+from stages.engine.cluster import Cluster
 from stages.engine.config import RayConfig
 from stages.engine.run_units import Job, _Worker
 from stages.engine.rundir import RunDir, StepFolder
@@ -39,6 +40,12 @@ class NoCluster:
 
     def share_of_a_gpu(self, actors: int) -> float:
         return 0.0
+
+    need = Cluster.need
+    cpus = 1
+
+    def room(self, *, num_cpus: float, num_gpus: float) -> int:
+        return 0
 
 
 def in_process(

@@ -2,10 +2,16 @@
 
 The vectors are in a Parquet file with the columns ``sample_id`` and ``embedding``, one row per edit. Value: the largest cosine similarity
 to an earlier edit of the data set, caught itself or not; NaN for the first edit.
+
+Of up to ``EXACT`` edits each is compared with all earlier ones. More are parted into cells by the nearest of sqrt(n) centres, which are
+edits at equal distances in the data set (an inverted file as in Sivic and Zisserman 2003), and each is compared with the earlier edits
+in the ``PROBED`` cells whose centres are nearest to it. The time grows with n sqrt(n) then, and a value is a lower bound: what is caught is
+near, and a near one in another cell is missed.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
@@ -18,8 +24,11 @@ if TYPE_CHECKING:
     from stages.engine.tables import Tables
 
 KEY = "filter.gates.near_embedding.embeddings"
+EXACT = 20_000
+"""Edits of which all pairs are compared."""
+PROBED = 16
 BLOCK = 2048
-"""Edits compared at a time: bounds memory at BLOCK x n values."""
+"""Edits compared at a time: bounds memory at BLOCK values per edit of a cell, or per centre."""
 
 
 class NearEmbeddingGate(GateConfig):
@@ -39,25 +48,50 @@ class NearEmbeddingGate(GateConfig):
 def compare(database: Tables, config: NearEmbeddingGate) -> str:
     """Near vectors. Raises ``ValueError`` naming the file when it has not one vector of one length per edit.
 
-    Time grows with the square of the number of edits, and all vectors are in memory: no exact search does without.
+    All vectors are in memory.
     """
     import numpy as np
     import pyarrow as pa
 
     assert config.embeddings is not None, "the configuration checks that there is a file"
     edits = database.table(f"SELECT number, sample_id FROM {SEEN} ORDER BY number")
-    largest = np.full(len(edits), np.nan)
     vectors = _vectors(config.embeddings, edits["sample_id"].to_pylist()) if len(edits) else np.empty((0, 1), np.float32)
-    for first in range(0, len(vectors), BLOCK):
-        block = vectors[first : first + BLOCK]
-        cosine = block @ vectors[: first + len(block)].T
-        cosine[np.arange(cosine.shape[1])[None] >= first + np.arange(len(block))[:, None]] = -2.0  # itself and later ones
-        largest[first : first + len(block)] = cosine.max(axis=1)
-    largest = np.where(largest < -1.5, np.nan, np.round(largest, 6))
+    largest = np.round(largest_before(vectors).astype(np.float64), 6)
     found = pa.table({"number": edits["number"], "value": pa.array(largest, from_pandas=True)})
     database.keep("cosines", found.to_batches(), found.schema)
     limit = f"{config.similarity!r}::DOUBLE"
     return f"SELECT number, value, value > {limit} AS caught, {limit} AS threshold FROM cosines WHERE value IS NOT NULL"
+
+
+def largest_before(vectors: np.ndarray) -> np.ndarray:
+    """Per unit vector, float32 [n, width], the largest cosine to one before it, float32 [n]; NaN where there is none in its cells."""
+    import numpy as np
+
+    count = len(vectors)
+    several = count > EXACT
+    centres = vectors[np.linspace(0, count - 1, math.isqrt(count)).astype(np.int64)] if several else vectors[:1]
+    probed = np.zeros((count, min(PROBED, len(centres))), np.int64)  # cells of each vector, its own first
+    for first in range(0, count if several else 0, BLOCK):
+        cosine = vectors[first : first + BLOCK] @ centres.T
+        probed[first : first + BLOCK] = np.argsort(-cosine, axis=1, kind="stable")[:, : probed.shape[1]]
+    largest = np.full(count, np.nan, np.float32)
+    for members, asking in zip(_by_cell(probed[:, :1], len(centres)), _by_cell(probed, len(centres)), strict=True):
+        for first in range(0, len(asking), BLOCK):
+            rows = asking[first : first + BLOCK]
+            before = members[: np.searchsorted(members, rows[-1])]
+            cosine = vectors[rows] @ vectors[before].T
+            cosine[before[None] >= rows[:, None]] = np.nan
+            found = np.fmax.reduce(cosine, axis=1, initial=np.nan)
+            largest[rows] = np.fmax(largest[rows], found)
+    return largest
+
+
+def _by_cell(cells: np.ndarray, count: int) -> list[np.ndarray]:
+    """Per cell the rows, ascending, that have it among theirs; ``cells``: int64 [n, k]."""
+    import numpy as np
+
+    order = np.argsort(cells, axis=None, kind="stable")
+    return np.split(order // cells.shape[1], np.cumsum(np.bincount(cells.ravel(), minlength=count))[:-1])
 
 
 def files(config: NearEmbeddingGate) -> dict[str, str]:

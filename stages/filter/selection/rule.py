@@ -88,6 +88,9 @@ def select(scored: ScoredRows, config: SelectionConfig, others: Mapping[str, Pat
             f"remain under its {_constraints(config)}; lower it or relax them"
         )
     found = left if count is None else count
+    if filled is None and found < left:  # what comes after the last one, but for ties with it, need not be sorted
+        last = f"SELECT key FROM {candidates} ORDER BY key LIMIT 1 OFFSET {found - 1}"
+        candidates = f"(FROM {candidates} WHERE key <= ({last}))"
     return Selection(found, _selected(database, config, candidates, found, filled), filled)
 
 
@@ -220,13 +223,9 @@ def _per_stratum(database: Tables, rows: str, parameters: Sequence[object] = ())
 def _selected(database: Tables, config: SelectionConfig, candidates: str, count: int, filled: _Quotas | None) -> Iterator[pa.RecordBatch]:
     """The best ``count`` candidates, or those that fill the quotas."""
     rank, rule = 0, label(config)
-    if filled is None:  # what comes after the last one, but for ties with it, need not be sorted
-        last = f"SELECT key FROM {candidates} ORDER BY key LIMIT 1 OFFSET {count - 1}"
-        query = f"SELECT sample_id, '{WHOLE}' AS stratum, key FROM {candidates} WHERE key <= ({last}) {BY_KEY} LIMIT {count}"
-    else:
-        query = f"SELECT sample_id, stratum::VARCHAR AS stratum, key FROM {candidates} {BY_KEY}"
+    stratum, limit = (f"'{WHOLE}'", f"LIMIT {count}") if filled is None else ("stratum::VARCHAR", "")
     names = None if filled is None else pa.array(filled.names, pa.string())
-    for rows in database.rows(query):
+    for rows in database.rows(f"SELECT sample_id, {stratum} AS stratum, key FROM {candidates} {BY_KEY} {limit}"):
         if filled is not None:
             rows = rows.filter(pa.array(filled.filling.take(pc.index_in(rows["stratum"], value_set=names).to_numpy())))
         key = rows["key"].to_numpy()

@@ -77,6 +77,6 @@ def reader(step: StepFolder, artifacts: dict[str, list[Part]]) -> Read:
             return iter(())
         contract, written = SCHEMAS[artifact], pq.read_schema(files[0])  # which has what gates measure besides
         schema = pa.schema([(contract if name in contract.names else written).field(name) for name in columns])
-        return tables.batches(files, schema, place=False)
+        return tables.batches(files, schema)
 
     return read
