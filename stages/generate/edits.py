@@ -53,7 +53,9 @@ class EditWork:
         self.made: Counter[str] = Counter()
         self.turn = threading.Lock()
         """One unit is edited at a time; the end of the one before may still be kept and its table written."""
-        self.keeping = ThreadPoolExecutor(1)
+        self.keeper = ThreadPoolExecutor(1)
+        self.keeping: Future[None] | None = None
+        """Of the last batch, of whatever unit."""
         started = time.monotonic()
         self.finishing = Finishing(self.planned, Outputs())
         try:
@@ -66,7 +68,7 @@ class EditWork:
 
     def close(self) -> None:
         """Close the editor."""
-        self.keeping.shutdown()
+        self.keeper.shutdown()
         self.editing.close()
 
     def __call__(self, task: EditTask) -> UnitOutput:
@@ -90,7 +92,7 @@ class EditWork:
 
     def _make(self, task: EditTask, journal: Journal, figures: dict[str, float]) -> None:
         """Make what is not in the journal. A thread measures, encodes and keeps a batch while the next is edited."""
-        kept: Future[None] | None = None
+        last: Future[None] | None = None
         with closing(prefetch(self._candidates(task), AHEAD * self.planned.count)) as candidates:
             parts = self._parts(candidates, task, journal)
             first = [*islice(parts, 1)]  # read before the unit's turn
@@ -98,14 +100,14 @@ class EditWork:
                 for batch, known in chain(first, parts):
                     journal.begin([candidate.place for candidate in batch])
                     results = known or self._edited([candidate.request for candidate in batch], task.seconds, figures)
-                    if kept is not None:
-                        kept.result()
-                    kept = self.keeping.submit(self._keep, batch, results, journal, counts=task.retries is None)
+                    if self.keeping is not None:
+                        self.keeping.result()
+                    last = self.keeping = self.keeper.submit(self._keep, batch, results, journal, counts=task.retries is None)
                 figures |= {"loads": float(self.loaded > 0), "loading": self.loaded}
                 figures["cpu"], self.cpu_until = time.process_time() - self.cpu_until, time.process_time()
                 self.loaded = 0.0
-        if kept is not None:
-            kept.result()
+        if last is not None:
+            last.result()
         journal.begin(())
 
     def _candidates(self, task: EditTask) -> Iterator[Candidate]:

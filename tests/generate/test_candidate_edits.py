@@ -245,7 +245,14 @@ def test_a_run_goes_on_around_its_bad_editors_and_redoes_only_what_changed(tmp_p
         flow(changed, added, failures={"tries": 2}, outputs={"content_filter": "odd", "content": "keep"}),
         flow(changed, added, failures={"tries": 2}, outputs={"content_filter": "odd"}),
         flow(changed, added, failures={"tries": 2}, outputs={"content_filter": "raising"}),
-        flow(changed, added, failures={"tries": 2}, outputs={"content_filter": "odd"}, instructions=(*INSTRUCTIONS, "six")),
+        flow(
+            changed,
+            added,
+            failures={"tries": 2},
+            outputs={"content_filter": "odd"},
+            instructions=(*INSTRUCTIONS, "six"),
+            split_distance=None,
+        ),
         flow(changed, other | {"settings": {"loads": False, "tone": 9}}, failures={"stop_all": True}),
     ]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), PLUGGED, os.environ.get("PYTHONPATH", "")])}
