@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES, PER_SOURCE, UNIT_SOURCES = 9557, 12, 16
+SOURCES, PER_SOURCE = 9557, 12
 EDITORS = [f"world/{name}" for name in ("quill", "lathe", "bobbin", "trowel", "thimble", "anvil")]
 SECONDS, MEGABYTES = 10.0, 500.0
 
@@ -33,7 +33,7 @@ def main() -> int:
         rows = (json.dumps({"image": f"{number}.jpg", "instruction": f"make object {number} larger"}) for number in range(SOURCES))
         (path / "sources.jsonl").write_text("\n".join(rows))
         sources = {"dataset": "table", "tables": [{"name": "paper", "path": str(path / "sources.jsonl"), "expected": SOURCES}]}
-        generate = {"sources": sources, "editors": [{"name": name} for name in EDITORS], "unit_sources": UNIT_SOURCES}
+        generate = {"sources": sources, "editors": [{"name": name} for name in EDITORS]}
         (path / "x.yaml").write_text(json.dumps({"name": "x", "world": {}, "generate": generate}))
         plan = measured([sys.executable, "-m", "pipeline.cli", "plan", "--config", str(path / "x.yaml"), "--run", str(path / "run")])
         driver = measured([sys.executable, __file__, "--child", str(path / "x.yaml")])
@@ -44,23 +44,39 @@ def main() -> int:
 
 def plan_here(path: Path) -> None:
     """Units, ids and draw, as the step makes them."""
+    from itertools import count
+
+    import pyarrow as pa
+
     from pipeline import config
     from stages.context import Context
     from stages.datasets import readers
+    from stages.engine import contracts, storage
     from stages.engine.cluster import Cluster
     from stages.engine.config import RayConfig
     from stages.engine.rundir import Part, RunDir
-    from stages.generate import crews, draw
+    from stages.generate import draw, edit_units
     from stages.generate.candidate_plan import planned
 
     flow = config.load(path).flow
     assert flow.generate is not None
-    pieces = readers.plan(flow.generate.sources, seed=0, world=None, unit_rows=UNIT_SOURCES, key="generate.sources", edited=False)
-    parts = [Part(f"units/{number}/sources.parquet", len(piece.rows), f"{number:064x}") for number, piece in enumerate(pieces)]
+    pieces = readers.plan(
+        flow.generate.sources, seed=0, world=None, unit_rows=flow.generate.unit_sources, key="generate.sources", edited=False
+    )
     context = Context(RunDir(path.parent / "run"), flow, Cluster(RayConfig()))
     folder = context.run.step("generate")
     editors = planned(flow)
-    units = [crews.unit(context, folder, flow.generate, editor, part) for editor in editors for part in parts]
+    numbers = count()
+    sources = []
+    for number, piece in enumerate(pieces):  # published without images, which the driver does not read
+        ids = [f"{next(numbers):024x}" for _ in piece.rows]
+        rows = [{"source_id": name, "dataset": "paper", "metadata": "{}"} for name in ids]
+        table = pa.Table.from_pylist(rows, pa.schema([contracts.SCHEMAS["sources"].field(name) for name in rows[0]]))
+        part = Part(f"units/{number}/sources.parquet", len(rows), f"{number:064x}")
+        storage.publish_bytes(folder.path / part.path, storage.table_bytes(table))
+        sources.append(edit_units.listed(folder, part))
+    units = [unit for editor in editors for unit in edit_units.of_plan(context, folder, flow.generate, editor, sources)]
+    print(f"{len(units):,} units", file=sys.stderr)
     assert len({unit.key for unit in units}) == len(units) and sum(unit.rows for unit in units) == SOURCES * PER_SOURCE
     made = [
         draw.Sound(f"{number:024x}", editor.candidate_id(f"{number:024x}", seed), editor.spec.name)

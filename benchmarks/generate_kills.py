@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
@@ -30,7 +31,7 @@ import psutil
 from PIL import Image
 from ray.cluster_utils import Cluster
 
-from benchmarks.filter_kills import Campaign, add_node
+from benchmarks.filter_kills import PATIENCE, Campaign, add_node
 from benchmarks.killed_server import KilledServer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -132,9 +133,10 @@ class GenerateCampaign(Campaign):
         """Whether there was one at work to kill, and it is gone."""
         if kind == "process":
             for victim in self.draw.sample(found := self._bridges(), len(found)):
-                victim.kill()
-                victim.wait(60)
-                return True
+                with suppress(psutil.NoSuchProcess):  # it ended by itself
+                    victim.kill()
+                    victim.wait(PATIENCE)
+                    return True
             return False
         if kind == "server":
             return self.server.kill()
@@ -142,12 +144,11 @@ class GenerateCampaign(Campaign):
 
     def _bridges(self) -> list[psutil.Process]:
         """The processes of editors, of this cluster's actors."""
-        return [
-            child
-            for actor in self.processes("ray::_Worker")
-            for child in actor.children()
-            if "striped_bridge.py" in " ".join(child.cmdline())
-        ]
+        found = []
+        for actor in self.processes("ray::_Worker"):
+            with suppress(psutil.Error):  # it ended meanwhile
+                found += [child for child in actor.children() if "striped_bridge.py" in " ".join(child.cmdline())]
+        return found
 
 
 if __name__ == "__main__":

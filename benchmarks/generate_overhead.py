@@ -1,12 +1,13 @@
 """What the step generate adds to the time of its editors.
 
-    python benchmarks/generate_overhead.py
+    python -m benchmarks.generate_overhead --edits 480                   # about fourteen minutes
 
 An editor sleeps half a second per edit. Sources are pictures of 512 x 512 pixels. With one, two and four workers, the step's wall time
 on a running cluster is compared with the sleeping alone: edits x 0.5 s / workers. It contains the start of the processes, reading,
-checking, encoding and writing. Beside it stand what does not depend on the start: the share of their time for which the loaded editors had
-nothing to edit, and the processor time per candidate. Writes the table into benchmarks/RESULTS.md between its markers, with the load of
-the machine; exits with 1 above five per cent.
+checking, encoding and writing, and the end, when workers that have finished wait for the others: at most a unit, of 12 edits here. Start
+and end cost the same however long a run is, so runs of four minutes are the least that tells about runs of hours. Beside it stand what
+does not depend on them: the share of their time for which the loaded editors had nothing to edit, and the processor time per candidate.
+Writes the table into benchmarks/RESULTS.md between its markers, with the load of the machine; exits with 1 above five per cent.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ SIDE, SECONDS, MOST = 512, 0.5, 0.05
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--edits", type=int, default=240, help="per worker")
+    parser.add_argument("--edits", type=int, default=480, help="per worker")
     parser.add_argument("--write", action=argparse.BooleanOptionalAction, default=True, help="write the table into RESULTS.md")
     options = parser.parse_args()
     lines = ["| workers | edits | asleep | wall | overhead | editors wait | CPU per candidate | load |", "| --- " * 8 + "|"]
@@ -61,7 +62,7 @@ def main() -> int:
     cluster.close()
     text = "\n".join(
         [
-            f"Command: `python benchmarks/generate_overhead.py --edits {options.edits}`",
+            f"Command: `python -m benchmarks.generate_overhead --edits {options.edits}`",
             f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}.",
             "Load: of the last minute, this benchmark included; above the number of cores, processes wait for each other.",
             "",
@@ -90,7 +91,6 @@ def measure(cluster: Cluster, workers: int, edits: int) -> tuple[float, float, f
             "generate": {
                 "sources": {"dataset": "table", "tables": [{"name": "mine", "path": str(path / "sources.jsonl")}]},
                 "editors": [{"name": "odd/plain", "candidates": 12, "settings": settings}],
-                "unit_sources": 5,
                 "workers": workers,
             },
         }

@@ -55,7 +55,9 @@ def decode(data: ImageInput, *, what: str = "image") -> Image.Image:
     except Exception as error:  # Pillow's readers raise almost any exception on damaged data
         detail = str(error) or type(error).__name__
         size = f"of {len(data)} bytes" if isinstance(data, bytes) else str(data)
-        raise ImageError(f"{what} {size} cannot be decoded ({detail}); expected a whole image file") from error
+        most = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        expected = f"at most {most:,} pixels" if isinstance(error, Image.DecompressionBombError) else "a whole image file"
+        raise ImageError(f"{what} {size} cannot be decoded ({detail}); expected {expected}") from error
 
 
 def encoded(data: EncodedImage) -> bytes:

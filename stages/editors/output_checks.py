@@ -84,6 +84,12 @@ def content_filters() -> Mapping[str, ContentFilter]:
     return {point.name: point.load() for point in entry_points(group=GROUP)}
 
 
+def content_filter_version(name: str) -> str:
+    """That of the package which brings the filter."""
+    (version,) = {point.dist.version for point in entry_points(group=GROUP, name=name) if point.dist is not None} or {""}
+    return version
+
+
 def content_filter(name: str) -> ContentFilter:
     """The filter of that name. Raises ``ValueError`` naming the key where no installed package brings it."""
     if name not in content_filters():

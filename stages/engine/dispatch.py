@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
+from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
-from stages.engine.fatal_rows import Recording, without_fatal_rows
+from stages.engine.fatal_rows import DIED, Recording, without_fatal_rows
 
 if TYPE_CHECKING:
     from stages.engine.units import Unit, UnitRecord
@@ -121,7 +121,7 @@ class Crew:
     def _send(self, actor: _Actor, unit: Unit) -> None:
         actor.units[actor.handle.run.remote(unit)] = unit
 
-    def suspect(self, actor: _Actor, error: RayActorError, *, gone: bool) -> None:
+    def suspect(self, actor: _Actor, error: RayError, *, gone: bool) -> None:
         """Make a dead actor's units suspects. Raises ``ChildProcessError`` instead where one has ended too many processes or nodes."""
         if not actor.node:
             self.failed_starts += 1
@@ -184,7 +184,7 @@ class Dispatch:
                 except RayTaskError as error:
                     self._fail(actor.crew, error.cause, error)
                     continue
-                except RayActorError as error:
+                except DIED as error:
                     self._handle_actor_death(actor, error)
                     continue
                 if reference in self.starting:
@@ -224,7 +224,7 @@ class Dispatch:
             self._forget_starts(actor)
             (crew.retire if actor.node else ray.kill)(actor.handle)
 
-    def _handle_actor_death(self, actor: _Actor, error: RayActorError) -> None:
+    def _handle_actor_death(self, actor: _Actor, error: RayError) -> None:
         """Have a dead actor's units done again. An actor that cannot be reached counts as lost with its node."""
         crew = actor.crew
         crew.actors.remove(actor)

@@ -13,12 +13,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import OutOfMemoryError, RayActorError, RayTaskError
 
 if TYPE_CHECKING:
     from stages.engine.units import Unit
 
 TRIES = 3
+DIED = (RayActorError, OutOfMemoryError)
+"""What the call of an actor raises that is gone. Ray ends one with the second error where its machine is short of memory."""
 
 
 @runtime_checkable
@@ -84,7 +86,7 @@ class _Trial:
             ray.get(self.actor.try_rows.remote(payload))
         except RayTaskError as error:
             raise error.cause from error
-        except RayActorError:
+        except DIED:
             self.close()
             return False
         return True
@@ -96,7 +98,7 @@ class _Trial:
                 self.actor, ready = self.start()
                 ray.get(ready)
                 ray.get(self.actor.load.remote())
-            except RayActorError as error:
+            except DIED as error:
                 self.close()
                 if not left:
                     message = f"worker processes died {TRIES} times before they saw a row, perhaps out of memory ({error})"

@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+
+from stages.engine.fatal_rows import DIED
 
 Options = tuple[str, float]
 """What makes two actors alike: cluster and job, CPUs."""
@@ -32,14 +33,14 @@ def take(of: Options) -> Any | None:
 
 def keep(of: Options, actor: Any) -> None:
     """Take in an actor that has finished its work, unless it has died."""
-    with suppress(RayActorError):
+    with suppress(*DIED):
         ray.get(actor.end.remote())  # awaited: an actor with several threads does not keep the order of its calls
         _idle.setdefault(of, []).append(actor)
 
 
 def end(actor: Any) -> None:
     """End an actor that has finished its work: what the work holds, such as processes of its own, is closed first."""
-    with suppress(RayActorError):
+    with suppress(*DIED):
         ray.get(actor.end.remote())
     ray.kill(actor)
 

@@ -76,7 +76,9 @@ class GenerateConfig(Config):
     )
     outputs: OutputsConfig = Field(OutputsConfig(), description="Edits that the output checks flag")
     failures: FailureRules = Field(FailureRules(), description="Edits that fail")
-    unit_sources: int = Field(150, ge=1, description="Sources per unit of resume; edits where candidates made elsewhere are read")
+    unit_sources: int = Field(
+        150, ge=1, description="Sources that are read and published together; edits where candidates made elsewhere are read"
+    )
     workers: int | None = Field(None, ge=1, description="Ray actors at a time; default: one per GPU where an editor needs one, at least 2")
 
     @model_validator(mode="before")

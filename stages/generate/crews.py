@@ -1,15 +1,14 @@
-"""All edits: a job per editor, and in it a unit per published part of the sources.
+"""All edits: a job per editor, with its units (:mod:`stages.generate.edit_units`).
 
-A worker of an editor does units of that editor only, so that few models are loaded; workers of several editors run at the same time. A
-unit's key names its editor, settings, seeds and sources, and nothing of other editors: when one is added or changed, only its units are
-made. Units of editors that are no longer listed stay in the run directory as long as their sources do, since they took long to make.
+A worker of an editor does units of that editor only, so that few models are loaded; workers of several editors run at the same time.
+Units of editors that are no longer listed stay in the run directory as long as their sources do, since they took long to make.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,19 +16,17 @@ from typing import Any
 from stages.context import Context
 from stages.engine import contracts, unit_log
 from stages.engine.cluster import Cluster
-from stages.engine.ids import settings_hash
 from stages.engine.run_units import Job, run_jobs
 from stages.engine.rundir import Part, StepFolder
 from stages.engine.units import Unit, UnitRecord, publish_table
+from stages.generate import content, edit_units
 from stages.generate.candidate_plan import PlannedEditor
 from stages.generate.config import GenerateConfig
-from stages.generate.edit_task import EditTask, Retry
+from stages.generate.edit_units import JOURNALS, ListedSources
 from stages.generate.edits import EditWork
 from stages.generate.journal import Journal
 from stages.generate.settling import FAILED, settle
 
-JOURNALS = "unfinished"
-"""Folder of what unfinished units have made so far."""
 EDITS_PER_LOAD = 64
 """Edits that are made again come in small units: so many are worth another process that loads the editor."""
 SECONDS = 1.0
@@ -45,31 +42,37 @@ class Made:
 
 
 def make_candidates(
-    context: Context, folder: StepFolder, config: GenerateConfig, editors: Sequence[PlannedEditor], sources: Sequence[Part]
+    context: Context,
+    folder: StepFolder,
+    config: GenerateConfig,
+    editors: Sequence[PlannedEditor],
+    sources: Sequence[ListedSources],
 ) -> list[Made]:
     """All candidates, by editor. Raises ``ValueError`` naming the editors that could not go on, after the others have finished; and where
     no candidate could be made.
 
-    First all edits of the plan are made, then those that the policies want again (:mod:`stages.generate.settling`), and so on.
+    First all edits of the plan are made and seen by the content filter (:mod:`stages.generate.content`), then those that the policies want
+    again (:mod:`stages.generate.settling`), and so on.
     """
     for journal in (folder.path / JOURNALS).glob("*"):
         Journal(journal).begin(())  # a driver that was killed left what was in work, which no candidate is to blame for
     made = [Made() for _ in editors]
     failed: list[list[dict[str, Any]]] = [[] for _ in editors]
-    units = [[unit(context, folder, config, editor, part) for part in sources] for editor in editors]
+    units = [edit_units.of_plan(context, folder, config, editor, sources) for editor in editors]
     while any(units):
         logged = _run(context, folder, config, editors, units)
+        seen = content.filtered(context, folder, config, [one for of_editor in units for one in of_editor], logged)
         again: list[list[Unit]] = [[] for _ in editors]
         for number, of_editor in enumerate(units):
             for done in of_editor:
-                settled = settle(folder, logged[done.key], done.payload.retries, config)
+                settled = settle(folder, seen[done.key], done.payload.retries, config)
                 made[number].parts += settled.kept
                 made[number].records.append(logged[done.key])
                 failed[number] += settled.failed
-                again[number] += [retry_unit(folder, done, retries) for retries in settled.again]
+                again[number] += [edit_units.again(folder, done, retries) for retries in settled.again]
         units = again
     if not any(of_editor.parts for of_editor in made):
-        _forget(folder, made)
+        _forget(folder, [record for of_editor in made for record in of_editor.records])
         rows = [row for of_editor in failed for row in of_editor]
         raise ValueError(
             f"none of the {len(rows):,} candidates could be made: {rows[0]['error']}; after a repair, e.g. of generate.editors or "
@@ -85,7 +88,7 @@ def _run(
 ) -> dict[str, UnitRecord]:
     """The records of units, given by editor, by their keys; those that are missing are made."""
     failed: dict[str, Exception] = {}
-    jobs = []
+    jobs: list[Job] = []
     for number, (editor, of_editor) in enumerate(zip(editors, units, strict=True)):
         if not of_editor:
             continue
@@ -108,21 +111,30 @@ def _run(
     def finished(record: UnitRecord) -> None:
         shutil.rmtree(folder.path / JOURNALS / record.key, ignore_errors=True)
 
-    run_jobs(
-        folder,
-        jobs,
-        cluster=context.cluster,
-        workers=workers_of(config, editors, context.cluster),
-        rows_are="edits",
-        finished=finished,
-        failed=None if config.failures.stop_all else failed.__setitem__,
-    )
+    def stopped(name: str, why: Exception) -> None:
+        failed[name] = why
+        if config.failures.stop_all:
+            raise why
+
+    try:
+        run_jobs(
+            folder,
+            jobs,
+            cluster=context.cluster,
+            workers=workers_of(config, editors, context.cluster),
+            rows_are="edits",
+            finished=finished,
+            failed=stopped,
+        )
+    finally:
+        logged = unit_log.sound(folder)
+        _forget(folder, [logged[one.key] for job in jobs if job.name in failed for one in job.units if one.key in logged])
     if failed:
         others = "; the other editors have finished" if len(failed) < len(jobs) else ""
         raise ValueError(
             f"{'; '.join(str(failure) for failure in failed.values())}{others}; what is made stays: run it again after a repair"
         )
-    return unit_log.sound(folder)
+    return logged
 
 
 def _processes(units: Sequence[Unit]) -> int:
@@ -137,37 +149,9 @@ def waiting(figures: Sequence[Mapping[str, float]]) -> str:
     return f"editors wait {idle / (idle + busy):.1%}" if busy else ""
 
 
-def unit(context: Context, folder: StepFolder, config: GenerateConfig, editor: PlannedEditor, part: Part) -> Unit:
-    """The edits of an editor for one part of the sources."""
-    seeds = [*editor.choice.seeds] or [editor.count, context.flow.seed]
-    content = config.outputs.content_filter
-    key = settings_hash("edits", editor.label, editor.spec.name, editor.spec.revision, editor.settings_hash, seeds, content, part.sha256)
-    rows = part.rows * editor.count
-    task = EditTask(str(folder.path / part.path), rows, str(folder.path / JOURNALS / key), config.failures.seconds)
-    return Unit(key, task, rows, name=f"{editor.name} for {part.rows} sources", family=family(editor, part))
-
-
-def retry_unit(folder: StepFolder, of: Unit, retries: Sequence[Retry]) -> Unit:
-    """Some candidates of a unit, made again. Its key names them, their seeds and flags so far and how often they failed; no policy."""
-    key = settings_hash("edits again", of.key, [asdict(retry) for retry in retries])
-    task = replace(of.payload, rows=len(retries), retries=tuple(retries), journal=str(folder.path / JOURNALS / key), deaths={})
-    return replace(of, key=key, payload=task, rows=len(retries), name=f"{len(retries)} again of {of.name}")
-
-
-def family(editor: PlannedEditor, part: Part) -> str:
-    """What the log says of a unit: its sources, its editor and the settings."""
-    return f"{part.sha256[:24]} {editor.id}"
-
-
-def kept(folder: StepFolder, sources: Sequence[Part]) -> set[str]:
-    """Keys of all finished units of edits of these sources, also by editors that are no longer listed."""
-    here = {part.sha256[:24] for part in sources}
-    return {key for key, record in unit_log.sound(folder).items() if record.family.split(" ", 1)[0] in here}
-
-
-def _forget(folder: StepFolder, made: Sequence[Made]) -> None:
+def _forget(folder: StepFolder, records: Sequence[UnitRecord]) -> None:
     """Remove units in which every edit failed, so that a later command tries them again. A published index has its failures itself."""
-    for record in (record for of_editor in made for record in of_editor.records):
+    for record in records:
         if FAILED in record.parts and record.parts[FAILED].rows == record.rows_in:
             shutil.rmtree(folder.path / "units" / record.key, ignore_errors=True)
 
@@ -183,7 +167,7 @@ def tidy(folder: StepFolder) -> None:
 def check(context: Context, folder: StepFolder, editors: Sequence[PlannedEditor]) -> None:
     """Raise ``ValueError`` naming the key of an editor that cannot begin here: too few GPUs, or a server that does not answer. An editor
     that has made edits in this run directory is not asked: it may have made them all."""
-    begun = {record.family.split(" ", 1)[-1] for record in unit_log.sound(folder).values()}
+    begun = edit_units.begun(folder)
     for editor in (editor for editor in editors if editor.id not in begun):
         if editor.choice.num_gpus:
             gpus_of(editor, context.cluster)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import pyarrow.parquet as pq
 
 from stages.editors.editor import Failure
 from stages.generate.journal import Journal
@@ -40,16 +42,29 @@ class Retry:
 
 @dataclass(frozen=True)
 class EditTask:
-    """Candidates, so many ``rows``, of the sources in a table. ``retries``: these only, made again; None: all of the plan. ``seconds``:
-    after which an edit counts as hanging. ``deaths``: how many processes ended while these candidates were in work, in this command, and
-    whether the last took too long."""
+    """Candidates, so many ``rows``, of the sources in a table. ``span``: the first source and how many; None: all. ``retries``: these
+    candidates only, made again; None: all of the plan. ``seconds``: after which an edit counts as hanging. ``deaths``: how many processes
+    ended while these candidates were in work, in this command, and whether the last took too long."""
 
     sources: str
     rows: int
     journal: str
     seconds: float
+    span: tuple[int, int] | None = None
     retries: tuple[Retry, ...] | None = None
     deaths: dict[Places, tuple[int, bool]] = field(default_factory=dict)
+
+    def sources_with(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """These columns of the sources in their order. One row group is in memory."""
+        with pq.ParquetFile(self.sources) as table:
+            first, count = self.span or (0, table.metadata.num_rows)
+            begins = 0
+            for group in range(table.num_row_groups):
+                rows = table.metadata.row_group(group).num_rows
+                left, right = max(first - begins, 0), min(first + count - begins, rows)
+                if left < right:
+                    yield from table.read_row_group(group, columns=list(columns)).slice(left, right - left).to_pylist()
+                begins += rows
 
     def after_death(self) -> EditTask | None:
         """The task with one more death (:class:`stages.engine.fatal_rows.Recording`). A death counts once: the next may be of loading."""

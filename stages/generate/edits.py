@@ -19,8 +19,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-
-import pyarrow.parquet as pq
+from itertools import chain, islice
 
 from reward.inputs.decoding import decode
 from stages.config import FlowConfig
@@ -53,9 +52,12 @@ class EditWork:
         self.run_seed = flow.seed
         self.made: Counter[str] = Counter()
         self.turn = threading.Lock()
-        """One unit is edited at a time; the table of the one before may still be written."""
+        """One unit is edited at a time; the end of the one before may still be kept and its table written."""
+        self.keeper = ThreadPoolExecutor(1)
+        self.keeping: Future[None] | None = None
+        """Of the last batch, of whatever unit."""
         started = time.monotonic()
-        self.finishing = Finishing(self.planned, Outputs(flow.generate.outputs.content_filter))
+        self.finishing = Finishing(self.planned, Outputs())
         try:
             self.editing = Editing.of(self.planned.spec, self.planned.settings, flow)
         except Exception as error:  # plug-ins and their libraries raise anything
@@ -66,6 +68,7 @@ class EditWork:
 
     def close(self) -> None:
         """Close the editor."""
+        self.keeper.shutdown()
         self.editing.close()
 
     def __call__(self, task: EditTask) -> UnitOutput:
@@ -75,16 +78,12 @@ class EditWork:
         processors that this process took since its last unit; ``loads`` of the editor, and seconds of ``loading``.
         """
         journal = Journal(task.journal)
-        with self.turn:
-            journal.begin(())
-            figures = {"edits": 0.0, "seconds": 0.0, "waiting": 0.0, "loads": float(self.loaded > 0), "loading": self.loaded}
-            self.loaded = 0.0
-            try:
-                self._make(task, journal, figures)
-            except CrewFailed:
-                journal.forget(lambda row: not is_kept(row, self.config.outputs))
-                raise
-            figures["cpu"], self.cpu_until = time.process_time() - self.cpu_until, time.process_time()
+        figures = {"edits": 0.0, "seconds": 0.0, "waiting": 0.0}
+        try:
+            self._make(task, journal, figures)
+        except CrewFailed:
+            journal.forget(lambda row: not is_kept(row, self.config.outputs))
+            raise
         tables = journal.tables([CANDIDATES], table_of)
         made = sum(table.num_rows for table in tables.values())
         assert made == task.rows, f"{made} candidates in the journal of a unit of {task.rows}"
@@ -93,40 +92,43 @@ class EditWork:
 
     def _make(self, task: EditTask, journal: Journal, figures: dict[str, float]) -> None:
         """Make what is not in the journal. A thread measures, encodes and keeps a batch while the next is edited."""
-        with ThreadPoolExecutor(1) as thread, closing(prefetch(self._candidates(task), AHEAD * self.planned.count)) as candidates:
-            keeping: Future[None] | None = None
-            for batch, known in self._parts(candidates, task, journal):
-                journal.begin([candidate.place for candidate in batch])
-                results = known or self._edited([candidate.request for candidate in batch], task.seconds, figures)
-                if keeping is not None:
-                    keeping.result()
-                keeping = thread.submit(self._keep, batch, results, journal, counts=task.retries is None)
-            if keeping is not None:
-                keeping.result()
+        last: Future[None] | None = None
+        with closing(prefetch(self._candidates(task), AHEAD * self.planned.count)) as candidates:
+            parts = self._parts(candidates, task, journal)
+            first = [*islice(parts, 1)]  # read before the unit's turn
+            with self.turn:
+                for batch, known in chain(first, parts):
+                    journal.begin([candidate.place for candidate in batch])
+                    results = known or self._edited([candidate.request for candidate in batch], task.seconds, figures)
+                    if self.keeping is not None:
+                        self.keeping.result()
+                    last = self.keeping = self.keeper.submit(self._keep, batch, results, journal, counts=task.retries is None)
+                figures |= {"loads": float(self.loaded > 0), "loading": self.loaded}
+                figures["cpu"], self.cpu_until = time.process_time() - self.cpu_until, time.process_time()
+                self.loaded = 0.0
+        if last is not None:
+            last.result()
         journal.begin(())
 
     def _candidates(self, task: EditTask) -> Iterator[Candidate]:
         """All candidates of the unit in their order."""
         retries = None if task.retries is None else {retry.candidate_id: retry for retry in task.retries}
         place = 0
-        columns = ["source_id", "dataset", "image", "instruction", "metadata"]
-        with pq.ParquetFile(task.sources) as table:
-            for group in range(table.num_row_groups):
-                for row in table.read_row_group(group, columns=columns).to_pylist():
-                    source_id = row["source_id"]
-                    seeds = {self.planned.candidate_id(source_id, seed): seed for seed in self.planned.seeds(self.run_seed, source_id)}
-                    wanted = [name for name in seeds if retries is None or name in retries]
-                    if not wanted:
-                        continue
-                    image = decode(row["image"]["bytes"])
-                    for name in wanted:
-                        retry = retries[name] if retries is not None else None
-                        seed = seeds[name]
-                        if retry is not None and retry.new_seed:
-                            seed = self.planned.new_seed(self.run_seed, source_id, seed, retry.new_seed)
-                        request = EditRequest(image, row["instruction"], seed, row["dataset"], row["metadata"])
-                        yield Candidate(place, name, source_id, request, retry)
-                        place += 1
+        for row in task.sources_with(["source_id", "dataset", "image", "instruction", "metadata"]):
+            source_id = row["source_id"]
+            seeds = {self.planned.candidate_id(source_id, seed): seed for seed in self.planned.seeds(self.run_seed, source_id)}
+            wanted = [name for name in seeds if retries is None or name in retries]
+            if not wanted:
+                continue
+            image = decode(row["image"]["bytes"])
+            for name in wanted:
+                retry = retries[name] if retries is not None else None
+                seed = seeds[name]
+                if retry is not None and retry.new_seed:
+                    seed = self.planned.new_seed(self.run_seed, source_id, seed, retry.new_seed)
+                request = EditRequest(image, row["instruction"], seed, row["dataset"], row["metadata"])
+                yield Candidate(place, name, source_id, request, retry)
+                place += 1
 
     def _parts(
         self, candidates: Iterator[Candidate], task: EditTask, journal: Journal
@@ -169,19 +171,17 @@ class EditWork:
         """Put a batch into the journal. Raises ``CrewFailed`` when too large a share of this process's edits has failed, or is flagged so
         that it is not kept; edits that are made again do not count."""
         rows = list(map(self.finishing.row, batch, results))
-        journal.write(batch[0].place, rows)
         failures = [row for row in rows if not is_kept(row, self.config.outputs)]
-        if not counts or not failures:
-            self.made["edits"] += len(rows) if counts else 0
-            return
-        self.made.update(edits=len(rows), failed=len(failures))
+        if counts:
+            self.made.update(edits=len(rows), failed=len(failures))
         rules = self.config.failures
-        if self.made["edits"] >= rules.after and self.made["failed"] > rules.share * self.made["edits"]:
+        if counts and failures and self.made["edits"] >= rules.after and self.made["failed"] > rules.share * self.made["edits"]:
             last = failures[-1]["error"] or f"flagged as {' and '.join(failures[-1]['flags'])}"
             raise CrewFailed(
                 f"{self.planned.key}: {self.planned.name} stopped, since {self.made['failed']} of {self.made['edits']} edits failed, the "
                 f"last with {last!r}; repair it, or allow more with generate.failures.share"
             )
+        journal.write(batch[0].place, rows)
 
 
 @contextmanager

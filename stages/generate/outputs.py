@@ -9,7 +9,7 @@ from PIL import Image
 
 from stages.editors.alignment import Reference
 from stages.editors.editor import Edited, EditRequest
-from stages.editors.output_checks import check, content_filter
+from stages.editors.output_checks import check
 
 LEAST_SIDE = 64
 """Pixels of the shorter side from which edits are measured: checks and thresholds are of photographs, and of a drawing of 32 pixels a line
@@ -27,10 +27,9 @@ class Measured:
 
 
 class Outputs:
-    """The checks, and the content filter of that name. Raises ``ValueError`` where it is not installed."""
+    """The checks."""
 
-    def __init__(self, content: str | None) -> None:
-        self.filter = content_filter(content) if content else None
+    def __init__(self) -> None:
         self._reference: tuple[Image.Image, Reference] | None = None
         """The last source: edits in succession often share it."""
 
@@ -44,8 +43,6 @@ class Outputs:
                 measures |= {"shift": [round(found.dx, DIGITS), round(found.dy, DIGITS)], "zoom": round(found.zoom, DIGITS)}
         if "returned" in dict(edited.record):  # of another size than its canvas
             flags = [*dict.fromkeys([*flags, "wrong-size"])]
-        if self.filter is not None and self.filter(edited.image, request.instruction):
-            flags = [*flags, "content"]
         return Measured(edited, measures, flags)
 
     def _of(self, source: Image.Image) -> Reference:

@@ -14,15 +14,15 @@ from typing import Any
 
 from stages.context import Context
 from stages.datasets import readers
+from stages.editors.output_checks import content_filter
 from stages.engine import steps
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import Index, StepFolder
 from stages.engine.units import publish_table
-from stages.generate import candidate_plan, crews, draw, elsewhere
+from stages.generate import candidate_plan, crews, draw, edit_units, elsewhere
 from stages.generate.candidate_plan import PlannedEditor
 from stages.generate.config import GenerateConfig
 from stages.generate.crews import Made
-from stages.generate.outputs import Outputs
 from stages.generate.sources import make_sources
 
 STEP = steps.GENERATE
@@ -40,7 +40,8 @@ def run(context: Context) -> Index:
     editors = candidate_plan.planned(flow)
     for sentence in candidate_plan.obstacles(editors, config):
         raise ValueError(sentence)
-    Outputs(config.outputs.content_filter)  # one that is not installed is found here
+    if config.outputs.content_filter:
+        content_filter(config.outputs.content_filter)  # one that is not installed is found here
     unused: Any = {
         **dict.fromkeys(RUNNING, True),
         "editors": {"__all__": {"workers", "num_gpus"}},
@@ -66,7 +67,8 @@ def run(context: Context) -> Index:
         return done
     sources = make_sources(context, folder, config, pieces)
     artifacts = dict(sources.artifacts)
-    made = crews.make_candidates(context, folder, config, editors, artifacts["sources"])
+    listed = [edit_units.listed(folder, part) for part in artifacts["sources"]]
+    made = crews.make_candidates(context, folder, config, editors, listed)
     artifacts |= {"candidates": [part for of_editor in made for part in of_editor.parts]}
     candidates = folder.read_table("candidates", artifacts["candidates"], ["source_id", "candidate_id", "editor", "status"])
     drawn = draw.draw(draw.sound(candidates), config.annotate, flow.seed)
@@ -81,7 +83,7 @@ def run(context: Context) -> Index:
     }
     index = folder.publish(
         draft,
-        keep=sources.keep | crews.kept(folder, artifacts["sources"]),
+        keep=sources.keep | edit_units.kept(folder, listed),
         artifacts=artifacts,
         counts=sources.counts,
         quarantined=sources.quarantined,

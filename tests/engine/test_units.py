@@ -12,6 +12,8 @@ from typing import Any
 
 import psutil
 import pytest
+import ray
+from ray.exceptions import OutOfMemoryError, RayActorError
 
 from stages.engine import contracts, warm_workers
 from stages.engine.cluster import Cluster
@@ -66,11 +68,22 @@ def test_counts_balance_and_bytes_do_not_depend_on_workers(cluster: Cluster, tmp
     assert three.records[0].parts["quarantine"].rows == 1
 
 
-def test_a_dead_worker_costs_only_its_unit(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_dead_worker_costs_only_its_unit(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that Ray ends since the machine is short of memory, which it reports with another error."""
+    get, ended = ray.get, []
+
+    def short_of_memory(reference: Any) -> Any:
+        try:
+            return get(reference)
+        except RayActorError as error:
+            ended.append(error)
+            raise OutOfMemoryError("the node is low on memory") from error
+
+    monkeypatch.setattr(ray, "get", short_of_memory)
     run(cluster, tmp_path / "run", tmp_path / "traces", fault="die once")
     run(cluster, tmp_path / "undisturbed", tmp_path / "t2")
     assert RunDir(tmp_path / "run").artifact_hashes() == RunDir(tmp_path / "undisturbed").artifact_hashes()
-    assert (tmp_path / "traces" / "7-1").exists()
+    assert (tmp_path / "traces" / "7-1").exists() and ended
 
 
 def test_a_fault_keeps_what_is_done_and_a_rerun_does_the_rest(cluster: Cluster, tmp_path: Path) -> None:

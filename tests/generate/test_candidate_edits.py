@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +198,7 @@ def test_what_failed_is_tried_as_often_as_asked(plugged: None, tmp_path: Path) -
         assert unit.edits == edits and len(found.failed) == 3 and len(rows) == 6
 
 
+INSTRUCTIONS = ("one", "crash", "two", "always black", "hang", "refuse", "five")
 RUNS = """
 import json, sys
 from pathlib import Path
@@ -226,10 +227,11 @@ def test_a_run_goes_on_around_its_bad_editors_and_redoes_only_what_changed(tmp_p
     plain = {"name": "odd/plain", "candidates": 2, "settings": counted}
     other = {"name": "odd/other", "seeds": [4], "settings": counted | {"wild": True}}
 
-    def flow(*editors: dict[str, Any], failures: dict[str, Any] | None = None, **generate: Any) -> str:
-        instructions = ("one", "crash", "two", "always black", "hang", "refuse", "five")
+    def flow(
+        *editors: dict[str, Any], failures: dict[str, Any] | None = None, instructions: Sequence[str] = INSTRUCTIONS, **generate: Any
+    ) -> str:
         rules = {"seconds": 2.0} | (failures or {})
-        return json.dumps(settings(tmp_path / "data", *instructions, editors=[*editors], failures=rules, **generate))
+        return json.dumps(settings(tmp_path / str(len(instructions)), *instructions, editors=[*editors], failures=rules, **generate))
 
     changed = plain | {"settings": counted | {"tone": 5}}
     added = {"name": "odd/plain", "label": "brighter", "seeds": [9], "settings": counted | {"tone": 6}}
@@ -240,6 +242,17 @@ def test_a_run_goes_on_around_its_bad_editors_and_redoes_only_what_changed(tmp_p
         flow(changed, other, added),
         flow(changed, other, added, outputs={"black": "keep"}),
         flow(changed, added, failures={"tries": 2}),
+        flow(changed, added, failures={"tries": 2}, outputs={"content_filter": "odd", "content": "keep"}),
+        flow(changed, added, failures={"tries": 2}, outputs={"content_filter": "odd"}),
+        flow(changed, added, failures={"tries": 2}, outputs={"content_filter": "raising"}),
+        flow(
+            changed,
+            added,
+            failures={"tries": 2},
+            outputs={"content_filter": "odd"},
+            instructions=(*INSTRUCTIONS, "six"),
+            split_distance=None,
+        ),
         flow(changed, other | {"settings": {"loads": False, "tone": 9}}, failures={"stop_all": True}),
     ]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), PLUGGED, os.environ.get("PYTHONPATH", "")])}
@@ -251,7 +264,8 @@ def test_a_run_goes_on_around_its_bad_editors_and_redoes_only_what_changed(tmp_p
         for line in (line for line in process.stdout if "(raylet)" not in line):
             said.append(line.strip())
             counts.append(Counter(entry.split()[0] for entry in traces.read_text().splitlines()))
-    assert said[1:-1] == ["done"] * 5
+    assert said[1:-1] == [*["done"] * 7, said[8], "done"]
+    assert said[8].startswith("generate.outputs.content_filter: raising raised an error at candidate ") and "no such thing" in said[8]
     assert "generate.editors.1: odd/other" in said[0] and "cannot be loaded (OSError: the weights are not there)" in said[0]
     assert said[0].endswith("; the other editors have finished; what is made stays: run it again after a repair")
     assert said[-1].endswith("cannot be loaded (OSError: the weights are not there)"), "the command ends at once"
@@ -259,11 +273,12 @@ def test_a_run_goes_on_around_its_bad_editors_and_redoes_only_what_changed(tmp_p
     first, again = 14, 2 * 2  # black edits are made again with two other seeds
     assert [found["odd/plain"] for found in counts[:3]] == [first, first + again, 2 * (first + again)], "only what changed is made"
     with_added = 2 * (first + again) + 7 + 2
-    assert [found["odd/plain"] for found in counts[3:]] == [with_added, with_added, with_added + 3, with_added + 3]
-    assert [found["odd/other"] for found in counts] == [0, *[tried] * 6]
+    filtered = with_added + 3  # the other policy and the content filters make no edit; one more source redoes the last unit only
+    assert [found["odd/plain"] for found in counts[3:]] == [with_added, with_added, *[filtered] * 4, *[filtered + 2 * 3] * 2]
+    assert [found["odd/other"] for found in counts] == [0, *[tried] * 10]
     assert 5 + 2 + 2 * 2 <= tried <= 5 + 2 + 2 * 8, "two edits end their process, in a batch twice and then alone twice"
     index = RunDir(tmp_path / "run").step("generate").require()
     assert [(figures["name"], figures["editor"], figures["made"], figures["failed"]) for figures in index.results["editors"]] == [
-        ("odd/plain", "odd/plain", 10, {"black": 2, "refused": 2}),
-        ("brighter", "odd/plain", 5, {"black": 1, "refused": 1}),
+        ("odd/plain", "odd/plain", 10, {"black": 2, "content": 2, "refused": 2}),
+        ("brighter", "odd/plain", 5, {"black": 1, "content": 1, "refused": 1}),
     ]

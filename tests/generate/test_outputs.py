@@ -10,7 +10,7 @@ from stages.generate.outputs import Outputs
 
 
 def test_small_drawings_are_not_measured_and_another_size_is_always_found() -> None:
-    outputs, policy = Outputs(None), OutputsConfig().policy
+    outputs, policy = Outputs(), OutputsConfig().policy
     gradient = Image.linear_gradient("L").convert("RGB")
     for side, flags in ((32, []), (64, ["black"])):
         measured = outputs.measure(EditRequest(gradient.resize((side, side)), "a", 0), Edited(Image.new("RGB", (side, side))))
@@ -30,5 +30,5 @@ def test_shift_and_zoom_are_recorded() -> None:
     source.paste((200, 30, 30), (40, 60, 90, 140))
     moved = Image.new("RGB", source.size, (128, 128, 128))
     moved.paste(source, (6, 0))
-    measures = Outputs(None).measure(EditRequest(source, "a", 0), Edited(moved)).measures
+    measures = Outputs().measure(EditRequest(source, "a", 0), Edited(moved)).measures
     assert abs(measures["shift"][0] - 6) < 1 and abs(measures["shift"][1]) < 1 and abs(measures["zoom"] - 1) < 0.02

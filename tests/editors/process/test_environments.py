@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from command import pipeline, refusal
 from interpreters import add_pillow, wheel
+from packaging.requirements import Requirement
 from PIL import Image
 
 from stages.config import FlowConfig
@@ -128,4 +130,6 @@ def test_shipped_lock_files_pin_every_package() -> None:
     for lock in locks:
         pins = [line for line in lock.read_text().splitlines() if not line.startswith("#")]
         assert {"torch", "transformers", "huggingface-hub", "pillow"} <= {pin.partition("==")[0] for pin in pins}
-        assert all("==" in pin or "@ git+https" in pin for pin in pins)
+        assert all("==" in pin or re.search("@ git[+]https://.*@[0-9a-f]{40}$", pin) for pin in pins)
+        parsed = [Requirement(pin) for pin in pins]
+        assert len({requirement.name for requirement in parsed}) == len(pins) and not any(requirement.extras for requirement in parsed)

@@ -76,6 +76,16 @@ class OddEditor:
         pass
 
 
+def says_five(image: Image.Image, instruction: str) -> bool:
+    """A content filter that finds edits by their instruction."""
+    return "five" in instruction
+
+
+def raises(image: Image.Image, instruction: str) -> bool:
+    """A content filter that is broken."""
+    raise TypeError("no such thing")
+
+
 def _spec(name: str, **more: Any) -> EditorSpec:
     return EditorSpec(
         name=name,
