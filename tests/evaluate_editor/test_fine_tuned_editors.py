@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from tiny_step1x import write_step1x
 from torch import nn
 
-from finetune import families, trained
+from finetune import families, sampling, trained
 from finetune.library_editors.sizes import at_area
 from finetune.step1x.config import Step1XConfig
 from finetune.step1x.encoders import Step1XEncoders
@@ -98,17 +98,17 @@ def test_arms_load_and_run_the_frozen_half_once(published: Path, tmp_path: Path,
     alone = {system.name: edits_of(generation.make_work(flow), system) for system in compared(flow)}
     assert {edits.shape for edits in alone.values()} == {(2, 32, 48, 3)}
     assert len({edits.tobytes() for edits in alone.values()}) == len(KINDS) + 1
-    for owner, name in ((families, "open_encoders"), (families, "open_model"), (Step1XEncoders, "encode_condition")):
+    for owner, name in ((families, "open_encoders"), (families, "open_model"), (sampling, "encode_source")):
         counted(owner, name)
     work, encodings = generation.make_work(flow), tmp_path / "encodings"
     for system in (order := compared(flow, encodings)):
         assert np.array_equal(edits_of(work, system), alone[system.name])
-    assert calls == {"open_encoders": 1, "open_model": 2, "encode_condition": 4}  # two items, each with its null condition
+    assert calls == {"open_encoders": 1, "open_model": 2, "encode_source": 2}
     assert np.array_equal(edits_of(work, order[1]), alone["lora"])  # from weights that learnt in full back to adapters
     damaged = sorted(encodings.iterdir())[0]
     damaged.write_bytes(damaged.read_bytes()[:-1])
     assert np.array_equal(edits_of(generation.make_work(flow), order[0]), alone["base"])
-    assert calls == {"open_encoders": 2, "open_model": 4, "encode_condition": 6}  # another process; what was damaged is made again
+    assert calls == {"open_encoders": 2, "open_model": 4, "encode_source": 3}  # another process; what was damaged is made again
     single = edits_of(work, order[1], 1, 1)[0].astype(int)
     assert np.abs(single - alone["lora"][1]).max() <= 1  # an edit does not depend on its batch, up to rounding
 
