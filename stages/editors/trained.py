@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from stages.editors import fine_tuned
 from stages.editors.editor import Edited, EditorSpec, EditRequest, Licence
+from stages.editors.places import Place
 from stages.engine import storage
 from stages.engine.config import Config
 
@@ -21,20 +22,12 @@ if TYPE_CHECKING:
     from stages.editors.on_canvas import OnCanvas
 
 
-def _absolute(path: str) -> str:
-    """Workers have another working directory."""
-    return path and storage.absolute(path)
-
-
 class TrainedSettings(Config):
     """Which editor."""
 
-    path: Annotated[str, AfterValidator(_absolute)] = Field(
-        "", description="Directory of the editor, e.g. runs/demo/finetune/editors/selected"
-    )
-    encodings: Annotated[str, AfterValidator(_absolute)] = Field(
-        "",
-        description="Folder where a pretrained editor keeps its encoded sources, for others of the same base; default: none",
+    path: Place = Field("", description="Directory of the editor, e.g. runs/demo/finetune/editors/selected")
+    encodings: Place = Field(
+        "", description="Folder where a pretrained editor keeps its encoded sources, for others of the same base; default: none"
     )
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from stages.config import FlowConfig
 from stages.context import Context
 from stages.engine import contracts, unit_log
 from stages.engine.cluster import Cluster
@@ -89,6 +90,7 @@ def _run(
     """The records of units, given by editor, by their keys; those that are missing are made."""
     failed: dict[str, Exception] = {}
     jobs: list[Job] = []
+    flow = for_workers(context.flow, config, editors)
     for number, (editor, of_editor) in enumerate(zip(editors, units, strict=True)):
         if not of_editor:
             continue
@@ -96,7 +98,7 @@ def _run(
         jobs.append(
             Job(
                 of_editor,
-                partial(EditWork, context.flow, number),
+                partial(EditWork, flow, number),
                 editor.choice.workers or _processes(of_editor),
                 name=f"{editor.name}, {editor.key}",
                 num_cpus=0.0 if gpus else 1.0,
@@ -135,6 +137,15 @@ def _run(
             f"{'; '.join(str(failure) for failure in failed.values())}{others}; what is made stays: run it again after a repair"
         )
     return logged
+
+
+def for_workers(flow: FlowConfig, config: GenerateConfig, editors: Sequence[PlannedEditor]) -> FlowConfig:
+    """The configuration with the settings of editors as they were checked here: paths among them are absolute."""
+    choices = tuple(
+        editor.choice.model_copy(update={"settings": editor.settings.model_dump(mode="json", include=set(editor.choice.settings))})
+        for editor in editors
+    )
+    return flow.model_copy(update={"generate": config.model_copy(update={"editors": choices})})
 
 
 def _processes(units: Sequence[Unit]) -> int:

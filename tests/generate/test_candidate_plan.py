@@ -19,6 +19,7 @@ from stages.engine import unit_log
 from stages.engine.units import UnitRecord
 from stages.generate import candidate_plan
 from stages.generate.candidate_plan import PlannedEditor, obstacles, planned
+from stages.generate.crews import for_workers
 from stages.generate.draw import Sound, draw
 
 ODD = [{"name": "odd/plain"}, {"name": "odd/other"}]
@@ -40,6 +41,19 @@ def plan(*editors: dict[str, Any], seed: int = 0, **generate: Any) -> list[Plann
 def flow(*editors: dict[str, Any], seed: int = 0, **generate: Any) -> FlowConfig:
     settings = {"sources": {"dataset": "table", "tables": [{"name": "a", "path": "a"}]}, "editors": editors, "annotate": 2}
     return FlowConfig.model_validate({"name": "x", "seed": seed, "generate": settings | generate})
+
+
+def test_paths_of_editors_are_those_of_the_folder_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers have another folder."""
+    monkeypatch.chdir(tmp_path)
+    chosen = flow({"name": "odd/process", "settings": {"weights": "mine", "seconds": 1.0}})
+    assert chosen.generate is not None
+    here = planned(chosen)
+    given = for_workers(chosen, chosen.generate, here)
+    monkeypatch.chdir(ROOT)
+    there = planned(given)
+    assert given.generate is not None and given.generate.editors[0].settings == {"weights": str(tmp_path / "mine"), "seconds": 1.0}
+    assert [editor.settings_hash for editor in there] == [editor.settings_hash for editor in here]
 
 
 def test_candidates_are_shared_evenly() -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, create_model
 
+from stages.editors.places import Place
 from stages.engine.config import Config
 
 
@@ -17,7 +18,7 @@ class NativeSettings(Config):
     """Settings of all models; :func:`settings_type` adds those of sampling, with the authors' values."""
 
     steps: int = Field(gt=0, description="Denoising steps")
-    path: str | None = Field(None, description="Directory of the weights, laid out as on the Hub; default: they come from the Hub")
+    path: Place | None = Field(None, description="Directory of the weights, laid out as on the Hub; default: they come from the Hub")
     revision: str = Field("main", description="Branch, tag or commit on the Hub; only a commit stays the same")
     dtype: Literal["bf16", "fp32"] = Field("bf16", description="Precision of weights and computation")
     attention: Literal[

@@ -17,6 +17,7 @@ from finetune.step1x.config import ConditioningConfig, Step1XConfig, Step1XSizes
 from stages.editors import canvas_rules
 from stages.editors.editor import Edited, EditorSpec, EditRequest, Failure
 from stages.editors.native.model import APACHE
+from stages.editors.places import Place
 from stages.engine.config import Config
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ class Step1XSettings(Config):
 
     steps: int = Field(28, ge=28, description="Denoising steps; fewer make another editor")
     guidance: float = Field(6.0, gt=1, description="Strength of the classifier-free guidance")
-    path: str | None = Field(None, description="Directory with the released files and the folder Qwen2.5-VL-7B-Instruct; default: the Hub")
+    path: Place | None = Field(
+        None, description="Directory with the released files and the folder Qwen2.5-VL-7B-Instruct; default: the Hub"
+    )
     revision: str = Field("main", description="Branch, tag or commit of stepfun-ai/Step1X-Edit on the Hub")
     vlm_revision: str = Field("main", description="Branch, tag or commit of Qwen/Qwen2.5-VL-7B-Instruct on the Hub")
     denoiser: str = Field("step1x-edit-i1258.safetensors", description="File of the denoiser, by its name there or its full path")

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from stages.editors.places import Place
 from stages.engine.config import Config
 
 NEGATIVE = (
@@ -18,9 +19,9 @@ NEGATIVE = (
 class ProcessSettings(Config):
     """What all of them have: none of it changes an edit but ``weights``."""
 
-    python: str | None = Field(None, description="Interpreter that has the packages; default: that of `pipeline editors install`")
-    checkout: str | None = Field(None, description="Folder with the authors' code; default: `checkout` in the editor's environment")
-    weights: str | None = Field(None, description="Folder with the weights; default: those on the Hub")
+    python: Place | None = Field(None, description="Interpreter that has the packages; default: that of `pipeline editors install`")
+    checkout: Place | None = Field(None, description="Folder with the authors' code; default: `checkout` in the editor's environment")
+    weights: Place | None = Field(None, description="Folder with the weights; default: those on the Hub")
     start_seconds: float = Field(1800, gt=0, description="Time-out of loading the model")
     edit_seconds: float = Field(600, gt=0, description="Time-out of an edit; after the second one it is a failure")
     steps: int = Field(50, ge=1, description="Denoising steps")
