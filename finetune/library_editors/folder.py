@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from finetune.library_editors.config import LibraryEditorConfig
-from finetune.loaded_weights import check_loaded
+from finetune.loaded_weights import check_configured, check_loaded
 from reward.trainer.sharding import ReadRows
 
 _PART = "transformer"
@@ -31,8 +31,10 @@ def settings(config: LibraryEditorConfig, part: str) -> dict[str, Any]:
 
 def open_pipeline(pipeline: Any, config: LibraryEditorConfig) -> Any:
     """The pipeline without its transformer, in bf16. ValueError when the folder is not readable, or lacks weights."""
+    for part in Path(config.directory).glob("*/"):
+        check_configured(part)
     try:
-        opened = pipeline.from_pretrained(config.directory, transformer=None, scheduler=None, dtype=torch.bfloat16)
+        opened = pipeline.from_pretrained(config.directory, transformer=None, scheduler=None, dtype=torch.bfloat16, use_safetensors=True)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         raise ValueError(f"{config.directory} is no readable folder of {pipeline.__name__} ({str(error).splitlines()[0]})") from error
     for name, part in opened.components.items():
@@ -44,7 +46,7 @@ def open_pipeline(pipeline: Any, config: LibraryEditorConfig) -> Any:
 def open_part(part: Any, config: LibraryEditorConfig, name: str) -> Any:
     """One model of the folder, in bf16. ValueError when it is not readable."""
     try:
-        return part.from_pretrained(config.directory, subfolder=name, dtype=torch.bfloat16)
+        return part.from_pretrained(config.directory, subfolder=name, dtype=torch.bfloat16, use_safetensors=True)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise ValueError(f"{config.directory}/{name} is not readable ({str(error).splitlines()[0]}); download it again") from error
 

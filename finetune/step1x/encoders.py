@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, Qwen2_5_VLModel
 
 from finetune.editing_model import Condition, Moments, longer
-from finetune.loaded_weights import check_loaded
+from finetune.loaded_weights import check_configured, check_loaded
 from finetune.pixels import from_unit_range, to_unit_range
 from finetune.step1x.conditioning import Conditioner
 from finetune.step1x.config import Step1XConfig, Step1XSizes
@@ -34,8 +34,9 @@ class Step1XEncoders:
     def load(cls, config: Step1XConfig, device: torch.device) -> Step1XEncoders:
         """Read the released files. ValueError naming the file that is missing, unreadable or of other sizes."""
         folder = vlm_folder(config)
+        check_configured(folder)
         try:
-            vlm = Qwen2_5_VLModel.from_pretrained(folder, dtype="auto").to(device)
+            vlm = Qwen2_5_VLModel.from_pretrained(folder, dtype="auto", use_safetensors=True).to(device)
             tokenizer = AutoTokenizer.from_pretrained(folder)
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise ValueError(f"{folder} contains no readable Qwen2.5-VL ({str(error).splitlines()[0]}); download it again") from error

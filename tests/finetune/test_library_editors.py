@@ -260,3 +260,6 @@ def test_folders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     weights.write_bytes(b"{}")
     with pytest.raises(ValueError, match="is not a readable safetensors file"):
         families.open_model(other, CPU)
+    (tmp_path / "qwen/text_encoder/config.json").unlink()
+    with pytest.raises(ValueError, match=r"text_encoder has weights and no config\.json"):  # and is not built with 7 billion parameters
+        families.open_encoders(other, CPU)
