@@ -19,7 +19,6 @@ os.environ.update(
     OMP_NUM_THREADS="1",
     RAY_AUTH_MODE="disabled",
     RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.2",
-    RAY_TRAIN_ENABLE_PREEMPTION_WATCHER="0",  # a process more per training group, for clouds that take machines away
     RAY_worker_niceness="0",  # else 15: a test waits for workers that the other test process leaves nothing
     RAY_DEDUP_LOGS="0",  # else what workers wrote comes at the end, after the summary
     RAY_USAGE_STATS_ENABLED="0",

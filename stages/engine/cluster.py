@@ -60,6 +60,7 @@ class Cluster:
             return
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "pipeline"}
         if self.address is None:
+            os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # a process per training, for clouds that take machines away
             options |= {
                 "address": "local",  # otherwise Ray joins any cluster that runs on this machine
                 "num_cpus": self.config.num_cpus or max(4, cores()),

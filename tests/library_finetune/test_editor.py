@@ -2,18 +2,17 @@
 
 import hashlib
 import io
-import os
-import subprocess
-import sys
 import tarfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import two_processes
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import ROOT, SHARED
+from paths import SHARED
 from PIL import Image
 from pydantic import ValidationError
 
@@ -519,44 +518,37 @@ def test_time_is_not_rounded_before_its_embedding():
     assert seen[0].dtype == torch.float32 and seen[0].item() == pytest.approx(777, abs=1e-3)
 
 
-WORKER = """
-import sys, torch
-from pathlib import Path
-sys.path.insert(0, {tests!r})
-from test_editor import Killed, small_editor, small_training, squares
-from finetune.training.small import train
-rank, folder = int(sys.argv[1]), Path({folder!r})
-torch.set_num_threads(1)
-torch.distributed.init_process_group("gloo", init_method=f"file://{{folder}}/rendezvous", rank=rank, world_size=2)
-samples = squares(24)
+def two_training(**values) -> EditorTrainingConfig:
+    return small_training(**{"steps": 6, "checkpoint_every": 2, "report_every": 1, **values})
 
-def run(name, on_metrics, **changes):
-    given = {{"editor": small_editor(samples), "samples": samples, "config": small_training(**changes)}}
-    trained = train(**given, checkpoint_dir=folder / name, on_metrics=on_metrics)
-    return None if any(weight.is_meta for weight in trained.parameters()) else trained.state_dict()
 
-def kill(report):
-    if report["step"] == 9:
-        raise Killed
+def train_cases(folder):
+    """What one of two processes does: weights (None where the other one has collected them) and reports by case."""
+    samples = squares(24)
 
-found = {{}}
-for name, changes, killed in (
-    ("ddp", {{}}, True),
-    ("fsdp", {{"parallel": "fsdp"}}, True),
-    ("uneven", {{"parallel": "fsdp", "batch_size": 5, "token_budget": 40}}, False),
-    ("bf16", {{"parallel": "fsdp", "precision": "bf16", "activation_checkpointing": True}}, False),
-):
-    reports, again = [], []
-    found[name] = run(name, reports.append, **changes), reports
-    if killed:
-        try:
-            run(name + "-killed", kill, **changes)
-        except Killed:
-            pass
-        found[name + "-killed"] = run(name + "-killed", again.append, **changes), again
-torch.save(found, folder / f"rank{{rank}}.pt")
-torch.distributed.destroy_process_group()
-"""
+    def run(name, on_metrics, **changes):
+        given = {"editor": small_editor(samples), "samples": samples, "config": two_training(**changes)}
+        trained = train(**given, checkpoint_dir=folder / name, on_metrics=on_metrics)
+        return None if any(weight.is_meta for weight in trained.parameters()) else trained.state_dict()
+
+    def kill(report):
+        if report["step"] == 5:
+            raise Killed
+
+    found = {}
+    for name, changes, killed in (
+        ("ddp", {}, True),
+        ("fsdp", {"parallel": "fsdp"}, True),
+        ("uneven", {"parallel": "fsdp", "batch_size": 5, "token_budget": 40}, False),
+        ("bf16", {"parallel": "fsdp", "precision": "bf16", "activation_checkpointing": True}, False),
+    ):
+        reports, again = [], []
+        found[name] = run(name, reports.append, **changes), reports
+        if killed:
+            with suppress(Killed):
+                run(name + "-killed", kill, **changes)
+            found[name + "-killed"] = run(name + "-killed", again.append, **changes), again
+    return found
 
 
 def assert_close(a: dict, b: dict, tolerance: float) -> None:
@@ -564,19 +556,18 @@ def assert_close(a: dict, b: dict, tolerance: float) -> None:
     assert [name for name in a if not torch.allclose(a[name], b[name], atol=tolerance)] == []
 
 
+@pytest.mark.xdist_group("two workers")
 def test_two_workers_train_as_one(tmp_path):
     """Whole or sharded weights: the bits of an undisturbed run also after a kill, and a single process's weights up to rounding."""
-    code = WORKER.format(tests=str(Path(__file__).parent), folder=str(tmp_path))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")]), "OMP_NUM_THREADS": "1"}
-    group = [subprocess.Popen([sys.executable, "-c", code, str(rank)], cwd=ROOT, env=environment) for rank in range(2)]
+    joined = two_processes.start(train_cases, tmp_path)
     samples = squares(24)
     alone, alone_reports = {}, {}
     for size in (4, 5):
         reports: list[dict] = []
-        given = {"editor": small_editor(samples), "samples": samples, "config": small_training(batch_size=size)}
+        given = {"editor": small_editor(samples), "samples": samples, "config": two_training(batch_size=size)}
         one = train(**given, checkpoint_dir=tmp_path / f"one{size}", on_metrics=reports.append)
         alone[size], alone_reports[size] = one.state_dict(), [report["loss"] for report in reports]
-    assert [worker.wait(timeout=300) for worker in group] == [0, 0]
+    assert joined() == [0, 0]
     first, second = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2))
     for name, (weights, reports) in first.items():
         assert reports == second[name][1]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import shutil
-import subprocess
-import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from paths import ROOT
+import two_processes
 from tiny_editing import CHANNELS, Block, TinyModel, tiny_pairs
 from torch.distributed.checkpoint import FileSystemReader
 
@@ -76,40 +73,33 @@ def run(folder: Path, on_metrics: Any = lambda _: None, shown: dict[int, Any] | 
 
 
 FULL = {"adapters": None, "parallel": "fsdp", "ema_decay": 0.9}
-WORKER = """
-import sys, torch
-from pathlib import Path
-sys.path.insert(0, {tests!r})
-from test_large_training import FULL, Killed, run
-rank, folder = int(sys.argv[1]), Path({folder!r})
-torch.set_num_threads(1)
-torch.distributed.init_process_group("gloo", init_method=f"file://{{folder}}/rendezvous", rank=rank, world_size=2)
 
-def kill(report):
+
+def kill(report: dict[str, float]) -> None:
     if report["step"] == 10:
         raise Killed
 
-found = {{}}
-for name, changes in (
-    ("lora", {{}}),
-    ("full", FULL),
-    ("adapted", {{"parallel": "fsdp"}}),
-    ("unread", FULL | {{"unread": True}}),
-    ("thrifty", FULL | {{"precision": "bf16", "activation_checkpointing": "full", "pairs_per_pass": 1}}),
-):
-    reports, again = [], []
-    model = run(folder / name, reports.append, **changes)
-    found[name] = None if any(weight.is_meta for weight in model.parameters()) else model.state_dict(), reports
-    if name in ("lora", "full"):
-        try:
-            run(folder / f"{{name}}-killed", kill, **changes)
-        except Killed:
-            pass
-        model = run(folder / f"{{name}}-killed", again.append, **changes)
-        found[f"{{name}}-killed"] = None if any(weight.is_meta for weight in model.parameters()) else model.state_dict(), again
-torch.save(found, folder / f"rank{{rank}}.pt")
-torch.distributed.destroy_process_group()
-"""
+
+def train_cases(folder: Path) -> dict[str, Any]:
+    """What one of two processes does: weights (None where the other one has collected them) and reports by case."""
+    found: dict[str, Any] = {}
+    for name, changes in (
+        ("lora", {}),
+        ("full", FULL),
+        ("adapted", {"parallel": "fsdp"}),
+        ("unread", FULL | {"unread": True}),
+        ("thrifty", FULL | {"precision": "bf16", "activation_checkpointing": "full", "pairs_per_pass": 1}),
+    ):
+        folders = [folder / name]
+        if name in ("lora", "full"):
+            folders.append(folder / f"{name}-killed")
+            with suppress(Killed):
+                run(folders[1], kill, **changes)
+        for target in folders:
+            reports: list[dict[str, float]] = []
+            model = run(target, reports.append, **changes)
+            found[target.name] = None if any(weight.is_meta for weight in model.parameters()) else model.state_dict(), reports
+    return found
 
 
 def assert_close(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor], tolerance: float) -> None:
@@ -117,11 +107,10 @@ def assert_close(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor], toleran
     assert [name for name in a if not torch.allclose(a[name].float(), b[name].float(), atol=tolerance)] == []
 
 
+@pytest.mark.xdist_group("two workers")
 def test_two_workers_train_as_one_and_go_on_after_a_kill(tmp_path: Path) -> None:
     """Adapters on whole weights and all weights in shards; the same bits after a kill, also when one worker goes on for two."""
-    code = WORKER.format(tests=str(Path(__file__).parent), folder=str(tmp_path))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")]), "OMP_NUM_THREADS": "1"}
-    group = [subprocess.Popen([sys.executable, "-c", code, str(rank)], cwd=ROOT, env=environment) for rank in range(2)]
+    joined = two_processes.start(train_cases, tmp_path)
     alone, reports = {}, {}
     for name, changes in (("lora", {}), ("full", FULL)):
         found: list[dict[str, float]] = []
@@ -129,7 +118,7 @@ def test_two_workers_train_as_one_and_go_on_after_a_kill(tmp_path: Path) -> None
     alone["adapted"], reports["adapted"] = alone["lora"], reports["lora"]
     for name in ("unread", "thrifty"):
         alone[name], reports[name] = alone["full"], reports["full"]
-    assert [worker.wait(timeout=300) for worker in group] == [0, 0]
+    assert joined() == [0, 0]
     first, second = (torch.load(tmp_path / f"rank{rank}.pt", weights_only=True) for rank in range(2))
     for name, (weights, found) in first.items():
         assert found == second[name][1]

@@ -5,9 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -17,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import two_processes
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paths import ROOT
 from PIL import Image
 from scipy import integrate, special, stats
 from tiny_model import BACKBONE
@@ -518,32 +515,22 @@ def test_bf16_keeps_fp32_weights(tmp_path: Path) -> None:
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters()) and np.isfinite(history[-1]["loss"])
 
 
-WORKER = """
-import pickle, sys, torch, torch.distributed as dist
-from pathlib import Path
-from reward.model.model import RewardModel
-from reward.training.train import train
-folder, rank = Path(sys.argv[1]), int(sys.argv[2])
-torch.set_num_threads(1)
-dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
-work = pickle.loads((folder / "work.pkl").read_bytes())
-model = RewardModel.from_config(work.pop("model"), work.pop("words"), seed=rank)  # rank 0's weights count
-trained = train(model=model, checkpoint_dir=folder / "checkpoints", on_metrics=lambda metrics: None, **work)
-torch.save({"parameters": model.state_dict(), "history": trained.history}, folder / f"rank{rank}.pt")
-dist.destroy_process_group()
-"""
+def train_together(folder: Path, training: TrainingConfig) -> dict[str, Any]:
+    """What one of two processes does."""
+    model = RewardModel.from_config(config(), INSTRUCTIONS, seed=torch.distributed.get_rank())  # rank 0's weights count
+    history = run(model, folder / "checkpoints", training=training)
+    return {"parameters": model.state_dict(), "history": history}
 
 
+@pytest.mark.xdist_group("two workers")
 def test_two_workers_learn_what_one_learns(tmp_path: Path) -> None:
-    work = {"config": SHORT.model_copy(update={"learning_rate": 1e-3}), "loss": LossConfig(), "groups": GROUPS, "validation": HELD_OUT}
-    (tmp_path / "work.pkl").write_bytes(pickle.dumps(work | {"model": config(), "words": INSTRUCTIONS}))
-    workers = [subprocess.Popen([sys.executable, "-c", WORKER, str(tmp_path), str(rank)], cwd=ROOT) for rank in (0, 1)]
-    assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
+    training = SHORT.model_copy(update={"learning_rate": 1e-3})
+    assert two_processes.start(train_together, tmp_path, training)() == [0, 0]
     found = [torch.load(tmp_path / f"rank{rank}.pt") for rank in (0, 1)]
     assert_identical(found[0]["parameters"], found[1]["parameters"])
     assert found[0]["history"] == found[1]["history"]
     single = make()
-    history = run(single, tmp_path / "single", training=work["config"])
+    history = run(single, tmp_path / "single", training=training)
     assert [m["loss"] for m in found[0]["history"]] == pytest.approx([m["loss"] for m in history], abs=1e-4)
     for name, tensor in parameters(single).items():
         if not name.endswith("mlp.2.bias"):  # a shift of all scores has no gradient: there AdamW follows rounding errors

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import pickle
-import subprocess
-import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from paths import ROOT
+import two_processes
 from PIL import Image
 from pretrained import write_pretrained
 from pydantic import ValidationError
@@ -387,40 +385,36 @@ def test_adapters_learn_low_ranks_and_leave_the_rest(tmp_path: Path) -> None:
 
 # ----------------------------------------------------------------------------------------------------------- two processes
 
-WORKER = """
-import pickle, sys, torch, torch.distributed as dist
-from pathlib import Path
-from reward import RewardModel, train
-folder, rank = Path(sys.argv[1]), int(sys.argv[2])
-torch.set_num_threads(1)
-dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=2)
-work = pickle.loads((folder / "work.pkl").read_bytes())
-cases = work.pop("cases")
-words = work.pop("words")
-def stop_at(step):
-    def on_metrics(metrics):
+Case = tuple[str, RewardModelConfig, TrainingConfig, int | None]
+"""Name, model, training, and the step whose report a kill follows."""
+
+
+def stop_at(step: int) -> Callable[[Metrics], None]:
+    def on_metrics(metrics: Metrics) -> None:
         if metrics["step"] == step:
             raise KeyboardInterrupt
+
     return on_metrics
-found = {}
-for name, config, training, killed in cases:
-    arguments = dict(work, config=training, checkpoint_dir=folder / name)
-    if killed:
-        try:
-            train(model=RewardModel.from_config(config, words, seed=rank, unread=True), on_metrics=stop_at(killed), **arguments)
-        except KeyboardInterrupt:
-            pass
-    seed = 5 if killed else rank  # rank 0's weights count, and before them a checkpoint's
-    model = RewardModel.from_config(config, words, seed=seed, unread=True)
-    history = train(model=model, on_metrics=stop_at(None), **arguments).history
-    found[name] = (model.state_dict() if model.device.type != "meta" else None, history)
-torch.save(found, folder / f"rank{rank}.pt")
-dist.destroy_process_group()
-"""
 
 
-SHARED = {"token_budget": GROUP_TOKENS, "ema_decay": 0.5, "freeze_vocabulary": True}
-ADAPTED = {"adapter": "lora", "lora": LoraConfig(rank=4, alpha=8, vision=True)}
+def train_cases(folder: Path, cases: list[Case]) -> dict[str, tuple[dict[str, Tensor] | None, list[Metrics]]]:
+    """What one of two processes does: weights (None where the other one has collected them) and metrics by case."""
+    rank, found = dist.get_rank(), {}
+    data: dict[str, Any] = {"loss": LossConfig(), "groups": GROUPS, "validation": HELD_OUT}
+    for name, config, training, killed in cases:
+        arguments = data | {"config": training, "checkpoint_dir": folder / name}
+        if killed:
+            with suppress(KeyboardInterrupt):
+                train(model=RewardModel.from_config(config, WORDS, seed=rank, unread=True), on_metrics=stop_at(killed), **arguments)
+        seed = 5 if killed else rank  # rank 0's weights count, and before them a checkpoint's
+        model = RewardModel.from_config(config, WORDS, seed=seed, unread=True)
+        history = train(model=model, on_metrics=nothing, **arguments).history
+        found[name] = (model.state_dict() if model.device.type != "meta" else None, history)
+    return found
+
+
+SHARED = {"steps": 4, "validate_every": 2, "token_budget": GROUP_TOKENS, "ema_decay": 0.5, "freeze_vocabulary": True}
+ADAPTED = {"steps": 4, "validate_every": 2, "adapter": "lora", "lora": LoraConfig(rank=4, alpha=8, vision=True)}
 SLOWLY = {"learning_rate": 2e-6, "freeze_vocabulary": True, "steps": 3}
 """The paper's rate: in bf16 such steps leave nearly all weights as they are."""
 
@@ -446,7 +440,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> TwoWorkers:
     cases = {
         "ddp": (CONFIG, SHARED, None),
         "fsdp": (CONFIG, SHARED | {"parallel": "fsdp"}, None),
-        "killed": (CONFIG, SHARED | {"parallel": "fsdp"}, 5),
+        "killed": (CONFIG, SHARED | {"parallel": "fsdp"}, 3),
         "few": (CONFIG, SHARED | ONE_GROUP, None),
         "few-fsdp": (CONFIG, SHARED | ONE_GROUP | {"parallel": "fsdp"}, None),
         "adapted": (RUBRICS, ADAPTED | {"parallel": "fsdp"}, None),  # its validation keeps the rubrics' keys and values
@@ -456,10 +450,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> TwoWorkers:
         "pretrained-adapted": (pretrained, ADAPTED | {"parallel": "fsdp", "precision": "bf16", "steps": 3}, None),
     }
     listed = [(name, model, TRAINING.model_copy(update=changes), killed) for name, (model, changes, killed) in cases.items()]
-    work = {"words": WORDS, "loss": LossConfig(), "groups": GROUPS, "validation": HELD_OUT, "cases": listed}
-    (folder / "work.pkl").write_bytes(pickle.dumps(work))
-    workers = [subprocess.Popen([sys.executable, "-c", WORKER, str(folder), str(rank)], cwd=ROOT) for rank in (0, 1)]
-    assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
+    assert two_processes.start(train_cases, folder, listed)() == [0, 0]
     found, other = (torch.load(folder / f"rank{rank}.pt") for rank in (0, 1))
     for name, (_, changes, _) in cases.items():
         assert found[name][1] == other[name][1]
@@ -467,7 +458,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> TwoWorkers:
     return TwoWorkers(folder, pretrained, (found, other))
 
 
-@pytest.mark.xdist_group("two workers")  # one process makes the fixture
+@pytest.mark.xdist_group("two workers")  # one process makes the fixture, and imports the libraries for all tests of the group
 def test_two_workers_learn_what_one_learns(two: TwoWorkers, tmp_path: Path) -> None:
     """Shares of three groups and of two, one group a pass: the workers' numbers of passes differ. And a step of one group for both."""
     found, other = two.of
