@@ -20,16 +20,20 @@ from pipeline.planning.plan import plan
 from stages.config import FlowConfig
 from stages.engine.rundir import RunDir
 
-EDITOR = Step1XConfig(directory="/nowhere", sizes=SIZES, sampling=SamplingConfig(side=64))
+BLOCKS = {"double_blocks": 4, "single_blocks": 5}
+EDITOR = Step1XConfig(directory="/nowhere", sizes=SIZES.model_copy(update=BLOCKS), sampling=SamplingConfig(side=64))
 
 
 def test_operations_are_counted_with_what_is_computed_again() -> None:
     model: Any = families.without_weights(EDITOR)
     example = families.example_input(EDITOR, 64, torch.device("meta"))
     latent = torch.zeros(1, *example.latent, device="meta")
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model(latent, latent, torch.zeros(1, device="meta"), model.collate([example.condition]))
-    forward = counter.get_total_flops()
+    with FlopCounterMode(display=False) as counter:
+        loss = model(latent, latent, torch.zeros(1, device="meta"), model.collate([example.condition])).sum()
+        forward = counter.get_total_flops()
+        loss.backward()
+    every_block = counter.get_total_flops()
+    assert flop_per_pair(EDITOR, 64, LargeTrainingConfig(adapters=None, activation_checkpointing="none")) == every_block
     ratios = {
         (adapters, again): flop_per_pair(EDITOR, 64, LargeTrainingConfig(adapters=adapters, activation_checkpointing=again)) / forward
         for adapters, again in ((None, "none"), (None, "full"))
