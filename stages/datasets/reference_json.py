@@ -10,7 +10,7 @@ changed size is new work. Workers read images only.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,10 +45,13 @@ def plan(config: ReferenceJsonEdits, request: Request) -> list[Slice]:
     seen: set[tuple[str, str, str]] = set()
     entries: list[Entry] = []
     for name, split in given:
-        _check_keys(folder, name, request.key)
-        with files.opened(f"{folder}/{name}") as file:
-            for number, (_, record) in enumerate(text_tables.records(file, f"{folder}/{name}")):
-                fault = _fault(record)
+        before = 0
+        for block in text_tables.blocks(f"{folder}/{name}"):
+            if not before:
+                _check_keys(f"{folder}/{name}", block.records, request.key)
+            certain = block.is_text()
+            for number, record in enumerate(block.records, before):
+                fault = _fault(record, certain)
                 if fault or not isinstance(record, dict):
                     entries.append((name, split, "", "", "", "", [], f"record {number}: {fault}"))
                     continue
@@ -59,6 +62,7 @@ def plan(config: ReferenceJsonEdits, request: Request) -> list[Slice]:
                         seen.add(edit)
                         found = [sizes.of(locations.join(images, place)) for place in (source, record[path])]
                         entries.append((name, split, *edit, cells.text(record.get(model)), found, ""))
+            before += len(block.records)
     if not entries:
         raise ValueError(f"{request.key}: {config.path} has no records")
     pieces = cut(DATASET, folder, {"licence": config.licence}, entries, request.unit_rows)
@@ -98,22 +102,19 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
         )
 
 
-def _check_keys(folder: str, name: str, key: str) -> None:
+def _check_keys(path: str, first: Sequence[Record], key: str) -> None:
     """Raise ``ValueError`` where none of the first records has a key: then the file is of another layout."""
-    with files.opened(f"{folder}/{name}") as file:
-        first = next(text_tables.spans(text_tables.records(file, f"{folder}/{name}")), None)
-        there = text_tables.columns(file, name, first[2]) if first else []
-    missing = [column for column in (*SHARED, *(column for side in SIDES for column in side)) if first and column not in there]
+    there = text_tables.columns(path, first)
+    missing = [column for column in (*SHARED, *(column for side in SIDES for column in side)) if column not in there]
     if missing:
-        raise ValueError(
-            f"{key}: {folder}/{name} has no key {missing[0]}, which the training JSON has; it has {', '.join(there) or 'none'}"
-        )
+        raise ValueError(f"{key}: {path} has no key {missing[0]}, which the training JSON has; it has {', '.join(there) or 'none'}")
 
 
-def _fault(record: Record) -> str:
+def _fault(record: Record, certain: bool) -> str:
+    """``certain``: that its text is valid Unicode."""
     if isinstance(record, Bad):
         return record.message
-    if not is_text(record):
+    if not certain and not is_text(record):
         return "it has text that is not valid Unicode"
     named: list[Any] = [(key, record.get(key)) for key in (*SHARED, *(path for path, _ in SIDES))]
     return next((f"{key} should be a text, it is {value!r}" for key, value in named if not isinstance(value, str) or not value), "")

@@ -27,7 +27,7 @@ from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.faults import Fault
 from stages.datasets.io.files import OneOpen, opened
 from stages.datasets.io.tar_index import TarIndex, packed, unpacked
-from stages.datasets.io.text_tables import Bad, Record, records, spans
+from stages.datasets.io.text_tables import Bad, Record, blocks, records
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
 from stages.engine import storage
 from stages.engine.contracts import Quarantined
@@ -66,10 +66,10 @@ def plan(config: ShareGPT4oEdits, request: Request) -> list[Slice]:
     if not tars:
         raise ValueError(f"{request.key}: {folder} has no {TARS}; download the tars of the edit split beside {RECORDS}")
     _require_list(f"{folder}/{RECORDS}", request)
-    blocks = list(_blocks(folder, tars, request))
-    if not blocks:
+    found = list(_blocks(folder, tars, request))
+    if not found:
         raise ValueError(f"{request.key}: {folder}/{RECORDS} should be a JSON list of records, it is an empty list; download it again")
-    return cut_blockwise(DATASET, folder, {}, blocks, request.unit_rows)
+    return cut_blockwise(DATASET, folder, {}, found, request.unit_rows)
 
 
 def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
@@ -108,8 +108,8 @@ def _edit(folder: str, record: Record, number: int, tars: tuple[str, ...], locat
     )
 
 
-def _named(record: Record) -> Named | Fault:
-    """What a record names, or why it cannot be an edit."""
+def _named(record: Record, certain: bool = False) -> Named | Fault:
+    """What a record names, or why it cannot be an edit. ``certain``: that its text is valid Unicode."""
     if isinstance(record, Bad):
         return Fault("bad-record", record.message)
     edited, sources, instruction = record.get("output_image"), record.get("input_image"), record.get("input_prompt")
@@ -117,7 +117,7 @@ def _named(record: Record) -> Named | Fault:
         return Fault("bad-record", "the record needs input_prompt (text), input_image (list) and output_image (text)")
     if not instruction.strip():
         return Fault("empty-instruction", "the record has no instruction")
-    if not is_text([edited, sources, instruction]) or not all(isinstance(name, str) for name in sources):
+    if not (certain or is_text([edited, sources, instruction])) or not all(isinstance(name, str) for name in sources):
         return Fault("bad-record", "the record's values are not all text")
     if not sources:
         return Fault("no-source", "the record's list of input images is empty")
@@ -137,14 +137,13 @@ def _read(path: str, offset: int, size: int) -> bytes:
 def _blocks(folder: str, tars: list[str], request: Request) -> Iterator[Block]:
     """Blocks that end where units end."""
     members = TarIndex(folder, tars, what=request.key)
-    with opened(f"{folder}/{RECORDS}") as file:
-        for begin, _, block in spans(records(file, f"{folder}/{RECORDS}"), request.unit_rows):
-            names, content = list[str](), hashlib.sha256()
-            for _, record in block:
-                named = _named(record)
-                names += named[:2] if isinstance(named, Named) else ["", ""]
-                content.update(json.dumps(record).encode())
-            yield Block(RECORDS, begin, len(block), _mark(content.hexdigest(), members.of(names), tars))
+    for block in blocks(f"{folder}/{RECORDS}", request.unit_rows):
+        names, content, certain = list[str](), hashlib.sha256(), block.is_text()
+        for record in block.records:
+            named = _named(record, certain)
+            names += named[:2] if isinstance(named, Named) else ["", ""]
+            content.update(json.dumps(record).encode())
+        yield Block(RECORDS, block.begin, len(block.records), _mark(content.hexdigest(), members.of(names), tars))
 
 
 def _mark(content: str, locations: np.ndarray, tars: list[str]) -> Mark:

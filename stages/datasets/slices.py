@@ -19,6 +19,8 @@ from stages.datasets.io.blocks import Block, Spans, cut_blocks
 from stages.engine import images, storage
 from stages.engine.ids import content_id, settings_hash
 
+_JSON = json.JSONEncoder(ensure_ascii=False)
+
 
 @dataclass(frozen=True)
 class Request:
@@ -167,7 +169,7 @@ def position(name: str, number: int) -> str:
 def is_text(value: Any) -> bool:
     """Whether all text in a JSON value can be stored; half of a surrogate pair cannot."""
     try:
-        json.dumps(value, ensure_ascii=False).encode()
+        _JSON.encode(value).encode()
     except UnicodeEncodeError:
         return False
     return True

@@ -56,7 +56,7 @@ def _plan(config: Table | TripletEdits, request: Request) -> list[Slice]:
         dataset, name, images = TRIPLETS, "", ""
         folder, (file,) = files.one(config.path, what=request.key)
         roles = [column for role, column in columns.items() if role in ("source", "edited")]
-        blocks = iter(triplets.blocks(folder, file, _text_spans(folder, file, request.unit_rows), roles))
+        blocks = iter(triplets.blocks(folder, file, request.unit_rows, roles))
     else:
         dataset, images = TABLE, config.images or ""
         name = config.name if isinstance(config, SourceTable) else config.preset or ""
@@ -198,9 +198,9 @@ class _Sized:
     def __init__(self, images: str, columns: list[str]) -> None:
         self.images, self.columns, self.known = images, columns, locations.Sizes()
 
-    def of(self, folder: str, records: Sequence[tuple[int, text_tables.Record]]) -> bytes:
+    def of(self, folder: str, records: Sequence[text_tables.Record]) -> bytes:
         """What the sizes add to the hash of a block; nothing without columns."""
-        rows = [record for _, record in records if isinstance(record, dict)] if self.columns else []
+        rows = [record for record in records if isinstance(record, dict)] if self.columns else []
         paths = [path for row in rows for column in self.columns if isinstance(path := row.get(column), str) and path]
         return repr([self.known.of(locations.join(self.images or folder, path)) for path in paths]).encode() if paths else b""
 
@@ -212,17 +212,9 @@ def _blocks(folder: str, name: str, needed: list[str], read: list[str], key: str
             for group in range(table.num_row_groups):
                 yield Block(name, group, table.metadata.row_group(group).num_rows, parquet_files.mark(table, group))
         return
-    with files.opened(f"{folder}/{name}") as file:
-        for number, (begin, end, records) in enumerate(_text_spans(folder, name)):
-            if number == 0:
-                columns = text_tables.columns(file, name, records)
-                parquet_files.check_columns(f"{folder}/{name}", columns, needed, what=key, read=read)
-            file.seek(begin)
-            data = file.read(-1 if end is None else end - begin)
-            content = hashlib.sha256(data + sized.of(f"{folder}/{name}".rpartition("/")[0], records))
-            yield Block(name, begin, len(records), content.hexdigest()[:ID_DIGITS])
-
-
-def _text_spans(folder: str, name: str, unit_rows: int | None = None) -> Iterator[text_tables.TextSpan]:
-    with files.opened(f"{folder}/{name}") as file:
-        yield from text_tables.spans(text_tables.records(file, f"{folder}/{name}"), unit_rows)
+    path = f"{folder}/{name}"
+    for number, block in enumerate(text_tables.blocks(path)):
+        if number == 0:
+            parquet_files.check_columns(path, text_tables.columns(path, block.records), needed, what=key, read=read)
+        content = hashlib.sha256(block.data + sized.of(path.rpartition("/")[0], block.records))
+        yield Block(name, block.begin, len(block.records), content.hexdigest()[:ID_DIGITS])

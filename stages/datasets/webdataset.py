@@ -144,22 +144,22 @@ def _read(file: BinaryIO, member: tar.Member) -> bytes:
     return file.read(member.size)
 
 
-def _samples(file: BinaryIO, start: int) -> Iterator[tuple[str, int, Members]]:
-    """Key, byte at which the sample's first header begins, and members, from a byte where a header begins."""
-    for key, named in groupby(_named(file, start), key=lambda entry: entry[0]):
-        members = list(named)
-        yield key, members[0][1], [(field, member) for _, _, field, member in members]
-
-
-def _named(file: BinaryIO, start: int) -> Iterator[tuple[str, int, str, tar.Member]]:
-    """Key, begin, field and place of every member; begin is where the one before ended."""
+def _samples(file: BinaryIO, start: int, *, whole: bool = False) -> Iterator[tuple[str, int, Members]]:
+    """Key, byte at which the sample's first header begins, and members, from a byte where a header begins. ``whole``: to the end."""
     file.seek(start)
-    for member in tar.scan(file):
-        folder, slash, base = member.name.rpartition("/")
-        key, _, field = base.partition(".")
-        yield f"{folder}{slash}{key}", start, field, member
-        start = member.offset + member.size + len(tar.padding(member.size))
-        # the scan seeks by itself, so the members may be read in between
+    begin, current, members = start, None, Members()
+    for member in tar.scan(file, whole=whole):  # which seeks by itself, so the members may be read in between
+        name = member.name
+        dot = name.find(".", name.rfind("/") + 1)
+        key, field = (name[:dot], name[dot + 1 :]) if dot >= 0 else (name, "")
+        if key != current:
+            if current is not None:
+                yield current, begin, members
+            begin, current, members = start, key, []
+        members.append((field, member))
+        start = member.end
+    if current is not None:
+        yield current, begin, members
 
 
 def _blocks(folder: str, name: str, keys: array[int], request: Request) -> Iterator[Block]:
@@ -167,7 +167,7 @@ def _blocks(folder: str, name: str, keys: array[int], request: Request) -> Itera
     begin, count, listed = 0, 0, []
     try:
         with files.opened(f"{folder}/{name}") as file:
-            for key, start, members in _samples(file, 0):
+            for key, start, members in _samples(file, 0, whole=True):
                 if count == BLOCK_SAMPLES:
                     yield Block(name, begin, count, settings_hash(listed))
                     begin, count, listed = start, 0, []
@@ -189,7 +189,7 @@ def _reject_duplicates(folder: str, keys: Mapping[str, array[int]], request: Req
     for name, digests in keys.items():
         if int(equal[0]) in digests:
             with files.opened(f"{folder}/{name}") as file:
-                where += [(key, name) for key, _, _ in _samples(file, 0) if digest(key) == int(equal[0])]
+                where += [(key, name) for key, _, _ in _samples(file, 0, whole=True) if digest(key) == int(equal[0])]
     raise ValueError(
         f"{request.key}: {folder}: the key {where[0][0]} is in {where[0][1]} and in {where[1][1]}; a key names one sample: remove the "
         "superfluous tar, or name those to read with a pattern"

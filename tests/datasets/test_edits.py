@@ -8,6 +8,7 @@ import pickle
 import random
 import shutil
 import tarfile
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -377,6 +378,52 @@ def test_tar_members_are_found_where_python_finds_them(members: dict[str, bytes]
     found = list(tar.scan(io.BytesIO(buffer.getvalue())))
     assert [(member.name, member.size) for member in found] == expected
     assert [buffer.getvalue()[m.offset : m.offset + m.size] for m in found] == list(members.values())
+
+
+@st.composite
+def archives(draw: st.DrawFn) -> bytes:
+    """Of any writer: long names, links, folders, owners that are not octal, signs in fields, broken and cut archives."""
+    kinds = st.sampled_from([tarfile.REGTYPE] * 6 + [tarfile.AREGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.CONTTYPE])
+    names = st.text(alphabet="ab/.é", min_size=1, max_size=8) | st.just("long/" * 30 + "name")
+    buffer = io.BytesIO()
+    form = draw(st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]))
+    common = draw(st.sampled_from([None, None, None, {"path": "the same"}])) if form == tarfile.PAX_FORMAT else None
+    with tarfile.open(fileobj=buffer, mode="w", format=form, pax_headers=common) as archive:
+        for name, kind, data in draw(st.lists(st.tuples(names, kinds, st.binary(max_size=600)), max_size=8)):
+            info = tarfile.TarInfo(name)
+            info.type, info.size, info.linkname = kind, len(data) if info.isreg() else 0, "x" if kind == tarfile.SYMTYPE else ""
+            info.uid = draw(st.sampled_from([0, 0, 0, 1000, 8**7] if form != tarfile.USTAR_FORMAT else [0]))
+            archive.addfile(info, io.BytesIO(data))
+    whole = bytearray(buffer.getvalue())
+    for _ in range(draw(st.integers(0, 2))):
+        header = 512 * draw(st.integers(0, 12))
+        place = header + draw(st.sampled_from([*range(98, 160), 329, 336, 344, 345, 400]))
+        byte = draw(st.sampled_from([*b"0178 \0-_", 0x80, 0xFF]))
+        if draw(st.booleans()) and whole[header + 148 : header + 149].isdigit():  # with the right checksum
+            whole[place] = byte
+            block = whole[header : header + 512]
+            total = sum(block) - sum(block[148:156]) + 256
+            whole[header + 148 : header + 156] = draw(st.sampled_from([b"%06o\0 ", b"%06o \0", b"%07o\0", b" %05o\0 "])) % total
+        else:
+            whole[place] = byte
+    return bytes(whole[: draw(st.sampled_from([len(whole)] * 3 + [len(whole) - 700, len(whole) // 2, len(whole) // 1024 * 512]))])
+
+
+@steady
+@given(archives())
+def test_members_of_a_whole_scan_are_those_that_tarfile_finds(data: bytes) -> None:
+    def scanned(whole: bool) -> list[object]:
+        found: list[object] = []
+        with tempfile.TemporaryFile() as file:
+            file.write(data)
+            file.seek(0)
+            try:
+                found.extend(tar.scan(file, whole=whole))
+            except tar.Damaged as damage:
+                found.append(str(damage))
+        return found
+
+    assert scanned(whole=True) == scanned(whole=False)
 
 
 @pytest.mark.parametrize(

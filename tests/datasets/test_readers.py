@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from stages.datasets import readers as edits
 from stages.datasets.config import CandidateEdits, EditRewardDataEdits, EditsInput, TableColumns, TableEdits, WebdatasetEdits
 from stages.datasets.io import text_tables
 from stages.datasets.io.blocks import Block, Spans, cut_blocks, read_addressed
+from stages.datasets.slices import is_text
 from stages.engine.contracts import EDITS, IMAGE, Quarantined
 from stages.shards import format as shards
 
@@ -475,6 +477,38 @@ def test_json_records_are_found_from_everywhere(
         assert [record for _, record in found] == expected
         for number, (begin, _) in enumerate(found):
             assert [record for _, record in text_tables.records(io.BytesIO(data), "x.json", begin)] == expected[number:]
+
+
+ODD_LINES = [
+    b"", b" \t", b"{", b"[1]", b"7 8", b'{"a": 1}{"b": 2}', b'{"a": 1},', b' {"a": 1}\r', b'\xef\xbb\xbf{"a": 1}', b'{"a": "\xff"}',
+    b'{"a": "\xed\xa0\x80"}', b'{"a": "\\uD83d\\ude00"}', b'{"a": "\\udc00"}', b'{"a": "\0"}', '{"a": "é"}'.encode(),
+    '{"a": 1}'.encode("utf-16"), b'{"a": 1, "a": NaN}', b'{"a":' + b"[" * 63 + b"]" * 63 + b"}",
+    b'{"a":' + b"[" * 64 + b"]" * 64 + b"}", b'{"a": "' + b"[" * 80 + b'"}', b"[" * 5000 + b"]" * 5000,
+]  # fmt: skip
+
+
+@settings(steady, max_examples=60)
+@given(st.lists(st.sampled_from(ODD_LINES) | st.binary(max_size=9) | RECORDS.map(lambda found: json.dumps(found[:1])[1:-1].encode())))
+def test_lines_are_read_as_the_json_module_reads_them(lines: list[bytes]) -> None:
+    content = b"\n".join(lines)
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
+        file.write(content)
+        file.flush()
+        blocks = list(text_tables.blocks(file.name, 2))
+    found = {number: record for block in blocks for number, record in zip(block.lines().tolist(), block.records, strict=True)}
+    there = {number: line for number, line in enumerate(io.BytesIO(content), 1) if line.strip()}
+    assert found.keys() == there.keys() and all(block.records for block in blocks)
+    for number, line in there.items():
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            value = None
+        sound = isinstance(value, dict) and not text_tables.is_nested(value)
+        assert repr(found[number]) == repr(value) if sound else isinstance(found[number], text_tables.Bad)
+    for block in blocks:
+        assert not block.is_text() or all(is_text(record) for record in block.records if isinstance(record, dict))
+    ends = [*(block.begin for block in blocks), len(content)][1:]
+    assert [block.data for block in blocks] == [content[block.begin : end] for block, end in zip(blocks, ends, strict=True)]
 
 
 @steady

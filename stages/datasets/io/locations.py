@@ -18,6 +18,9 @@ from stages.datasets.io import image_files
 from stages.datasets.io.faults import Fault
 from stages.engine import storage
 
+RECENT = 1000
+"""Files whose sizes are kept."""
+
 
 def listing(folder: str, *, what: str) -> dict[str, int | None]:
     """Sizes in bytes of the files in a folder by name. Raises ``ValueError`` naming it when it cannot be listed."""
@@ -46,13 +49,21 @@ def repeated(*digests: array[int]) -> np.ndarray:
 
 class Sizes:
     """Sizes of files. The size of a local file is read file by file. Another folder is listed once, which takes 16 bytes per file. Web
-    servers are not asked."""
+    servers are not asked. A file among the last ``RECENT`` is not looked at again: edits of one source follow each other."""
 
     def __init__(self) -> None:
         self._listed: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self._recent: dict[str, int | None] = {}
 
     def of(self, path: str) -> int | None:
         """Size in bytes of the file, None where it is not known. Raises ``OSError`` when a folder's server does not answer."""
+        if path not in self._recent:
+            if len(self._recent) == RECENT:
+                self._recent.clear()
+            self._recent[path] = self._asked(path)
+        return self._recent[path]
+
+    def _asked(self, path: str) -> int | None:
         if path.startswith("/") and "::" not in path:
             return _local_size(path)
         if path.startswith(("http://", "https://")):

@@ -67,6 +67,6 @@ def unpacked(text: str, first: int, count: int) -> np.ndarray:
 def _scanned(folder: str, name: str, what: str) -> Iterator[tar.Member]:
     try:
         with opened(f"{folder}/{name}") as file:
-            yield from tar.scan(file)
+            yield from tar.scan(file, whole=True)
     except tar.Damaged as error:
         raise ValueError(f"{what}: {folder}/{name} {error}; download it again") from None

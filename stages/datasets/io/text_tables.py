@@ -13,6 +13,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
+
+from stages.datasets.io import files
+
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv")
 KEY = "#key"
 """Column that contains the key of a record where a JSON file is an object of records by key."""
@@ -22,6 +26,8 @@ MOST_LEVELS = 64
 """Levels of lists and objects in a record. A bound of our own: the parser's depends on how deep the program is at that moment."""
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _CHUNK = 1 << 18
+_BLANKS = " \t\r\n"
+_DECODER = json.JSONDecoder()
 _BOM = codecs.BOM_UTF8
 
 
@@ -32,8 +38,34 @@ class Bad(NamedTuple):
 
 
 Record = dict[str, Any] | Bad
-TextSpan = tuple[int, int | None, list[tuple[int, Record]]]
-"""First byte of a block of a text file, its end (None: that of the file), and its records, each with its first byte."""
+
+
+class TextBlock(NamedTuple):
+    """``data``: the bytes of a block, from its byte ``begin`` and its line ``line`` (from 1) on to the next block; ``starts``: first byte
+    of each of its ``records`` in the file."""
+
+    begin: int
+    line: int
+    data: bytes
+    starts: list[int]
+    records: list[Record]
+
+    def lines(self) -> np.ndarray:
+        """Number of the line that each record begins in, int64 [records]."""
+        ends = np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n"))
+        return self.line + np.searchsorted(ends, np.array(self.starts) - self.begin)
+
+    def is_text(self) -> bool:
+        """Whether it is certain that all text of its records is valid Unicode; if not, each record must be looked at."""
+        try:
+            self.data.decode()
+        except UnicodeDecodeError:
+            return False
+        return b"\0" not in self.data and _HALF.search(self.data) is None  # a zero: another encoding than UTF-8
+
+
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+"""The escape of a half of a surrogate pair."""
 
 
 def records(file: BinaryIO, name: str, start: int = 0) -> Iterator[tuple[int, Record]]:
@@ -48,47 +80,66 @@ def records(file: BinaryIO, name: str, start: int = 0) -> Iterator[tuple[int, Re
     return _json(file, name, start) if suffix == ".json" else _lines(file, start)
 
 
-def columns(file: BinaryIO, name: str, first: Iterable[tuple[int, Record]]) -> list[str]:
+def columns(path: str, first: Iterable[Record]) -> list[str]:
     """Names of the columns: the header's of CSV and TSV, also those that are there twice, otherwise those of the ``first`` records."""
-    separator = _SEPARATORS.get(posixpath.splitext(name)[1].lower())
+    separator = _SEPARATORS.get(posixpath.splitext(path)[1].lower())
     if separator:
-        return next(csv.reader(_CountedLines(file, 0), delimiter=separator), [])
-    return list(dict.fromkeys(column for _, record in first if isinstance(record, dict) for column in record))
+        with files.opened(path) as file:
+            return next(csv.reader(_CountedLines(file, 0), delimiter=separator), [])
+    return list(dict.fromkeys(column for record in first if isinstance(record, dict) for column in record))
 
 
-def spans(found: Iterable[tuple[int, Record]], unit_rows: int | None = None) -> Iterator[TextSpan]:
+def blocks(path: str, unit_rows: int | None = None) -> Iterator[TextBlock]:
     """Blocks of the records of a file. With ``unit_rows`` they end where units end."""
-    block: list[tuple[int, Record]] = []
-    for number, (start, record) in enumerate(found):
-        if block and (len(block) == BLOCK_RECORDS or (unit_rows and number % unit_rows == 0)):
-            yield block[0][0], start, block
-            block = []
-        block.append((start, record))
-    if block:
-        yield block[0][0], None, block
+    line, gathered = 1, list[tuple[int, Record]]()
+
+    def block(end: int | None) -> TextBlock:
+        nonlocal line
+        begin = gathered[0][0]
+        line += content.read(begin - content.tell()).count(b"\n")  # blank lines before the first record
+        data = content.read(-1 if end is None else end - begin)
+        made = TextBlock(begin, line, data, [start for start, _ in gathered], [record for _, record in gathered])
+        line += data.count(b"\n")
+        return made
+
+    with files.opened(path) as file, files.opened(path) as content:
+        for number, entry in enumerate(records(file, path)):
+            if gathered and (len(gathered) == BLOCK_RECORDS or (unit_rows and number % unit_rows == 0)):
+                yield block(entry[0])
+                gathered.clear()
+            gathered.append(entry)
+        if gathered:
+            yield block(None)
 
 
 def _lines(file: BinaryIO, start: int) -> Iterator[tuple[int, Record]]:
     file.seek(start)
     for line in file:
-        if line.strip():
+        if not line.isspace():
             yield start, _parsed(line.removeprefix(_BOM) if start == 0 else line)
         start += len(line)
 
 
 def _parsed(data: bytes) -> Record:
     try:
+        text = data.decode()
+        value, end = _DECODER.raw_decode(text)
+        if not text[end:].strip(_BLANKS):
+            return _checked(_NESTED if _is_nested(value, text, 0, end) else value)
+    except (RecursionError, ValueError):
+        pass
+    try:  # by what also knows other encodings, and says what is wrong
         value = json.loads(data)
     except RecursionError:
         return _NESTED
     except ValueError as error:
         return Bad(f"the line is not JSON ({error})")
-    return _checked(value)
+    return _checked(_NESTED if is_nested(value) else value)
 
 
 def is_nested(value: Any) -> bool:
     """Whether a list or an object has more than ``MOST_LEVELS`` levels of lists and objects."""
-    level = [value]
+    level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(MOST_LEVELS):
         children = (child for entry in level for child in (entry.values() if isinstance(entry, dict) else entry))
         level = [child for child in children if isinstance(child, (dict, list))]
@@ -97,13 +148,16 @@ def is_nested(value: Any) -> bool:
     return True
 
 
+def _is_nested(value: Any, text: str, begin: int, end: int) -> bool:
+    """The same of a value that was read from ``text`` between ``begin`` and ``end``: few brackets there are few levels."""
+    return text.count("[", begin, end) + text.count("{", begin, end) > MOST_LEVELS and is_nested(value)
+
+
 _NESTED = Bad(f"the record has more than {MOST_LEVELS} levels of lists and objects")
 
 
 def _checked(value: Any) -> Record:
-    if isinstance(value, (dict, list)) and is_nested(value):
-        return _NESTED
-    return value if isinstance(value, dict) else Bad(f"the record should be an object, it is {json.dumps(value)[:40]}")
+    return value if isinstance(value, (dict, Bad)) else Bad(f"the record should be an object, it is {json.dumps(value)[:40]}")
 
 
 class _CountedLines:
@@ -173,8 +227,9 @@ class _Text:
                     raise
                 continue
             if end < len(self._text) or not self._more():  # a number may go on in the next chunk
+                nested = _is_nested(value, self._text, self._at, end)
                 self._go(end)
-                return value
+                return _NESTED if nested else value
 
     def _skip_nested(self) -> None:
         """Skip a list or an object that has too many levels for the parser. Raises ``ValueError`` where it does not end."""
@@ -197,7 +252,8 @@ class _Text:
         self._go(self._at + 1)
 
     def _go(self, end: int) -> None:
-        self.start += len(self._text[self._at : end].encode(errors="surrogateescape"))
+        plain = self._text.isascii()  # one byte per character
+        self.start += end - self._at if plain else len(self._text[self._at : end].encode(errors="surrogateescape"))
         self._at = end
 
     def _more(self) -> bool:
@@ -206,7 +262,6 @@ class _Text:
         return bool(data)
 
 
-_DECODER = json.JSONDecoder()
 _SIGN = re.compile(r'"(?:[^"\\]|\\.)*"|["\[\]{}]', re.DOTALL)
 """A whole string, the beginning of one that does not end, or a bracket."""
 _SPACE, _BETWEEN = re.compile(r"[ \t\r\n\ufeff]*"), re.compile(r"[ \t\r\n,]*")
@@ -236,8 +291,7 @@ def _json(file: BinaryIO, name: str, start: int) -> Iterator[tuple[int, Record]]
                     raise ValueError(f"there is no value after the key {key!r}")
                 text.take()
                 text.skip(_SPACE)
-            value = text.value()
-            record = value if isinstance(value, Bad) else _checked(value)
+            record = _checked(text.value())
         except ValueError as error:
             raise ValueError(f"{name} is not valid JSON after byte {begin:,} ({error}); correct it or download it again") from None
         yield begin, {KEY: key, **record} if key is not None and isinstance(record, dict) else record
