@@ -55,7 +55,7 @@ def padding(size: int) -> bytes:
 def scan(file: BinaryIO, *, whole: bool = False) -> Iterator[Member]:
     """Regular files of any uncompressed tar archive, found by seeking from header to header, from the file's position on.
 
-    ``whole``: to the end, so that headers may be read ahead; those of a local archive then take a ninth of the time where they are plain.
+    ``whole``: to the end, so that headers may be read ahead; those of a local archive then take a sixth of the time where they are plain.
     Raises :class:`Damaged` when the archive does not end as an archive does: readers take a truncated archive for complete.
     """
     descriptor = _descriptor(file) if whole else None
