@@ -16,7 +16,7 @@ from typing import Any
 
 from stages.datasets import published_ids
 from stages.datasets.config import ReferenceJsonEdits
-from stages.datasets.io import cells, files, locations, text_tables
+from stages.datasets.io import cells, files, locations, text_blocks
 from stages.datasets.io.faults import Fault
 from stages.datasets.io.text_tables import Bad, Record
 from stages.datasets.slices import Edit, Request, Slice, cut, is_text, position
@@ -46,7 +46,7 @@ def plan(config: ReferenceJsonEdits, request: Request) -> list[Slice]:
     entries: list[Entry] = []
     for name, split in given:
         before = 0
-        for block in text_tables.blocks(f"{folder}/{name}"):
+        for block in text_blocks.blocks(f"{folder}/{name}"):
             if not before:
                 _check_keys(f"{folder}/{name}", block.records, request.key)
             certain = block.is_text()
@@ -104,7 +104,7 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
 
 def _check_keys(path: str, first: Sequence[Record], key: str) -> None:
     """Raise ``ValueError`` where none of the first records has a key: then the file is of another layout."""
-    there = text_tables.columns(path, first)
+    there = text_blocks.columns(path, first)
     missing = [column for column in (*SHARED, *(column for side in SIDES for column in side)) if column not in there]
     if missing:
         raise ValueError(f"{key}: {path} has no key {missing[0]}, which the training JSON has; it has {', '.join(there) or 'none'}")

@@ -27,7 +27,8 @@ from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.faults import Fault
 from stages.datasets.io.files import OneOpen, opened
 from stages.datasets.io.tar_index import TarIndex, packed, unpacked
-from stages.datasets.io.text_tables import Bad, Record, blocks, records
+from stages.datasets.io.text_blocks import blocks
+from stages.datasets.io.text_tables import Bad, Record, records
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
 from stages.engine import storage
 from stages.engine.contracts import Quarantined

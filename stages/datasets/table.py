@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from stages.datasets import presets, quotas, triplets
 from stages.datasets.config import CandidateTable, SourceTable, Table, TableEdits, TableSources, TripletEdits
-from stages.datasets.io import cells, files, locations, parquet_files, text_tables
+from stages.datasets.io import cells, files, locations, parquet_files, text_blocks, text_tables
 from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.faults import Fault
 from stages.datasets.io.text_tables import Bad
@@ -213,8 +213,8 @@ def _blocks(folder: str, name: str, needed: list[str], read: list[str], key: str
                 yield Block(name, group, table.metadata.row_group(group).num_rows, parquet_files.mark(table, group))
         return
     path = f"{folder}/{name}"
-    for number, block in enumerate(text_tables.blocks(path)):
+    for number, block in enumerate(text_blocks.blocks(path)):
         if number == 0:
-            parquet_files.check_columns(path, text_tables.columns(path, block.records), needed, what=key, read=read)
+            parquet_files.check_columns(path, text_blocks.columns(path, block.records), needed, what=key, read=read)
         content = hashlib.sha256(block.data + sized.of(path.rpartition("/")[0], block.records))
         yield Block(name, block.begin, len(block.records), content.hexdigest()[:ID_DIGITS])

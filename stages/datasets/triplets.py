@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stages.datasets.io import locations, text_tables
+from stages.datasets.io import locations, text_blocks
 from stages.datasets.io.blocks import Block
 from stages.datasets.io.faults import Fault
-from stages.datasets.io.text_tables import Bad, Record, TextBlock
+from stages.datasets.io.text_blocks import TextBlock
+from stages.datasets.io.text_tables import Bad, Record
 from stages.datasets.slices import is_text
 from stages.engine import storage
 from stages.engine.ids import ID_DIGITS
@@ -45,7 +46,7 @@ def blocks(folder: str, name: str, unit_rows: int, images: Sequence[str]) -> lis
     found: list[Block] = []
     ids, lines = array("Q"), array("I")  # of all rows in order: digest of the id (0 where it does not count), number of the line
     sizes, place = locations.Sizes(), storage.absolute(folder)
-    for block in text_tables.blocks(f"{folder}/{name}", unit_rows):
+    for block in text_blocks.blocks(f"{folder}/{name}", unit_rows):
         content, faults, numbers = hashlib.sha256(block.data), [], block.lines()
         sound, all_sound = list[Mapping[str, Any]](), _all_sound(block, images)
         for number, record in enumerate(block.records):

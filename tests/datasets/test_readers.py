@@ -23,7 +23,7 @@ from paths import ROOT
 
 from stages.datasets import readers as edits
 from stages.datasets.config import CandidateEdits, EditRewardDataEdits, EditsInput, TableColumns, TableEdits, WebdatasetEdits
-from stages.datasets.io import text_tables
+from stages.datasets.io import text_blocks, text_tables
 from stages.datasets.io.blocks import Block, Spans, cut_blocks, read_addressed
 from stages.datasets.slices import is_text
 from stages.engine.contracts import EDITS, IMAGE, Quarantined
@@ -494,7 +494,7 @@ def test_lines_are_read_as_the_json_module_reads_them(lines: list[bytes]) -> Non
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
         file.write(content)
         file.flush()
-        blocks = list(text_tables.blocks(file.name, 2))
+        blocks = list(text_blocks.blocks(file.name, 2))
     found = {number: record for block in blocks for number, record in zip(block.lines().tolist(), block.records, strict=True)}
     there = {number: line for number, line in enumerate(io.BytesIO(content), 1) if line.strip()}
     assert found.keys() == there.keys() and all(block.records for block in blocks)

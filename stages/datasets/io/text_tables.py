@@ -10,18 +10,12 @@ import csv
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
-
-import numpy as np
-
-from stages.datasets.io import files
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv")
 KEY = "#key"
 """Column that contains the key of a record where a JSON file is an object of records by key."""
-BLOCK_RECORDS = 256
-"""Records of a block, which ends where reading can begin."""
 MOST_LEVELS = 64
 """Levels of lists and objects in a record. A bound of our own: the parser's depends on how deep the program is at that moment."""
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -40,34 +34,6 @@ class Bad(NamedTuple):
 Record = dict[str, Any] | Bad
 
 
-class TextBlock(NamedTuple):
-    """``data``: the bytes of a block, from its byte ``begin`` and its line ``line`` (from 1) on to the next block; ``starts``: first byte
-    of each of its ``records`` in the file."""
-
-    begin: int
-    line: int
-    data: bytes
-    starts: list[int]
-    records: list[Record]
-
-    def lines(self) -> np.ndarray:
-        """Number of the line that each record begins in, int64 [records]."""
-        ends = np.flatnonzero(np.frombuffer(self.data, np.uint8) == ord("\n"))
-        return self.line + np.searchsorted(ends, np.array(self.starts) - self.begin)
-
-    def is_text(self) -> bool:
-        """Whether it is certain that all text of its records is valid Unicode; if not, each record must be looked at."""
-        try:
-            self.data.decode()
-        except UnicodeDecodeError:
-            return False
-        return b"\0" not in self.data and _HALF.search(self.data) is None  # a zero: another encoding than UTF-8
-
-
-_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-"""The escape of a half of a surrogate pair."""
-
-
 def records(file: BinaryIO, name: str, start: int = 0) -> Iterator[tuple[int, Record]]:
     """Records from byte ``start`` (0, or where a record begins) with the byte at which each begins; blank lines are no records.
 
@@ -80,36 +46,10 @@ def records(file: BinaryIO, name: str, start: int = 0) -> Iterator[tuple[int, Re
     return _json(file, name, start) if suffix == ".json" else _lines(file, start)
 
 
-def columns(path: str, first: Iterable[Record]) -> list[str]:
-    """Names of the columns: the header's of CSV and TSV, also those that are there twice, otherwise those of the ``first`` records."""
-    separator = _SEPARATORS.get(posixpath.splitext(path)[1].lower())
-    if separator:
-        with files.opened(path) as file:
-            return next(csv.reader(_CountedLines(file, 0), delimiter=separator), [])
-    return list(dict.fromkeys(column for record in first if isinstance(record, dict) for column in record))
-
-
-def blocks(path: str, unit_rows: int | None = None) -> Iterator[TextBlock]:
-    """Blocks of the records of a file. With ``unit_rows`` they end where units end."""
-    line, gathered = 1, list[tuple[int, Record]]()
-
-    def block(end: int | None) -> TextBlock:
-        nonlocal line
-        begin = gathered[0][0]
-        line += content.read(begin - content.tell()).count(b"\n")  # blank lines before the first record
-        data = content.read(-1 if end is None else end - begin)
-        made = TextBlock(begin, line, data, [start for start, _ in gathered], [record for _, record in gathered])
-        line += data.count(b"\n")
-        return made
-
-    with files.opened(path) as file, files.opened(path) as content:
-        for number, entry in enumerate(records(file, path)):
-            if gathered and (len(gathered) == BLOCK_RECORDS or (unit_rows and number % unit_rows == 0)):
-                yield block(entry[0])
-                gathered.clear()
-            gathered.append(entry)
-        if gathered:
-            yield block(None)
+def header(file: BinaryIO, name: str) -> list[str] | None:
+    """The names in the header of a CSV or TSV file, also those that are there twice; None for the other formats, which have no header."""
+    separator = _SEPARATORS.get(posixpath.splitext(name)[1].lower())
+    return next(csv.reader(_CountedLines(file, 0), delimiter=separator), []) if separator else None
 
 
 def _lines(file: BinaryIO, start: int) -> Iterator[tuple[int, Record]]:
