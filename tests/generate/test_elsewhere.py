@@ -24,7 +24,7 @@ from pipeline.report.synthetic import synthetic_parts
 from stages.annotate.page import packet as packet_page
 from stages.config import FlowConfig
 from stages.context import Context
-from stages.datasets.io.text_tables import columns
+from stages.datasets.io.text_tables import header
 from stages.engine.cluster import Cluster
 from stages.engine.contracts import IMAGE
 from stages.engine.rundir import Index, RunDir
@@ -321,7 +321,7 @@ def test_a_doubled_column_is_refused_where_it_is_read(form: str, tmp_path: Path)
             with path.open("w", newline="") as file:
                 csv.writer(file, delimiter="," if form == "csv" else "\t").writerows([names, ["x"] * len(names)])
             with path.open("rb") as file:
-                assert columns(file, path.name, []) == list(names)
+                assert header(file, path.name) == list(names)
         generate.run(context(tmp_path / "run", {"dataset": "table", "path": str(path)}))
 
     names = ["source", "instruction", "edited", "editor"]
