@@ -20,7 +20,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, ClassVar
@@ -39,7 +38,7 @@ from ray.cluster_utils import Cluster  # noqa: E402
 from tiny_editing import drawn_images  # noqa: E402  # ty: ignore[import-not-found]
 from tiny_step1x import write_step1x  # noqa: E402  # ty: ignore[import-not-found]
 
-from benchmarks.filter_kills import Campaign, add_node  # noqa: E402
+from benchmarks.filter_kills import Campaign, own_cluster  # noqa: E402
 from benchmarks.killed_server import KilledServer  # noqa: E402
 from stages.engine import storage  # noqa: E402
 from stages.engine.rundir import RunDir  # noqa: E402
@@ -90,18 +89,11 @@ def main() -> int:
     config = options.runs / "kills.yaml"
     config.write_text(json.dumps(configuration(options.runs.absolute(), server.address)))
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="kills-", dir="/tmp", ignore_cleanup_errors=True) as sockets:  # paths of sockets must be short
-        os.environ["RAY_TMPDIR"] = sockets  # where the cluster's address is noted, so that nobody else's ``ray.init`` joins it
-        cluster = Cluster(
-            initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 100 << 20, "include_dashboard": False}
-        )
-        try:
-            add_node(cluster)
-            campaign = EditorCampaign(cluster, ["-c", DRIVER, "--config", str(config)], options, server)
-            differing = campaign.run()
-        finally:
-            cluster.shutdown()
-            server.end()
+    try:
+        with own_cluster(nodes=1) as cluster:
+            differing = EditorCampaign(cluster, ["-c", DRIVER, "--config", str(config)], options, server).run()
+    finally:
+        server.end()
     runs = list(options.runs.glob("killed-*/"))
     asked, wanted = len(traces.read_text().splitlines()), sum(len(replies(run)) for run in [options.runs / "undisturbed", *runs])
     allowed = wanted + options.kills * CALLS_AT_ONCE

@@ -23,7 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -72,25 +73,26 @@ def main() -> int:
     config.write_text(CONFIGURATION.format(edits=options.edits, model=model, unit_rows=UNIT_ROWS))
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="kills-", dir="/tmp", ignore_cleanup_errors=True) as sockets:  # paths of sockets must be short
-        os.environ["RAY_TMPDIR"] = sockets  # where the cluster's address is noted, so that nobody else's ``ray.init`` joins it
-        differing = disturb(options, config)
+    command = [str(HERE / "sleeping_filter.py")] if options.sleeping else ["-m", "pipeline.cli"]
+    with own_cluster(nodes=2) as cluster:
+        differing = Campaign(cluster, [*command, "run", "filter", "--config", str(config)], options).run()
     print(f"{options.kills} kills that hit a live process, {differing} runs with differences, {time.monotonic() - started:.0f} s")
     return 1 if differing else 0
 
 
-def disturb(options: argparse.Namespace, config: Path) -> int:
-    """Number of runs with differences."""
-    head = {"num_cpus": 0, "object_store_memory": 100 << 20, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        for _ in range(2):
-            add_node(cluster)
-        command = [str(HERE / "sleeping_filter.py")] if options.sleeping else ["-m", "pipeline.cli"]
-        campaign = Campaign(cluster, [*command, "run", "filter", "--config", str(config)], options)
-        return campaign.run()
-    finally:
-        cluster.shutdown()
+@contextmanager
+def own_cluster(nodes: int) -> Iterator[Cluster]:
+    """A cluster of a head and so many nodes that work. Its address is in a folder of its own, so that no other ``ray.init`` joins it."""
+    with tempfile.TemporaryDirectory(prefix="kills-", dir="/tmp", ignore_cleanup_errors=True) as sockets:  # paths of sockets must be short
+        os.environ["RAY_TMPDIR"] = sockets
+        head = {"num_cpus": 0, "object_store_memory": 100 << 20, "include_dashboard": False}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        try:
+            for _ in range(nodes):
+                add_node(cluster)
+            yield cluster
+        finally:
+            cluster.shutdown()
 
 
 def save_model(path: Path, *, sleeping: bool) -> Path:

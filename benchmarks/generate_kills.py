@@ -19,7 +19,6 @@ import random
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -31,7 +30,7 @@ import psutil
 from PIL import Image
 from ray.cluster_utils import Cluster
 
-from benchmarks.filter_kills import PATIENCE, Campaign, add_node
+from benchmarks.filter_kills import PATIENCE, Campaign, own_cluster
 from benchmarks.killed_server import KilledServer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,20 +63,12 @@ def main() -> int:
     server = KilledServer(SERVES, SERVERS, options.seconds, traces)
     config.write_text(json.dumps(configuration(options, traces, server.address)))
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="kills-", dir="/tmp", ignore_cleanup_errors=True) as sockets:  # paths of sockets must be short
-        os.environ["RAY_TMPDIR"] = sockets  # where the cluster's address is noted, so that nobody else's ``ray.init`` joins it
-        cluster = Cluster(
-            initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 100 << 20, "include_dashboard": False}
-        )
-        try:
-            for _ in range(2):
-                add_node(cluster)
-            command = ["-m", "pipeline.cli", "run", "generate", "--config", str(config)]
-            campaign = GenerateCampaign(cluster, command, options, server)
-            differing = campaign.run()
-        finally:
-            cluster.shutdown()
-            server.end()
+    command = ["-m", "pipeline.cli", "run", "generate", "--config", str(config)]
+    try:
+        with own_cluster(nodes=2) as cluster:
+            differing = GenerateCampaign(cluster, command, options, server).run()
+    finally:
+        server.end()
     runs = len(list(options.runs.glob("killed-*/")))
     made, wanted = len(traces.read_text().splitlines()), (runs + 1) * options.sources * PER_SOURCE
     allowed = wanted + options.kills * WORKERS * IN_WORK

@@ -46,11 +46,10 @@ def systems(
     bounds = {system.name for system in found}
     shared = {} if encodings is None else {"encodings": str(encodings)}
     for arm in arms:
-        given = shared | ({} if editors is None else {"path": str(editors / arm)})
-        trained = (
-            System(arm, "editor", None, TRAINED) if editors is None else _editor(flow, arm, TRAINED, given, f"the trained editor {arm}")
-        )
-        found.append(trained)
+        if editors is None:
+            found.append(System(arm, "editor", None, TRAINED))
+        else:
+            found.append(_editor(flow, arm, TRAINED, shared | {"path": str(editors / arm)}, f"the trained editor {arm}"))
     for number, entry in enumerate(config.editors):
         given = (shared if entry.editor == TRAINED else {}) | entry.settings
         found.append(_editor(flow, entry.name or entry.editor, entry.editor, given, f"evaluate_editor.editors.{number}"))

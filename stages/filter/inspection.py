@@ -199,6 +199,7 @@ def fates(database: Tables, rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 def bit_of(flag: str) -> np.uint32:
     """The bit of a flag in ``Inspection.marks``."""
+    assert len(MARKS) <= 32, "a flag is a bit of uint32"
     return np.uint32(1) << np.uint32(MARKS.index(flag))
 
 
