@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
@@ -81,7 +81,7 @@ def main() -> int:
 
 
 @contextmanager
-def own_cluster(nodes: int) -> Iterator[Cluster]:
+def own_cluster(nodes: int) -> Generator[Cluster]:
     """A cluster of a head and so many nodes that work. Its address is in a folder of its own, so that no other ``ray.init`` joins it."""
     with tempfile.TemporaryDirectory(prefix="kills-", dir="/tmp", ignore_cleanup_errors=True) as sockets:  # paths of sockets must be short
         os.environ["RAY_TMPDIR"] = sockets
