@@ -24,7 +24,7 @@ GOOD = 3.0
 @dataclass(frozen=True)
 class Judged:
     """Scored edits [n] of which it is known whether they are good: ``score`` and ``change`` (from the source) float64, ``good`` bool,
-    ``source`` any, ``task`` text, ``ids`` bytes. ``standard``: what makes an edit good, in words. ``edits``: which edits these are.
+    ``source`` any, ``ids`` bytes. ``standard``: what makes an edit good, in words. ``edits``: which edits these are.
     """
 
     ids: np.ndarray
@@ -32,7 +32,6 @@ class Judged:
     change: np.ndarray
     good: np.ndarray
     source: np.ndarray
-    task: np.ndarray
     standard: str
     edits: str
 
@@ -68,7 +67,6 @@ def judged(published: Published) -> Judged | None:
             table["change_from_source"].to_numpy(),
             edits.good,
             edits.source,
-            np.array(table["task"].to_pylist()),
             "good in every dimension by ground-truth quality, which the filter does not read",
             "scored edits",
         )
@@ -82,7 +80,7 @@ def steps(count: int, also: Sequence[int] = ()) -> list[int]:
 
 
 def _rated(published: Published) -> Judged | None:
-    table = published.table("evaluate-reward", "scores", ["sample_id", "overall_mean", "change_from_source", "task"])
+    table = published.table("evaluate-reward", "scores", ["sample_id", "overall_mean", "change_from_source"])
     ratings = published.ratings(where=("candidate_id", table["sample_id"].to_pylist())) if table is not None else None
     if table is None or ratings is None:
         return None
@@ -103,7 +101,6 @@ def _rated(published: Published) -> Judged | None:
         kept["change_from_source"].to_numpy(),
         np.array([min(float(np.mean(scores)) for scores in rated[name].values()) >= GOOD for name in ids]),
         np.array([sources[name] for name in ids]),
-        np.array(kept["task"].to_pylist()),
         f"rated {GOOD:g} or more in every dimension, in the mean over their raters",
         "rated candidates of held-out sources",
     )

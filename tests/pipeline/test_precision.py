@@ -20,7 +20,7 @@ SCORES = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
 
 def of(**given: list) -> Judged:
     ids = np.array([f"{number:024x}".encode() for number in range(6)])
-    columns = {"change": np.arange(6.0), "source": np.arange(6), "task": np.array(["a"] * 6)} | {k: np.array(v) for k, v in given.items()}
+    columns = {"change": np.arange(6.0), "source": np.arange(6)} | {k: np.array(v) for k, v in given.items()}
     return Judged(ids=ids, standard="", edits="", **columns)
 
 

@@ -207,13 +207,15 @@ def test_the_best_edits_say_which_task_prevails(large: Path) -> None:
     best = pc.index_in(pa.array([*_by_score(edits.table)[:9]]), value_set=edits.table["sample_id"].combine_chunks()).to_pylist()
     tasks = np.array(edits.table["task"].to_pylist())
     tasks[best] = "task-7"
-    place = edits.table.column_names.index("task")
-    changed = replace(edits, table=edits.table.set_column(place, "task", pa.array(tasks)))
-    (paragraph,) = offset(changed, BEST)
+
+    def by(tasks: np.ndarray) -> scored_edits.ScoredEdits:
+        return replace(edits, strata={"task": scored_edits.groups(pa.chunked_array([pa.array(tasks)]))})
+
+    (paragraph,) = offset(by(tasks), BEST)
     assert re.match(r"(9|1\d) of the best 12 are of the task task 7, which is 4\u202f% of all", paragraph.text)
-    assert offset(changed, "Worst") == []
+    assert offset(by(tasks), "Worst") == []
     tasks[tasks == "task-7"] = ""
-    (paragraph,) = offset(replace(edits, table=edits.table.set_column(place, "task", pa.array(tasks))), BEST)
+    (paragraph,) = offset(by(tasks), BEST)
     assert "of the task (empty), which is" in paragraph.text
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipeline import words
 from pipeline.report.blocks import Block, Heading, Paragraph, Table
-from pipeline.report.scored_edits import ScoredEdits
+from pipeline.report.scored_edits import Groups, ScoredEdits
 from reward.evaluation.estimate import Estimate
 from stages.filter.selection.difference import Z
 
@@ -45,16 +45,14 @@ def clustered_mean(values: np.ndarray, clusters: np.ndarray) -> Estimate:
     return Estimate(mean, mean - half, mean + half, len(values))
 
 
-def _table(edits: ScoredEdits, what: str, column: np.ndarray, masks: Mapping[str, np.ndarray]) -> Table:
-    names, codes, counts = np.unique(column.astype(str), return_inverse=True, return_counts=True)
-    largest = np.argsort(-counts, kind="stable")[:MOST_ROWS].tolist()
+def _table(edits: ScoredEdits, what: str, stratum: Groups, masks: Mapping[str, np.ndarray]) -> Table:
     rows = []
-    for code in largest:
-        mask = codes == code
+    for code in stratum.largest(MOST_ROWS):
+        mask = stratum.codes == code
         estimate = clustered_mean(edits.overall[mask], edits.source[mask])
         likert = [words.score(float(values[mask].mean())) for values in edits.likert.values()]
         kept = [words.share(float(chosen[mask].mean())) for chosen in masks.values()]
-        name = str(names[code]) or "(empty)"
+        name = stratum.names[code] or "(empty)"
         rows.append((estimate.value, (name, words.count(int(mask.sum())), estimate.words(words.score), *likert, *kept)))
     ordered = [row for _, row in sorted(rows, key=lambda entry: (-entry[0], entry[1][0]))]
     columns = (
@@ -64,5 +62,5 @@ def _table(edits: ScoredEdits, what: str, column: np.ndarray, masks: Mapping[str
         *(f"Predicted {words.name(name)}" for name in edits.likert),
         *(f"kept by “{name}”" for name in masks),
     )
-    more = f" The {MOST_ROWS} largest of {words.count(len(names))}." if len(names) > MOST_ROWS else ""
+    more = f" The {MOST_ROWS} largest of {words.count(len(stratum.names))}." if len(stratum.names) > MOST_ROWS else ""
     return Table(columns, ordered, f"By {what}, highest mean first.{more}")

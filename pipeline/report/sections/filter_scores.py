@@ -40,13 +40,12 @@ def distributions(edits: ScoredEdits, selections: Mapping[str, pa.Table]) -> lis
 def strata(edits: ScoredEdits) -> list[Block]:
     """The overall score by task, language, data set and editor, where there are several."""
     figures = []
-    for what, column in edits.strata.items():
-        names, codes, counts = np.unique(column.astype(str), return_inverse=True, return_counts=True)
-        largest = np.argsort(-counts, kind="stable")[:MOST_STRATA]
-        groups = {str(names[code]) or "(empty)": edits.overall[codes == code] for code in largest}
-        rest = ~np.isin(codes, largest)
+    for what, stratum in edits.strata.items():
+        largest = stratum.largest(MOST_STRATA)
+        groups = {stratum.names[code] or "(empty)": edits.overall[stratum.codes == code] for code in largest}
+        rest = ~np.isin(stratum.codes, largest)
         if rest.any():
-            groups[f"{len(names) - len(largest)} others"] = edits.overall[rest]
+            groups[f"{len(stratum.names) - len(largest)} others"] = edits.overall[rest]
         groups = dict(sorted(groups.items(), key=lambda entry: -float(np.median(entry[1]))))
         title = f"Overall score by {what}"
         caption = "Dot: median; bar: middle half; line: 5 to 95 %. In brackets the number of edits."

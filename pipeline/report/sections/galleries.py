@@ -53,14 +53,16 @@ def section(published: Published) -> Section:
 
 def offset(edits: ScoredEdits, title: str) -> list[Paragraph]:
     """A paragraph above the best edits: which task they are of, where one prevails, because scores of different tasks need not compare."""
-    task = np.array(edits.table["task"].to_pylist())
-    order = first(-edits.overall, fixed_width(edits.table["sample_id"]), min(GALLERY, len(task)))
-    names, counts = np.unique(task[order], return_counts=True)
-    most = int(np.argmax(counts))
-    among = float((task == names[most]).mean())
-    if title != BEST or among == 1 or counts[most] / len(order) < max(0.5, 2 * among):
+    tasks = edits.strata.get("task")
+    if title != BEST or tasks is None:
         return []
-    name = words.name(str(names[most])) or "(empty)"
+    order = first(-edits.overall, fixed_width(edits.table["sample_id"]), min(GALLERY, len(tasks.codes)))
+    counts = np.bincount(tasks.codes[order])
+    most = int(np.argmax(counts))
+    among = float((tasks.codes == most).mean())
+    if counts[most] / len(order) < max(0.5, 2 * among):
+        return []
+    name = words.name(tasks.names[most]) or "(empty)"
     text = (
         f"{counts[most]} of the best {len(order)} are of the task {name}, which is {words.percent(among)} of all scored edits. "
         "Training compares edits of one source only, so the scores of different tasks have different zero points. Among the "
