@@ -37,6 +37,7 @@ MEASURES = {
     "Quality control of ratings": ("stages/annotate/quality", "stages/annotate/agreement"),
     "Overhead of generate": ("stages/engine", "stages/generate", "stages/editors"),
     "Overhead of the filter": ("stages/engine", "stages/filter", "stages/scoring"),
+    "The filter from end to end": ("stages/datasets", "stages/engine", "stages/filter", "stages/scoring", "stages/shards"),
     "Speed of shards": ("stages/shards", "stages/engine/storage.py", "stages/engine/tar.py"),
     "Decisions of the filter": ("stages/filter/decide.py", "stages/filter/gates", "stages/contamination", "stages/filter/scored.py"),
     "One driver": ("stages/engine", "stages/datasets", "stages/filter"),
