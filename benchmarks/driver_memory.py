@@ -80,6 +80,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="driver-memory-") as folder:
         context = prepare(Path(folder), rows)
         gc.collect()
+        gc.freeze()  # else each of some thousand calls looks through all that was imported
         pa.default_memory_pool().release_unused()
         figures = {name: Figures() for name in PHASES}
         for name, (module, function) in PHASES.items():
