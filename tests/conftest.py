@@ -91,18 +91,24 @@ def _ray_runs() -> bool:
     return ray is not None and ray.is_initialized()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first; under xdist last, for that worker which has nothing else left.
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """With ``pytest -n 2 --dist loadgroup`` all tests with the cluster run in one process, so there is one cluster."""
+    if _needs_cluster(item):
+        item.add_marker(pytest.mark.xdist_group("ray"))
 
-    With ``pytest -n 2 --dist loadgroup`` all tests with the cluster run in one process, so there is one cluster.
-    """
-    for item in items:
-        if _needs_cluster(item):
-            item.add_marker(pytest.mark.xdist_group("ray"))
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first; under xdist last, for that worker which has nothing else left."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: (not _needs_cluster(item), not _is_slow(item)))
     else:
         items.sort(key=lambda item: _is_slow(item) or _needs_cluster(item))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """xdist writes a group behind the name of its tests; there are versions of pytest in which that does nothing."""
+    if session.config.getoption("loadgroup", default=False):
+        assert all("@" in item.nodeid for item in session.items if _needs_cluster(item)), "xdist does not group the tests with the cluster"
 
 
 def _needs_cluster(item: pytest.Item) -> bool:
