@@ -15,7 +15,7 @@ from typing import Any
 
 from stages.config import FlowConfig
 from stages.context import Context
-from stages.engine import steps, storage
+from stages.engine import steps, storage, unit_log
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Index, StepFolder
@@ -27,7 +27,8 @@ from stages.evaluate_editor.evaluation import caveats, evaluate, preservation
 from stages.evaluate_editor.generation import Piece
 from stages.evaluate_editor.judges.judge import Judge
 from stages.evaluate_editor.judging import JudgingPiece, judged_edits
-from stages.evaluate_editor.systems import BASE, COPY, EXACT, System, systems
+from stages.evaluate_editor.room import check_encodings
+from stages.evaluate_editor.systems import BASE, COPY, EXACT, TRAINED, System, systems
 
 __all__ = ["COPY", "EXACT", "STEP", "run"]
 
@@ -39,7 +40,7 @@ REPLIES = "replies"
 
 
 def check(context: Context) -> None:
-    """Raise ``ValueError`` for what is missing, before any step of the command begins: items, editors, folders, keys of judges.
+    """Raise ``ValueError`` for what is missing, before any step of the command begins: items, editors, folders, keys of judges, room.
 
     Nothing is looked at where the step is done.
     """
@@ -52,6 +53,8 @@ def check(context: Context) -> None:
     measuring.check(config)
     for judge in (config.judge, *config.further_judges):
         judge.check()
+    if finetune is not None and context.run.step(steps.FINETUNE).index() is None:  # not only when the arms are trained
+        check_encodings(context.run.step(STEP).path / ENCODINGS, context.flow, config)
 
 
 def run(context: Context) -> Index:
@@ -120,6 +123,9 @@ def _generate(context: Context, folder: StepFolder, config: EvaluateEditorConfig
             seed = config.seed if system.kind == "editor" else None
             key = settings_hash(STEP, "edit", system.name, system.key, seed, identity, first, piece.count)
             units.append(Unit(key, piece, piece.count, name=f"{system.name}, items from {first}"))
+    made = unit_log.sound(folder)
+    if any(unit.payload.system.editor == TRAINED and unit.key not in made for unit in units):
+        check_encodings(folder.path / ENCODINGS, context.flow, config)
     return run_units(
         folder,
         units,
