@@ -83,7 +83,10 @@ def _editing(system: System, flow: FlowConfig, opened: dict[str, Editing]) -> Ed
         if before is None or not before.become(spec, settings):
             if before is not None:
                 before.close()
-            before = Editing.of(spec, settings, flow)
+            try:
+                before = Editing.of(spec, settings, flow)
+            except ValueError as error:
+                raise ValueError(catalogue.under_key(error, system.place)) from error
         opened[system.name] = before
     return opened[system.name]
 

@@ -28,7 +28,7 @@ from stages.evaluate_editor.generation import Piece
 from stages.evaluate_editor.judges.judge import Judge
 from stages.evaluate_editor.judging import JudgingPiece, judged_edits
 from stages.evaluate_editor.room import check_encodings
-from stages.evaluate_editor.systems import BASE, COPY, EXACT, TRAINED, System, systems
+from stages.evaluate_editor.systems import BASE, COPY, EXACT, TRAINED, System, check_ready, systems
 
 __all__ = ["COPY", "EXACT", "STEP", "run"]
 
@@ -40,7 +40,7 @@ REPLIES = "replies"
 
 
 def check(context: Context) -> None:
-    """Raise ``ValueError`` for what is missing, before any step of the command begins: items, editors, folders, keys of judges, room.
+    """Raise ``ValueError`` for what is missing, before any step of the command begins: items, editors, servers, keys, room.
 
     Nothing is looked at where the step is done.
     """
@@ -49,7 +49,9 @@ def check(context: Context) -> None:
         return
     config.items.identity(context.flow)
     finetune = context.flow.finetune
-    systems(context.flow, config, (BASE, *finetune.arms) if finetune is not None else (), None)
+    compared = systems(context.flow, config, (BASE, *finetune.arms) if finetune is not None else (), None)
+    if not unit_log.sound(context.run.step(STEP)):  # later those are asked that have edits to make
+        check_ready(compared)
     measuring.check(config)
     for judge in (config.judge, *config.further_judges):
         judge.check()
@@ -124,7 +126,10 @@ def _generate(context: Context, folder: StepFolder, config: EvaluateEditorConfig
             key = settings_hash(STEP, "edit", system.name, system.key, seed, identity, first, piece.count)
             units.append(Unit(key, piece, piece.count, name=f"{system.name}, items from {first}"))
     made = unit_log.sound(folder)
-    if any(unit.payload.system.editor == TRAINED and unit.key not in made for unit in units):
+    waiting = {unit.payload.system.name for unit in units if unit.key not in made}
+    editing = [system for system in compared if system.name in waiting]
+    check_ready(editing)
+    if any(system.editor == TRAINED for system in editing):
         check_encodings(folder.path / ENCODINGS, context.flow, config)
     return run_units(
         folder,

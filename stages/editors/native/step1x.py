@@ -144,7 +144,7 @@ def _weights(settings: Step1XSettings) -> dict[str, str]:
         try:
             families.check_files(config)
         except ValueError as error:
-            raise ValueError(f"{NAME}: {error}; correct settings.path or denoiser") from None
+            raise ValueError(f"{NAME}: {error}; correct settings.path or settings.denoiser") from None
         files = family.encoder_files(config) | {"denoiser": family.weight_files(config)[0]}
     if Path(settings.denoiser).is_absolute():
         files["denoiser"] = Path(settings.denoiser)
@@ -152,7 +152,7 @@ def _weights(settings: Step1XSettings) -> dict[str, str]:
         files["adapters"] = Path(settings.adapters)
     for path in files.values():
         if not path.is_file():
-            raise ValueError(f"{NAME}: there is no file {path}; correct settings.path, denoiser or adapters")
+            raise ValueError(f"{NAME}: there is no file {path}; correct settings.path, settings.denoiser or settings.adapters")
     return named | ({"fingerprint": fingerprint_of(files)} if files else {})
 
 

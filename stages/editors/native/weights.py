@@ -21,7 +21,7 @@ def identity(editor: str, hub: str, pipeline: str, settings: NativeSettings) -> 
     if settings.path is None:
         return {"hub": hub, "revision": settings.revision}
     folder = _directory(editor, settings.path)
-    check(editor, folder, pipeline)
+    check(f"{editor}: settings.path", folder, pipeline)
     return {"fingerprint": fingerprint(folder)}
 
 
@@ -46,12 +46,15 @@ def locate(editor: str, hub: str, settings: NativeSettings) -> tuple[Path, str]:
     return folder, folder.name
 
 
-def check(editor: str, folder: Path, pipeline: str) -> None:
-    """Raises ``ValueError`` naming a file that is missing or damaged, or the other pipeline of diffusers that the directory is of."""
+def check(what: str, folder: Path, pipeline: str) -> None:
+    """Raises ``ValueError`` naming a file that is missing or damaged, or the other pipeline of diffusers that the directory is of.
+
+    ``what``: how its sentence begins.
+    """
     try:
         check_pipeline(folder, pipeline)
     except ValueError as error:
-        raise ValueError(f"{editor}: {error}") from None
+        raise ValueError(f"{what}: {error}") from None
 
 
 def fingerprint(folder: Path) -> str:

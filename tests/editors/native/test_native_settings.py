@@ -15,9 +15,11 @@ import tiny_editors
 import torch
 from safetensors.torch import load_file, save_file
 
+from stages.config import FlowConfig
 from stages.editors import catalogue
 from stages.editors.native import loading, models, versions, weights
 from stages.editors.native.adapter import NativeEditor
+from stages.generate.candidate_plan import planned
 
 KEY = "generate.editors.0.settings"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -109,6 +111,14 @@ def test_weights_that_are_not_there_or_of_another_pipeline_are_one_sentence(fold
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match=r"flux-kontext: settings.offload: layers frees memory of a GPU, and there is none"):
             NativeEditor(models.FLUX_KONTEXT, settings("flux-kontext", path=str(folder), offload="layers"))
+
+
+def test_a_reader_sees_the_whole_key_of_a_setting(tmp_path: Path) -> None:
+    editors = [{"name": "qwen-image-edit", "candidates": 2, "settings": {"path": str(tmp_path)}}]
+    section = {"sources": {"dataset": "table", "tables": [{"name": "a", "path": "a"}]}, "annotate": 2, "editors": editors}
+    with pytest.raises(ValueError, match=r"^qwen-image-edit: generate\.editors\.0\.settings\.path: \S+ has no model_index\.json"):
+        planned(FlowConfig.model_validate({"name": "x", "generate": section}))
+    assert catalogue.under_key("my.settings.path is odd", "generate.editors.0") == "generate.editors.0: my.settings.path is odd"
 
 
 def test_a_matrix_that_is_not_in_the_files_is_refused(folder: Path, tmp_path: Path) -> None:
