@@ -15,6 +15,7 @@ from typing import Any
 
 from stages.config import FlowConfig
 from stages.context import Context
+from stages.editors.fine_tuned import CUT
 from stages.engine import steps, storage, unit_log
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
@@ -104,7 +105,7 @@ def run(context: Context) -> Index:
         parts = [part for one in measured for part in one.artifacts()["measures"]]
         evaluation |= {"measures": measuring.means(folder.read_table("measures", parts))}
     evaluation |= {"preservation": preservation(edits), "seed": context.flow.seed, "resamples": config.bootstrap}
-    evaluation |= {"caveats": caveats(config, context.flow)}
+    evaluation |= {"caveats": [*caveats(config, context.flow), *_cut_instructions(compared, made)]}
     sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
     artifacts: dict[str, list] = {}
     for one in (made, *judged, *measured):
@@ -141,6 +142,16 @@ def _generate(context: Context, folder: StepFolder, config: EvaluateEditorConfig
         phase="edit",
         rows_are="edits",
     )
+
+
+def _cut_instructions(compared: Sequence[System], made: Done) -> list[str]:
+    """How many instructions each system did not read in full, for a reader of the table. made: equally many units of each."""
+    each = len(made.records) // len(compared)
+    counts = [
+        (system.name, int(sum(record.figures.get(CUT, 0) for record in made.records[number * each : (number + 1) * each])))
+        for number, system in enumerate(compared)
+    ]
+    return [f"{name}: {count:,} instructions were cut at the length that the editor reads." for name, count in counts if count]
 
 
 def _require_edits(folder: StepFolder, made: Done) -> None:

@@ -121,6 +121,23 @@ def test_arms_load_and_run_the_frozen_half_once(published: Path, tmp_path: Path,
     assert np.abs(single - alone["lora"][1]).max() <= 1  # an edit does not depend on its batch, up to rounding
 
 
+def test_an_instruction_that_is_cut_is_counted(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GEdit-Bench's items stay what they are: the released model cuts them, too."""
+    flow = flow_of(published, tmp_path)
+    _, system = systems(flow, cast(Any, flow.evaluate_editor), (), None)[:2]
+    done = generation.make_work(flow)(Piece(system, 0, 2))
+    assert done.figures == {}
+    unread = Step1XEncoders.unread
+    monkeypatch.setattr(Step1XEncoders, "unread", lambda self, source, words: unread(self, source, words + " longer" * 50))
+    done = generation.make_work(flow)(Piece(system, 0, 2))
+    assert done.figures == {"cut": 2.0} and done.tables["benchmark_edits"]["error"].to_pylist() == ["", ""]
+    records = [SimpleNamespace(figures=figures) for figures in ({}, {}, {"cut": 1.0}, {"cut": 2.0})]
+    others = [System("copy", "copy", ""), system]
+    assert step._cut_instructions(others, cast(Any, SimpleNamespace(records=records))) == [
+        f"{system.name}: 3 instructions were cut at the length that the editor reads."
+    ]
+
+
 def test_room_for_encoded_sources_is_asked_for_before_any_edit(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And before the arms are trained, where the same run trains them."""
     flow, run, nothing = flow_of(published, tmp_path), RunDir(tmp_path / "run"), cast(Any, None)
