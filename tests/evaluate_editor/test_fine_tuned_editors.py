@@ -126,11 +126,13 @@ def test_an_instruction_that_is_cut_is_counted(published: Path, tmp_path: Path, 
     flow = flow_of(published, tmp_path)
     _, system = systems(flow, cast(Any, flow.evaluate_editor), (), None)[:2]
     done = generation.make_work(flow)(Piece(system, 0, 2))
-    assert done.figures == {}
+    assert done.figures == {"cut": 1.0}  # the tiny editor reads 52 tokens
     unread = Step1XEncoders.unread
     monkeypatch.setattr(Step1XEncoders, "unread", lambda self, source, words: unread(self, source, words + " longer" * 50))
     done = generation.make_work(flow)(Piece(system, 0, 2))
     assert done.figures == {"cut": 2.0} and done.tables["benchmark_edits"]["error"].to_pylist() == ["", ""]
+    monkeypatch.setattr(Step1XEncoders, "unread", lambda *_: "")
+    assert generation.make_work(flow)(Piece(system, 0, 2)).figures == {}
     records = [SimpleNamespace(figures=figures) for figures in ({}, {}, {"cut": 1.0}, {"cut": 2.0})]
     others = [System("copy", "copy", ""), system]
     assert step._cut_instructions(others, cast(Any, SimpleNamespace(records=records))) == [
