@@ -18,7 +18,7 @@ from finetune.training.blocks import prepared_blocks
 from finetune.training.config import LargeTrainingConfig
 from finetune.training.train import ready_to_learn
 
-_BF16 = 2
+_BF16, _FP32 = 2, 4
 _META = torch.device("meta")
 
 
@@ -28,6 +28,14 @@ def bytes_per_pair(editor: PretrainedEditorConfig, side: int) -> int:
     channels, rows, columns = example.latent
     condition = sum(tensor.numel() for tensor in example.condition.values())
     return _BF16 * (4 * channels * rows * columns + 2 * condition)
+
+
+def bytes_per_source(editor: PretrainedEditorConfig) -> int:
+    """Bytes of an encoded source with its instruction, as sampling keeps it: moments in float32, one condition or two."""
+    example = families.example_input(editor, editor.sampling.side, _META)
+    channels, rows, columns = example.latent
+    conditions = 1 if editor.sampling.guidance == 1 else 2
+    return _FP32 * 2 * channels * rows * columns + _BF16 * conditions * sum(tensor.numel() for tensor in example.condition.values())
 
 
 def flop_per_pair(editor: PretrainedEditorConfig, side: int, training: LargeTrainingConfig) -> float:

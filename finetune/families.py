@@ -70,8 +70,10 @@ def check_weights(config: PretrainedEditorConfig) -> None:
 
 
 def check_files(config: PretrainedEditorConfig) -> None:
-    """ValueError for a file of either half that is missing, and for weights of another model. No weights are read."""
-    for path in _family(config).encoder_files(config).values():
+    """ValueError for a file of either half that is missing or damaged, and for weights of another model. No weights are read."""
+    family = _family(config)
+    family.check_folder(config)
+    for path in (*family.encoder_files(config).values(), *family.weight_files(config)):
         if not path.is_file():
             raise ValueError(f"there is no file {path}; expected a file of the editor {config.family}")
     check_weights(config)

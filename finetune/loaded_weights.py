@@ -17,12 +17,6 @@ HEAD = 16
 Head = tuple[tuple[int, ...], tuple[float, ...]]
 
 
-def check_configured(part: Path) -> None:
-    """Raise ``ValueError`` where a folder has weights and no sizes: libraries then build the model in its full default size."""
-    if any(part.glob("*.safetensors")) and not (part / "config.json").is_file():
-        raise ValueError(f"{part} has weights and no config.json, which says their sizes; download it again")
-
-
 def check_loaded(part: nn.Module, folder: Path) -> None:
     """Raise ``ValueError`` where matrices of a part are not those of the folder's files."""
     lost = missing_matrices(part, folder)

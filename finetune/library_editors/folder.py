@@ -12,8 +12,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from finetune import complete_folder
 from finetune.library_editors.config import LibraryEditorConfig
-from finetune.loaded_weights import check_configured, check_loaded
+from finetune.loaded_weights import check_loaded
 from reward.trainer.sharding import ReadRows
 
 _PART = "transformer"
@@ -29,10 +30,14 @@ def settings(config: LibraryEditorConfig, part: str) -> dict[str, Any]:
         raise ValueError(f"{path} is not readable ({error}); expected the folder of a diffusers pipeline") from error
 
 
+def check_pipeline_folder(pipeline: Any, config: LibraryEditorConfig) -> None:
+    """ValueError naming the file that is missing or damaged, or the other pipeline; the transformer is looked at by `stored_rows`."""
+    complete_folder.check_pipeline(Path(config.directory), pipeline.__name__, without={_PART})
+
+
 def open_pipeline(pipeline: Any, config: LibraryEditorConfig) -> Any:
-    """The pipeline without its transformer, in bf16. ValueError when the folder is not readable, or lacks weights."""
-    for part in Path(config.directory).glob("*/"):
-        check_configured(part)
+    """The pipeline without its transformer, in bf16. ValueError when the folder is not readable, or lacks files or weights."""
+    check_pipeline_folder(pipeline, config)
     try:
         opened = pipeline.from_pretrained(config.directory, transformer=None, scheduler=None, dtype=torch.bfloat16, use_safetensors=True)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:

@@ -23,6 +23,7 @@ from finetune.flux_names import FLUX_FUSED
 from finetune.instruction_limits import unknown_characters
 from finetune.library_editors.config import KontextConfig
 from finetune.library_editors.folder import (
+    check_pipeline_folder,
     encoder_files,
     export_weights,
     open_part,
@@ -38,6 +39,7 @@ from finetune.pixels import from_unit_range, to_unit_range
 from finetune.tested_versions import refusal
 
 __all__ = [  # as a family: see `finetune.families`
+    "check_folder",
     "encoder_files",
     "example_input",
     "export_weights",
@@ -178,6 +180,11 @@ class Kontext(nn.Module):
 
 open_encoders = KontextEncoders.load
 new_model = Kontext
+
+
+def check_folder(config: KontextConfig) -> None:
+    """ValueError naming a file of the encoders that is missing or damaged."""
+    check_pipeline_folder(FluxKontextPipeline, config)
 
 
 def open_decoder(config: KontextConfig, device: torch.device) -> Decoder:

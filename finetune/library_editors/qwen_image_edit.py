@@ -24,6 +24,7 @@ from finetune.image_positions import supply
 from finetune.instruction_limits import control_token
 from finetune.library_editors.config import QwenImageEditConfig
 from finetune.library_editors.folder import (
+    check_pipeline_folder,
     encoder_files,
     export_weights,
     open_part,
@@ -39,6 +40,7 @@ from finetune.pixels import from_unit_range, to_unit_range
 from finetune.tested_versions import INSTALL
 
 __all__ = [  # as a family: see `finetune.families`
+    "check_folder",
     "encoder_files",
     "example_input",
     "export_weights",
@@ -165,6 +167,11 @@ class QwenImageEdit(nn.Module):
 
 open_encoders = QwenImageEditEncoders.load
 new_model = QwenImageEdit
+
+
+def check_folder(config: QwenImageEditConfig) -> None:
+    """ValueError naming a file of the encoders that is missing or damaged."""
+    check_pipeline_folder(QwenImageEditPlusPipeline, config)
 
 
 def open_decoder(config: QwenImageEditConfig, device: torch.device) -> Decoder:

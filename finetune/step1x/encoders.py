@@ -15,8 +15,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, Qwen2_5_VLModel
 
+from finetune.complete_folder import check_model, check_tokenizer
 from finetune.editing_model import Condition, Moments, longer
-from finetune.loaded_weights import check_configured, check_loaded
+from finetune.loaded_weights import check_loaded
 from finetune.pixels import from_unit_range, to_unit_range
 from finetune.step1x.conditioning import Conditioner
 from finetune.step1x.config import Step1XConfig, Step1XSizes
@@ -34,7 +35,7 @@ class Step1XEncoders:
     def load(cls, config: Step1XConfig, device: torch.device) -> Step1XEncoders:
         """Read the released files. ValueError naming the file that is missing, unreadable or of other sizes."""
         folder = vlm_folder(config)
-        check_configured(folder)
+        check_vlm(config)
         try:
             vlm = Qwen2_5_VLModel.from_pretrained(folder, dtype="auto", use_safetensors=True).to(device)
             tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -82,6 +83,13 @@ class Step1XEncoders:
 def decode(vae: AutoencoderKL, latents: Tensor) -> list[Image.Image]:
     """RGB images of latents [n, channels, rows, columns] in the denoiser's scale."""
     return from_unit_range(vae.decode(latents.to(vae.device, vae.dtype) / VAE_SCALE + VAE_SHIFT).sample)
+
+
+def check_vlm(config: Step1XConfig) -> None:
+    """ValueError naming the file of the vision-language model that is missing or damaged."""
+    folder = vlm_folder(config)
+    check_model(folder)
+    check_tokenizer(folder)
 
 
 def load_vae(config: Step1XConfig) -> AutoencoderKL:

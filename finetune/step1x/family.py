@@ -9,16 +9,22 @@ import torch
 from torch import nn
 
 from finetune.editing_model import Decoder, ExampleInput
-from finetune.step1x import loading
+from finetune.step1x import loading, versions
 from finetune.step1x.config import VLM_PATCH_AREA, Step1XConfig
 from finetune.step1x.denoiser import Step1XEdit
-from finetune.step1x.encoders import Step1XEncoders, decode, load_vae, vae_path, vlm_folder
+from finetune.step1x.encoders import Step1XEncoders, check_vlm, decode, load_vae, vae_path, vlm_folder
 
 open_encoders = Step1XEncoders.load
 stored_rows = loading.stored_rows
 export_weights = loading.export_weights
 
 _WORDS = 40  # tokens of a usual instruction
+
+
+def check_folder(config: Step1XConfig) -> None:
+    """ValueError for the folder of another version, and naming a file of the vision-language model that is missing or damaged."""
+    versions.check_folder(Path(config.directory))
+    check_vlm(config)
 
 
 def open_decoder(config: Step1XConfig, device: torch.device) -> Decoder:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from finetune.step1x.checkpoint_names import Piece, pieces
 from finetune.step1x.config import Step1XConfig
+from finetune.step1x.versions import check_folder, check_names
 from reward.trainer.sharding import ReadRows
 
 _SHOWN = 3  # names in an error message
@@ -27,13 +28,14 @@ def stored_rows(config: Step1XConfig, model: nn.Module) -> dict[str, ReadRows]:
 
     ValueError when the file is missing or unreadable, or when its tensors are not those of a v1.0 of the configured sizes.
     """
-    path = denoiser_path(config)
-    wanted = pieces(model)
+    check_folder(Path(config.directory))
+    path, wanted = denoiser_path(config), pieces(model)
     try:
         file: Any = safe_open(path, framework="pt")
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise ValueError(f"{path} is not a readable safetensors file ({error}); expected the released denoiser of Step1X-Edit") from error
+    check_names(path, slices)
     _check(path, {name: tuple(part.get_shape()) for name, part in slices.items()}, _released_shapes(model, wanted))
     return {name: _reader(parts, slices) for name, parts in wanted.items()}
 
@@ -86,11 +88,6 @@ def _released_shapes(model: nn.Module, wanted: Mapping[str, tuple[Piece, ...]]) 
 
 def _check(path: Path, found: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]) -> None:
     missing, unknown = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
-    if missing == ["connector.scale_factor"] and not unknown:
-        raise ValueError(
-            f"{path} has no tensor connector.scale_factor: it is Step1X-Edit v1.1, which places the reference elsewhere; use v1.0 "
-            "(step1x-edit-i1258.safetensors)"
-        )
     if missing or unknown:
         differences = [
             f"{what} {', '.join(names[:_SHOWN])}{' and others' if len(names) > _SHOWN else ''}"

@@ -7,6 +7,7 @@ so these files import heavy libraries only inside ``open``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -27,6 +28,7 @@ MODULES = (
     "stages.editors.world",  # the toy world's six simulated editors
 )
 GROUP = "edit_reward_pipeline.editors"
+_SETTING = re.compile(r"(?<![\w.])settings\.(?=\w)")
 
 
 @cache
@@ -47,6 +49,15 @@ def find(name: str, key: str) -> EditorSpec:
     if name not in specs():
         raise ValueError(f"{key}: there is no editor {name!r}; known: {', '.join(specs())}")
     return specs()[name]
+
+
+def under_key(said: object, key: str) -> str:
+    """What an editor says, for the reader of a configuration: its ``settings.NAME`` are written out from the key where the editor is named.
+
+    The key comes first where it names no setting.
+    """
+    named = _SETTING.sub(f"{key}.settings.", str(said))
+    return named if named != str(said) else f"{key}: {said}"
 
 
 def settings_of(spec: EditorSpec, given: Mapping[str, Any], key: str) -> Config:

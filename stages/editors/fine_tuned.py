@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from finetune.library_editors.config import PretrainedEditorConfig
 
 
+CUT = "cut"
+"""In the record of an edit: how much longer its instruction is than what was read of it."""
+
+
 def open_editor(folder: Path, encodings: Path | None) -> OnCanvas:
     """Load both halves: on the GPU in bf16, or on the CPU in float32. encodings: see `stages.editors.encodings`.
 
@@ -73,13 +77,17 @@ class FineTunedEditor:
         self._encoders, self._encodings = encoders, encodings
 
     def edit(self, batch: Sequence[EditRequest]) -> list[Edited]:
-        """Noise is a function of a request's seed alone. Raises ``ValueError`` for an instruction that the family cannot read."""
+        """Noise is a function of a request's seed alone. Raises ``ValueError`` for an instruction that the family cannot read.
+
+        One that is too long is cut, as the family's own code does, and the edit's record says so.
+        """
         from finetune.sampling import sample_encoded
 
         encoded = [self._encodings.of(request.image, request.instruction) for request in batch]
         seeds = [request.seed for request in batch]
         images = sample_encoded(self._model, self._encoders.decode, encoded, seeds, self._config.sampling)
-        return [Edited(image) for image in images]
+        cut = [self._encoders.unread(request.image, request.instruction) for request in batch]
+        return [Edited(image, record=((CUT, why),) if why else ()) for image, why in zip(images, cut, strict=True)]
 
     def become(self, folder: Path) -> bool:
         """Make it the editor of another folder that has the same frozen half; False, with nothing changed, where it has another.

@@ -61,7 +61,7 @@ def _resized(image: Image.Image, size: tuple[int, int]) -> Image.Image:
 
 def _directory(settings: TrainedSettings) -> Path:
     if not settings.path or not Path(settings.path).is_dir():
-        raise ValueError(f"the editor trained: path: there is no directory {settings.path!r}; name one that the step finetune published")
+        raise ValueError(f"trained: settings.path: there is no directory {settings.path!r}; name one that the step finetune published")
     return Path(settings.path)
 
 

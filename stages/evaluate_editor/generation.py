@@ -16,6 +16,7 @@ from stages.config import FlowConfig
 from stages.editors import catalogue
 from stages.editors.editing import Editing
 from stages.editors.editor import Edited, EditRequest
+from stages.editors.fine_tuned import CUT
 from stages.engine import contracts, images
 from stages.engine.ids import content_id
 from stages.engine.units import UnitOutput, Work
@@ -47,7 +48,8 @@ def make_work(flow: FlowConfig) -> Work:
     def work(piece: Piece) -> UnitOutput:
         entries = config.items.read(flow, piece.first, piece.count)
         items = [entry for entry in entries if isinstance(entry, Item)]
-        made = dict(zip((_key(item) for item in items), _edits(piece.system, items, flow, config, opened), strict=True))
+        cut: list[str] = []
+        made = dict(zip((_key(item) for item in items), _edits(piece.system, items, flow, config, opened, cut), strict=True))
         rows = [_row(piece.system.name, entry, made.get(_key(entry))) for entry in entries]
         shown = [
             {name: row[name] for name in ("item_id", "task", "arm", "image")} | {"instruction": entry.instruction}
@@ -55,15 +57,15 @@ def make_work(flow: FlowConfig) -> Work:
             if number < SAMPLES and isinstance(entry, Item) and row["image"] and language in ("", entry.language)
         ]
         tables = {"benchmark_edits": contracts.table("benchmark_edits", rows), "samples": contracts.table("samples", shown)}
-        return UnitOutput(tables, rows_in=piece.count, rows_out=piece.count)
+        return UnitOutput(tables, rows_in=piece.count, rows_out=piece.count, figures={CUT: float(len(cut))} if cut else {})
 
     return work
 
 
 def _edits(
-    system: System, items: Sequence[Item], flow: FlowConfig, config: EvaluateEditorConfig, opened: dict[str, Editing]
+    system: System, items: Sequence[Item], flow: FlowConfig, config: EvaluateEditorConfig, opened: dict[str, Editing], cut: list[str]
 ) -> list[np.ndarray | str]:
-    """Per item the edit, uint8 [height, width, 3], or why there is none."""
+    """Per item the edit, uint8 [height, width, 3], or why there is none. ``cut`` gets the items whose instruction was not read in full."""
     match system.kind:
         case "copy":
             return [item.image for item in items]
@@ -72,7 +74,7 @@ def _edits(
         case "folder":
             return [_from_folder(Path(system.folder), item, config.items) for item in items]
         case "editor":
-            return _edited(_editing(system, flow, opened), items, config)
+            return _edited(_editing(system, flow, opened), items, config, cut)
 
 
 def _editing(system: System, flow: FlowConfig, opened: dict[str, Editing]) -> Editing:
@@ -83,12 +85,15 @@ def _editing(system: System, flow: FlowConfig, opened: dict[str, Editing]) -> Ed
         if before is None or not before.become(spec, settings):
             if before is not None:
                 before.close()
-            before = Editing.of(spec, settings, flow)
+            try:
+                before = Editing.of(spec, settings, flow)
+            except ValueError as error:
+                raise ValueError(catalogue.under_key(error, system.place)) from error
         opened[system.name] = before
     return opened[system.name]
 
 
-def _edited(editing: Editing, items: Sequence[Item], config: EvaluateEditorConfig) -> list[np.ndarray | str]:
+def _edited(editing: Editing, items: Sequence[Item], config: EvaluateEditorConfig, cut: list[str]) -> list[np.ndarray | str]:
     from finetune.editor import noise_seed
 
     requests = [
@@ -97,7 +102,8 @@ def _edited(editing: Editing, items: Sequence[Item], config: EvaluateEditorConfi
         )
         for item in items
     ]
-    results = editing.edit_all(requests)
+    results = [*editing.edit_all(requests)]
+    cut += [item.item_id for item, one in zip(items, results, strict=True) if isinstance(one, Edited) and CUT in dict(one.record)]
     return [np.asarray(one.image) if isinstance(one, Edited) else f"{one.reason}: {one.message}" for one in results]
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from stages.config import FlowConfig
 from stages.context import Context
-from stages.engine import steps, storage
+from stages.editors.fine_tuned import CUT
+from stages.engine import steps, storage, unit_log
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Index, StepFolder
@@ -27,7 +28,8 @@ from stages.evaluate_editor.evaluation import caveats, evaluate, preservation
 from stages.evaluate_editor.generation import Piece
 from stages.evaluate_editor.judges.judge import Judge
 from stages.evaluate_editor.judging import JudgingPiece, judged_edits
-from stages.evaluate_editor.systems import BASE, COPY, EXACT, System, systems
+from stages.evaluate_editor.room import check_encodings
+from stages.evaluate_editor.systems import BASE, COPY, EXACT, TRAINED, System, check_ready, systems
 
 __all__ = ["COPY", "EXACT", "STEP", "run"]
 
@@ -39,7 +41,7 @@ REPLIES = "replies"
 
 
 def check(context: Context) -> None:
-    """Raise ``ValueError`` for what is missing, before any step of the command begins: items, editors, folders, keys of judges.
+    """Raise ``ValueError`` for what is missing, before any step of the command begins: items, editors, servers, keys, room.
 
     Nothing is looked at where the step is done.
     """
@@ -48,10 +50,14 @@ def check(context: Context) -> None:
         return
     config.items.identity(context.flow)
     finetune = context.flow.finetune
-    systems(context.flow, config, (BASE, *finetune.arms) if finetune is not None else (), None)
+    compared = systems(context.flow, config, (BASE, *finetune.arms) if finetune is not None else (), None)
+    if not unit_log.sound(context.run.step(STEP)):  # later those are asked that have edits to make
+        check_ready(compared)
     measuring.check(config)
     for judge in (config.judge, *config.further_judges):
         judge.check()
+    if finetune is not None and context.run.step(steps.FINETUNE).index() is None:  # not only when the arms are trained
+        check_encodings(context.run.step(STEP).path / ENCODINGS, context.flow, config)
 
 
 def run(context: Context) -> Index:
@@ -99,7 +105,7 @@ def run(context: Context) -> Index:
         parts = [part for one in measured for part in one.artifacts()["measures"]]
         evaluation |= {"measures": measuring.means(folder.read_table("measures", parts))}
     evaluation |= {"preservation": preservation(edits), "seed": context.flow.seed, "resamples": config.bootstrap}
-    evaluation |= {"caveats": caveats(config, context.flow)}
+    evaluation |= {"caveats": [*caveats(config, context.flow), *_cut_instructions(compared, made)]}
     sha256 = storage.publish_json(folder.path / "evaluation.json", evaluation)
     artifacts: dict[str, list] = {}
     for one in (made, *judged, *measured):
@@ -120,6 +126,12 @@ def _generate(context: Context, folder: StepFolder, config: EvaluateEditorConfig
             seed = config.seed if system.kind == "editor" else None
             key = settings_hash(STEP, "edit", system.name, system.key, seed, identity, first, piece.count)
             units.append(Unit(key, piece, piece.count, name=f"{system.name}, items from {first}"))
+    made = unit_log.sound(folder)
+    waiting = {unit.payload.system.name for unit in units if unit.key not in made}
+    editing = [system for system in compared if system.name in waiting]
+    check_ready(editing)
+    if any(system.editor == TRAINED for system in editing):
+        check_encodings(folder.path / ENCODINGS, context.flow, config)
     return run_units(
         folder,
         units,
@@ -130,6 +142,16 @@ def _generate(context: Context, folder: StepFolder, config: EvaluateEditorConfig
         phase="edit",
         rows_are="edits",
     )
+
+
+def _cut_instructions(compared: Sequence[System], made: Done) -> list[str]:
+    """How many instructions each system did not read in full, for a reader of the table. made: equally many units of each."""
+    each = len(made.records) // len(compared)
+    counts = [
+        (system.name, int(sum(record.figures.get(CUT, 0) for record in made.records[number * each : (number + 1) * each])))
+        for number, system in enumerate(compared)
+    ]
+    return [f"{name}: {count:,} instructions were cut at the length that the editor reads." for name, count in counts if count]
 
 
 def _require_edits(folder: StepFolder, made: Done) -> None:

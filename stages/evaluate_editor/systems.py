@@ -21,7 +21,7 @@ TRAINED, BASE = "trained", "base"
 @dataclass(frozen=True)
 class System:
     """One row of the table. ``key``: plain JSON value that its edits depend on. ``editor`` and ``settings``: of an editor of the catalogue;
-    ``folder``: of edits made elsewhere.
+    ``place``: where the configuration names that editor; ``folder``: of edits made elsewhere.
     """
 
     name: str
@@ -29,6 +29,7 @@ class System:
     key: Any
     editor: str = ""
     settings: Mapping[str, Any] | None = None
+    place: str = ""
     folder: str = ""
 
 
@@ -74,11 +75,22 @@ def systems(
 def _editor(flow: FlowConfig, name: str, editor: str, given: Mapping[str, Any], key: str) -> System:
     spec = catalogue.find(editor, key)
     settings = catalogue.settings_of(spec, given, f"{key}.settings")
-    missing = spec.missing(settings)
-    if missing:
-        raise ValueError(f"{key}: {missing}")
-    identity = [spec.name, spec.revision, spec.identity(settings, flow)]
-    return System(name, "editor", identity, editor, settings.model_dump(mode="json"))
+    if missing := spec.missing(settings):
+        raise ValueError(catalogue.under_key(missing, key))
+    try:
+        identity = [spec.name, spec.revision, spec.identity(settings, flow)]
+    except ValueError as error:
+        raise ValueError(catalogue.under_key(error, key)) from error
+    return System(name, "editor", identity, editor, settings.model_dump(mode="json"), place=key)
+
+
+def check_ready(found: Sequence[System]) -> None:
+    """Raise ``ValueError`` naming the key of an editor that needs what does not run, such as a server."""
+    for system in found:
+        if system.place:
+            spec = catalogue.find(system.editor, system.place)
+            if lack := spec.unready(catalogue.settings_of(spec, system.settings or {}, f"{system.place}.settings")):
+                raise ValueError(catalogue.under_key(lack, system.place))
 
 
 def _content(folder: Path) -> list[tuple[str, int, int]]:

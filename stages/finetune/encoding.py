@@ -6,7 +6,6 @@ Only what no earlier unit has is encoded. A unit has the null conditions of the 
 from __future__ import annotations
 
 import hashlib
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from reward.inputs.decoding import DECODER, decode
 from stages.context import Context
 from stages.engine import storage, tar
 from stages.engine.contracts import Quarantined
+from stages.engine.disk import check_room
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
@@ -77,13 +77,10 @@ def _check_room(folder: Path, editor: PretrainedEditorConfig, pairs: int) -> Non
     """Say what the entries will take. Raises ``ValueError`` where the disk does not have it."""
     from finetune.estimate import bytes_per_pair
 
-    needed, free = pairs * bytes_per_pair(editor, editor.sampling.side), shutil.disk_usage(folder.parent).free
+    needed = pairs * bytes_per_pair(editor, editor.sampling.side)
     print(f"{folder.name}: {pairs:,} pairs to encode, about {needed / 1e9:,.1f} GB", file=sys.stderr, flush=True)
-    if needed > free:
-        raise ValueError(
-            f"{pairs:,} encoded pairs take about {needed / 1e9:,.1f} GB, and the disk of {folder} has {free / 1e9:,.1f} GB; "
-            "choose another --run directory, a smaller finetune.editor.sampling.side or fewer pairs"
-        )
+    remedy = "choose another --run directory, a smaller finetune.editor.sampling.side or fewer pairs"
+    check_room(folder, needed, f"{pairs:,} encoded pairs", remedy)
 
 
 def _units(rows: Sequence[PairRow], found: cache.Cache, config: EncodeConfig, encoding: str) -> list[Unit]:

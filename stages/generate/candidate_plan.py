@@ -89,7 +89,7 @@ def planned(flow: FlowConfig) -> list[PlannedEditor]:
         try:
             identity = spec.identity(settings, flow)
         except ValueError as error:
-            raise ValueError(f"{key}: {error}") from error
+            raise ValueError(catalogue.under_key(error, key)) from error
         editors.append(PlannedEditor(key, choice, spec, settings, settings_hash(identity), count))
     _reject_equal_candidates(editors)
     _reject_equal_labels(editors)
@@ -113,7 +113,7 @@ def obstacles(editors: Sequence[PlannedEditor], config: GenerateConfig) -> list[
                 "generate.accept_licences, or leave the editor out"
             )
         if missing := editor.spec.missing(editor.settings):
-            found.append(f"{editor.key}: {editor.spec.name} cannot run here: {missing}")
+            found.append(catalogue.under_key(f"{editor.spec.name} cannot run here: {missing}", editor.key))
     return list(dict.fromkeys(found))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from stages.config import FlowConfig
 from stages.context import Context
+from stages.editors import catalogue
 from stages.engine import contracts, unit_log
 from stages.engine.cluster import Cluster
 from stages.engine.run_units import Job, run_jobs
@@ -183,7 +184,7 @@ def check(context: Context, folder: StepFolder, editors: Sequence[PlannedEditor]
         if editor.choice.num_gpus:
             gpus_of(editor, context.cluster)
         if lack := editor.spec.unready(editor.settings):
-            raise ValueError(f"{editor.key}: {lack}")
+            raise ValueError(catalogue.under_key(lack, editor.key))
 
 
 def gpus_of(editor: PlannedEditor, cluster: Cluster) -> float:

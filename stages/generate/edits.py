@@ -23,6 +23,7 @@ from itertools import chain, islice
 
 from reward.inputs.decoding import decode
 from stages.config import FlowConfig
+from stages.editors import catalogue
 from stages.editors.editing import AcceleratorLost, Editing, Result
 from stages.editors.editor import EditRequest
 from stages.engine.dispatch import CrewFailed
@@ -61,7 +62,8 @@ class EditWork:
         try:
             self.editing = Editing.of(self.planned.spec, self.planned.settings, flow)
         except Exception as error:  # plug-ins and their libraries raise anything
-            raise CrewFailed(f"{self.planned.key}: {self.planned.name} cannot be loaded ({type(error).__name__}: {error})") from error
+            said = f"{self.planned.name} cannot be loaded ({type(error).__name__}: {error})"
+            raise CrewFailed(catalogue.under_key(said, self.planned.key)) from error
         self.idle_since = time.monotonic()
         self.cpu_until = time.process_time()
         self.loaded = self.idle_since - started

@@ -52,6 +52,8 @@ def run(context: Context) -> Index:
         "world": flow.world.model_dump(mode="json") if flow.world else None,
         "seed": flow.seed,
     }
+    folder = context.run.step(STEP)
+    crews.check(context, folder, editors)  # before sources are read
     pieces = readers.plan(
         config.sources, seed=flow.seed, world=flow.world, unit_rows=config.unit_sources, key="generate.sources", edited=False
     )
@@ -59,9 +61,6 @@ def run(context: Context) -> Index:
         "sources": settings_hash([piece.fingerprint for piece in pieces]),
         "editors": settings_hash([[editor.spec.name, editor.spec.revision, editor.settings_hash] for editor in editors]),
     }
-    folder = context.run.step(STEP)
-    if folder.index() is None:  # before anything is written; a step that is up to date needs none of it
-        crews.check(context, folder, editors)
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
         return done

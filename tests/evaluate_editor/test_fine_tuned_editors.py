@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import gedit_copy
@@ -16,6 +17,7 @@ from tiny_step1x import write_step1x
 from torch import nn
 
 from finetune import families, sampling, trained
+from finetune.estimate import bytes_per_source
 from finetune.library_editors.sizes import at_area
 from finetune.step1x.config import Step1XConfig
 from finetune.step1x.encoders import Step1XEncoders
@@ -23,11 +25,15 @@ from finetune.training.config import LargeTrainingConfig
 from finetune.training.train import ready_to_learn
 from reward.trainer.config import AdapterConfig
 from stages.config import FlowConfig
+from stages.context import Context
 from stages.editors.fine_tuned import canvas_rule
+from stages.engine.rundir import RunDir
 from stages.engine.units import Work
-from stages.evaluate_editor import generation
+from stages.evaluate_editor import generation, step
 from stages.evaluate_editor.generation import Piece
+from stages.evaluate_editor.room import check_encodings
 from stages.evaluate_editor.systems import System, systems
+from stages.finetune.config import LargeFinetuneConfig
 
 CPU = torch.device("cpu")
 KINDS = {"lora": AdapterConfig(rank=2, alpha=2), "other": AdapterConfig(rank=2, alpha=2), "whole": None}
@@ -63,7 +69,7 @@ def flow_of(folder: Path, tmp_path: Path) -> FlowConfig:
     arms = [{"editor": "trained", "name": name, "settings": {"path": str(folder / "editors" / name)}} for name in ("base", *KINDS)]
     section = {
         "items": {"name": "gedit-bench", "path": str(tmp_path / "gedit")},
-        "judge": {"name": "endpoint", "base_url": "http://localhost:1/v1", "model": "none"},
+        "judge": {"name": "endpoint", "base_url": "http://localhost:1/v1", "model": "none", "key_variable": None},
         "editors": arms,
         "reference_arm": "base",
     }
@@ -106,11 +112,51 @@ def test_arms_load_and_run_the_frozen_half_once(published: Path, tmp_path: Path,
     assert calls == {"open_encoders": 1, "open_model": 2, "encode_source": 2}
     assert np.array_equal(edits_of(work, order[1]), alone["lora"])  # from weights that learnt in full back to adapters
     damaged = sorted(encodings.iterdir())[0]
+    estimate = bytes_per_source(trained.read_config(published / "editors" / "base"))
+    assert 0.5 < damaged.stat().st_size / estimate < 2  # of conditions in float32, which released encoders have in bf16
     damaged.write_bytes(damaged.read_bytes()[:-1])
     assert np.array_equal(edits_of(generation.make_work(flow), order[0]), alone["base"])
     assert calls == {"open_encoders": 2, "open_model": 4, "encode_source": 3}  # another process; what was damaged is made again
     single = edits_of(work, order[1], 1, 1)[0].astype(int)
     assert np.abs(single - alone["lora"][1]).max() <= 1  # an edit does not depend on its batch, up to rounding
+
+
+def test_an_instruction_that_is_cut_is_counted(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GEdit-Bench's items stay what they are: the released model cuts them, too."""
+    flow = flow_of(published, tmp_path)
+    _, system = systems(flow, cast(Any, flow.evaluate_editor), (), None)[:2]
+    done = generation.make_work(flow)(Piece(system, 0, 2))
+    assert done.figures == {"cut": 1.0}  # the tiny editor reads 52 tokens
+    unread = Step1XEncoders.unread
+    monkeypatch.setattr(Step1XEncoders, "unread", lambda self, source, words: unread(self, source, words + " longer" * 50))
+    done = generation.make_work(flow)(Piece(system, 0, 2))
+    assert done.figures == {"cut": 2.0} and done.tables["benchmark_edits"]["error"].to_pylist() == ["", ""]
+    monkeypatch.setattr(Step1XEncoders, "unread", lambda *_: "")
+    assert generation.make_work(flow)(Piece(system, 0, 2)).figures == {}
+    records = [SimpleNamespace(figures=figures) for figures in ({}, {}, {"cut": 1.0}, {"cut": 2.0})]
+    others = [System("copy", "copy", ""), system]
+    assert step._cut_instructions(others, cast(Any, SimpleNamespace(records=records))) == [
+        f"{system.name}: 3 instructions were cut at the length that the editor reads."
+    ]
+
+
+def test_room_for_encoded_sources_is_asked_for_before_any_edit(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And before the arms are trained, where the same run trains them."""
+    flow, run, nothing = flow_of(published, tmp_path), RunDir(tmp_path / "run"), cast(Any, None)
+    editor = trained.read_config(published / "editors" / "base")
+    monkeypatch.setattr("stages.engine.disk.shutil.disk_usage", lambda _: SimpleNamespace(free=22 * bytes_per_source(editor) - 1))
+    sentence = r"encoded sources of 22 benchmark items take about 0\.\d GB, and the disk of \S+/encodings has 0\.\d GB"
+    with pytest.raises(ValueError, match=sentence):
+        step.run(Context(run, flow, nothing))
+    kept = run.step("evaluate-editor").path / "encodings" / "one.bin"
+    kept.parent.mkdir()
+    kept.write_bytes(b"1")
+    check_encodings(kept.parent, flow, cast(Any, flow.evaluate_editor))
+    training = {"editor": editor.model_dump(), "arms": ["a"], "training": {"batch_size": 1}}
+    section = cast(Any, flow.evaluate_editor).model_copy(update={"editors": (), "reference_arm": "a"})
+    with_training = flow.model_copy(update={"finetune": LargeFinetuneConfig.model_validate(training), "evaluate_editor": section})
+    with pytest.raises(ValueError, match=sentence):
+        step.check(Context(RunDir(tmp_path / "other"), with_training, nothing))
 
 
 def test_an_arm_that_lacks_what_learnt_is_refused(published: Path, tmp_path: Path) -> None:

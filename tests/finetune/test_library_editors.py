@@ -1,5 +1,6 @@
 """FLUX.1-Kontext and Qwen-Image-Edit-2511 as editing models: equal to diffusers' pipelines, trained by the trainer of Step1X-Edit."""
 
+import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -251,7 +252,7 @@ def test_folders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
             large.check(LargeFinetuneConfig(editor=config, training=training))
     with pytest.raises(ValueError, match=r"scheduler_config\.json is not readable"):
         families.open_model(KontextConfig(directory=str(tmp_path)), CPU)
-    with pytest.raises(ValueError, match="no readable folder of FluxKontextPipeline"):
+    with pytest.raises(ValueError, match=r"there is no \S+/model_index\.json, which says the list of a pipeline's parts"):
         families.open_encoders(KontextConfig(directory=str(tmp_path)), CPU)
     other, _, _ = qwen_editor(tmp_path / "qwen")
     weights = tmp_path / "qwen/transformer/diffusion_pytorch_model.safetensors"
@@ -261,5 +262,30 @@ def test_folders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not a readable safetensors file"):
         families.open_model(other, CPU)
     (tmp_path / "qwen/text_encoder/config.json").unlink()
-    with pytest.raises(ValueError, match=r"text_encoder has weights and no config\.json"):  # and is not built with 7 billion parameters
+    with pytest.raises(ValueError, match=r"there is no \S+text_encoder/config\.json"):  # and it is not built with 7 billion parameters
         families.open_encoders(other, CPU)
+
+
+@pytest.mark.parametrize("editor", [kontext_editor, qwen_editor, step1x_editor])
+def test_a_file_of_the_encoders_that_is_missing_or_damaged_is_named(tmp_path: Path, editor: Callable[[Path], tuple[Any, Any, Any]]) -> None:
+    """Libraries replace most of them by defaults. Nothing is loaded to find it."""
+    config, _, _ = editor(tmp_path / "editor")
+    unread = ("chat_template.jinja", "generation_config.json")  # prompts are those of the pipelines, and nothing is generated
+    files = [path for path in (tmp_path / "editor").rglob("*/*") if path.parent.name != "transformer" and path.name not in unread]
+    assert {"tokenizer_config.json", "tokenizer.json", "config.json", "model.safetensors"} <= {path.name for path in files}
+    if editor is not step1x_editor:
+        (weights,) = (tmp_path / "editor/text_encoder").glob("*.safetensors")
+        index = weights.with_suffix(".safetensors.index.json")
+        index.write_text(json.dumps({"weight_map": {"one": weights.name}}))
+    families.check_files(config)
+    for path in files:
+        whole = path.read_bytes()
+        for spoilt in (None, b"{}" if path.suffix == ".json" else whole[:-1], whole[: len(whole) // 2]):
+            if spoilt is None:
+                path.unlink()
+            else:
+                path.write_bytes(spoilt)
+            named = rf"{path.name}\b" if spoilt is not None or path.suffix == ".json" else str(path.parent)
+            with pytest.raises(ValueError, match=named):
+                families.check_files(config)
+            path.write_bytes(whole)

@@ -1,5 +1,7 @@
 """Step1X-Edit v1.0's trained half: its computation, its sizes and its released file."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from step1x_computation import connector, released_tensors, velocity
 from torch.utils.flop_counter import FlopCounterMode
 
-from finetune.families import open_model, without_weights
+from finetune.families import check_files, open_model, without_weights
 from finetune.step1x.config import Step1XConfig, Step1XSizes
 from finetune.step1x.denoiser import Step1XEdit
 from finetune.step1x.loading import denoiser_path, export_weights, stored_rows
@@ -127,10 +129,8 @@ def test_other_files_are_refused_with_the_difference(config: Step1XConfig, tmp_p
             open_model(config, CPU)
         return str(caught.value)
 
-    without_scale = {name: tensor for name, tensor in tensors.items() if name != "connector.scale_factor"}
-    assert "it is Step1X-Edit v1.1" in refused(without_scale)
-    message = refused(without_scale | {"connector.extra_linear.weight": torch.zeros(2)})
-    assert "it lacks connector.scale_factor" in message and "it has besides connector.extra_linear.weight" in message
+    message = refused(tensors | {"connector.extra_linear.weight": torch.zeros(2)})
+    assert "it has besides connector.extra_linear.weight" in message
     assert "it lacks connector.S.c_embedder.linear_1.bias, " in refused({"transformer_blocks.0.attn.to_q.weight": torch.zeros(2)})
     message = refused(tensors | {"img_in.weight": torch.zeros(32, 64)})
     assert "img_in.weight is [32, 64], the configured sizes need [32, 16]" in message
@@ -140,3 +140,38 @@ def test_other_files_are_refused_with_the_difference(config: Step1XConfig, tmp_p
     path.unlink()
     with pytest.raises(ValueError, match="is not a readable safetensors file"):
         open_model(config, CPU)
+
+
+def test_other_versions_are_named_with_their_difference(config: Step1XConfig, tmp_path: Path) -> None:
+    """In one file, in diffusers' layout, and one of several files, which tells nothing by itself."""
+    names = set(released_tensors(SIZES)) - {"connector.scale_factor"}
+    fork = {"time_embed.in_layer.weight", "connector.global_proj_out.weight", "transformer_blocks.0.attn.to_q.weight"}
+    mapping = {"text_token_mapping.weight", "text_token_mapping.bias"}
+    path = denoiser_path(config)
+    for found, said in (
+        (names, "is Step1X-Edit v1.1: it has no connector.scale_factor, and places the reference image at other positions"),
+        (names | mapping, "is Step1X-Edit v1.2: it has text_token_mapping.weight, a second way of the text into the denoiser"),
+        (fork, "is Step1X-Edit v1.1 in diffusers' layout: it has no connector.scale_factor"),
+        (fork | mapping, "is Step1X-Edit v1.2 in diffusers' layout: it has text_token_mapping.weight"),
+    ):
+        save_file({name: torch.zeros(1) for name in found}, path)
+        with pytest.raises(ValueError, match=re.escape(f"{path} {said}")) as caught:
+            open_model(config, CPU)
+        version = "1.2" if mapping <= found else "1.1"
+        assert str(caught.value).endswith(
+            f"use v1.0, step1x-edit-i1258.safetensors of stepfun-ai/Step1X-Edit, or for edits alone the editor step1x-edit-v{version}"
+        )
+    save_file({"single_transformer_blocks.3.proj_out.weight": torch.zeros(1)}, path)
+    index = tmp_path / "diffusion_pytorch_model.safetensors.index.json"
+    index.write_text(
+        json.dumps({"weight_map": dict.fromkeys(fork | mapping, "another") | {"single_transformer_blocks.3.proj_out.weight": path.name}})
+    )
+    with pytest.raises(ValueError, match=r"is Step1X-Edit v1\.2 in diffusers' layout"):
+        open_model(config, CPU)
+    index.write_text("{")
+    with pytest.raises(ValueError, match=r"is not Step1X-Edit v1\.0 of the configured sizes"):
+        open_model(config, CPU)
+    for pipeline, version in (("Step1XEditPipeline", "1.1"), ("Step1XEditPipelineV1P2", "1.2")):
+        (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": pipeline}))
+        with pytest.raises(ValueError, match=rf"{tmp_path} is Step1X-Edit v{version} in diffusers' layout: "):
+            check_files(config)

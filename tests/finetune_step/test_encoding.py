@@ -200,3 +200,8 @@ def test_mistakes_are_refused_before_anything_is_loaded(tmp_path: Path, identity
     monkeypatch.setattr("stages.shards.read.folder_in", lambda *_: str(other.path / "filter" / "shards" / "full"))
     with pytest.raises(ValueError, match="has shards of another run than"):
         step.run(context(run))
+    monkeypatch.undo()
+    monkeypatch.setattr(families, "encoders_identity", lambda _: "encoders 2")
+    monkeypatch.setattr("stages.engine.disk.shutil.disk_usage", lambda _: SimpleNamespace(free=10_000_000))
+    with pytest.raises(ValueError, match=r"6 encoded pairs take about 0\.\d GB, and the disk of \S+/finetune has 0\.0 GB free"):
+        encoded(context(run), monkeypatch)

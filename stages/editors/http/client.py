@@ -51,7 +51,9 @@ class Client:
             engine = str(cards[0].get("owned_by", ""))
             models = tuple(str(card["id"]) for card in cards)
         except (Refused, Unanswered, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-            raise ValueError(f"the server at {self.base_url} does not tell which model it serves ({error})") from error
+            raise ValueError(
+                f"the server at {self.base_url} does not tell which model it serves ({error}); start it, or correct settings.base_url"
+            ) from error
         return Served(engine, self._version(engine), models)
 
     def edit(self, image: bytes, fields: Mapping[str, str]) -> bytes:

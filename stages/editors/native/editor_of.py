@@ -28,7 +28,7 @@ def editor_of(model: NativeModel) -> EditorSpec:
 
     def identity(settings: NativeSettings, flow: FlowConfig) -> dict[str, Any]:
         values = settings.model_dump(mode="json", exclude={"path", "revision", "offload"})
-        return values | {"weights": weights.identity(model.name, model.hub, settings), "adapter": ADAPTER}
+        return values | {"weights": weights.identity(model.name, model.hub, model.family.pipeline, settings), "adapter": ADAPTER}
 
     return EditorSpec(
         name=model.name,

@@ -12,7 +12,7 @@ import diffusers
 import torch
 from torch import nn
 
-from finetune.loaded_weights import check_configured, check_loaded
+from finetune.loaded_weights import check_loaded
 from stages.editors.native import weights
 from stages.editors.native.model import NativeModel, Pipeline
 from stages.editors.native.settings import NativeSettings
@@ -38,10 +38,8 @@ class Loaded:
 
 def load(model: NativeModel, folder: Path, settings: NativeSettings, offload: Offload | None = None) -> Loaded:
     """Load the weights of a directory. ``offload`` takes the place of the settings'. Raises ``ValueError`` naming the editor and why."""
-    weights.check_pipeline(model.name, folder, model.family.pipeline)
+    weights.check(model.name, folder, model.family.pipeline)
     try:
-        for part in folder.glob("*/"):
-            check_configured(part)
         pipeline = getattr(diffusers, model.family.pipeline).from_pretrained(
             folder, dtype=DTYPES[settings.dtype], local_files_only=True, use_safetensors=True
         )

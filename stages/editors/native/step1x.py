@@ -129,7 +129,7 @@ def _config(settings: Step1XSettings) -> Step1XConfig:
 
 
 def _weights(settings: Step1XSettings) -> dict[str, str]:
-    """What names the weights, known before anything is loaded. ValueError naming a file that is missing."""
+    """What names the weights, known before anything is loaded. ValueError naming a file that is missing, damaged or another model's."""
     from stages.editors.native.weights import fingerprint_of
 
     files: dict[str, Path] = {}
@@ -137,9 +137,14 @@ def _weights(settings: Step1XSettings) -> dict[str, str]:
     if settings.path is None:
         named = {"hub": HUB, "revision": settings.revision, "vlm": VLM_HUB, "vlm_revision": settings.vlm_revision}
     else:
+        from finetune import families
         from finetune.step1x import family
 
         config = _config(settings)
+        try:
+            families.check_files(config)
+        except ValueError as error:
+            raise ValueError(f"{NAME}: {error}; correct settings.path or settings.denoiser") from None
         files = family.encoder_files(config) | {"denoiser": family.weight_files(config)[0]}
     if Path(settings.denoiser).is_absolute():
         files["denoiser"] = Path(settings.denoiser)
@@ -147,7 +152,7 @@ def _weights(settings: Step1XSettings) -> dict[str, str]:
         files["adapters"] = Path(settings.adapters)
     for path in files.values():
         if not path.is_file():
-            raise ValueError(f"{NAME}: there is no file {path}; correct settings.path, denoiser or adapters")
+            raise ValueError(f"{NAME}: there is no file {path}; correct settings.path, settings.denoiser or settings.adapters")
     return named | ({"fingerprint": fingerprint_of(files)} if files else {})
 
 

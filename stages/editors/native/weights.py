@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from finetune.complete_folder import check_pipeline
 
 if TYPE_CHECKING:
     from stages.editors.native.settings import NativeSettings
@@ -15,11 +16,13 @@ SAMPLES = 16
 SAMPLE_BYTES = 65536
 
 
-def identity(editor: str, hub: str, settings: NativeSettings) -> dict[str, str]:
-    """What the edits depend on, known before anything is loaded. Raises ``ValueError`` for a path without weights."""
+def identity(editor: str, hub: str, pipeline: str, settings: NativeSettings) -> dict[str, str]:
+    """What the edits depend on, known before anything is loaded. Raises ``ValueError`` for a directory that :func:`check` refuses."""
     if settings.path is None:
         return {"hub": hub, "revision": settings.revision}
-    return {"fingerprint": fingerprint(_directory(editor, settings.path))}
+    folder = _directory(editor, settings.path)
+    check(f"{editor}: settings.path", folder, pipeline)
+    return {"fingerprint": fingerprint(folder)}
 
 
 def locate(editor: str, hub: str, settings: NativeSettings) -> tuple[Path, str]:
@@ -43,11 +46,15 @@ def locate(editor: str, hub: str, settings: NativeSettings) -> tuple[Path, str]:
     return folder, folder.name
 
 
-def check_pipeline(editor: str, folder: Path, pipeline: str) -> None:
-    """Raises ``ValueError`` where the directory contains the weights of another pipeline than that class of diffusers."""
-    found = json.loads((folder / "model_index.json").read_text(encoding="utf-8")).get("_class_name")
-    if found != pipeline:
-        raise ValueError(f"{editor}: {folder} contains a {found}, and this editor is a {pipeline}; name its weights in settings.path")
+def check(what: str, folder: Path, pipeline: str) -> None:
+    """Raises ``ValueError`` naming a file that is missing or damaged, or the other pipeline of diffusers that the directory is of.
+
+    ``what``: how its sentence begins.
+    """
+    try:
+        check_pipeline(folder, pipeline)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
 
 
 def fingerprint(folder: Path) -> str:

@@ -6,8 +6,9 @@ import io
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,11 +16,14 @@ from edits_server import MODEL, Script, serving
 from PIL import Image
 
 from stages.config import FlowConfig
+from stages.context import Context
 from stages.editors import catalogue
 from stages.editors.editor import Edited, Editor, EditRequest, Failure
 from stages.editors.http import client
 from stages.engine import http_client, pace
 from stages.engine.http_client import Reply
+from stages.engine.rundir import RunDir
+from stages.generate import step
 
 KEY = "generate.editors.0.settings"
 FLOW = FlowConfig(name="x")
@@ -224,7 +228,7 @@ def test_another_model_or_engine_is_refused(script: Script, url: str) -> None:
     assert (script.forms[-1]["negative_prompt"], script.forms[-1]["true_cfg_scale"]) == (" ", "4.0")
 
 
-def test_what_is_no_server_is_named(script: Script) -> None:
+def test_what_is_no_server_is_named(script: Script, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"settings.base_url names no server; `vllm serve ByteDance-Seed/BAGEL-7B-MoT --omni` starts one"):
         opened("http/bagel", "")
     with serving(script) as address:
@@ -234,6 +238,12 @@ def test_what_is_no_server_is_named(script: Script) -> None:
     spec = catalogue.find("http/flux-kontext", "key")
     settings = catalogue.settings_of(spec, {"base_url": address, "pause_seconds": 0.01}, "key")
     assert "tried 2 times: a broken connection" in spec.unready(settings), "before a run begins nobody waits long"
+    editors = [{"name": "http/bagel", "candidates": 2, "settings": {"base_url": address, "pause_seconds": 0.01}}]
+    section = {"sources": {"dataset": "table", "tables": [{"name": "a", "path": "nowhere"}]}, "annotate": 2, "editors": editors}
+    flow = FlowConfig.model_validate({"name": "x", "generate": section})
+    with pytest.raises(ValueError, match=r"or correct generate\.editors\.0\.settings\.base_url$"):  # before sources are looked for
+        step.run(Context(RunDir(tmp_path / "run"), flow, cast(Any, None)))
+    assert not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match="localhost:8000"):
         opened("http/flux-kontext", "localhost:8000")
 

@@ -15,9 +15,11 @@ import tiny_editors
 import torch
 from safetensors.torch import load_file, save_file
 
+from stages.config import FlowConfig
 from stages.editors import catalogue
 from stages.editors.native import loading, models, versions, weights
 from stages.editors.native.adapter import NativeEditor
+from stages.generate.candidate_plan import planned
 
 KEY = "generate.editors.0.settings"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -100,13 +102,23 @@ def test_weights_that_are_not_there_or_of_another_pipeline_are_one_sentence(fold
         NativeEditor(models.FIRERED_IMAGE_EDIT, settings("firered-image-edit", path=str(folder)))
     broken = shutil.copytree(folder, tmp_path / "broken")
     (broken / "vae" / "config.json").unlink()
-    with pytest.raises(ValueError, match=r"flux-kontext: .* cannot be loaded: "):
-        NativeEditor(models.FLUX_KONTEXT, settings("flux-kontext", path=str(broken)))
+    given = settings("flux-kontext", path=str(broken))
+    for look in (lambda: NativeEditor(models.FLUX_KONTEXT, given), lambda: catalogue.find("flux-kontext", "name").identity(given, None)):
+        with pytest.raises(ValueError, match=r"flux-kontext: there is no \S+/vae/config.json"):  # also before a run begins
+            look()
     with pytest.raises(ValueError, match=r"flux-kontext: settings.attention: xformers cannot be used here: "):
         NativeEditor(models.FLUX_KONTEXT, settings("flux-kontext", path=str(folder), attention="xformers"))
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match=r"flux-kontext: settings.offload: layers frees memory of a GPU, and there is none"):
             NativeEditor(models.FLUX_KONTEXT, settings("flux-kontext", path=str(folder), offload="layers"))
+
+
+def test_a_reader_sees_the_whole_key_of_a_setting(tmp_path: Path) -> None:
+    editors = [{"name": "qwen-image-edit", "candidates": 2, "settings": {"path": str(tmp_path)}}]
+    section = {"sources": {"dataset": "table", "tables": [{"name": "a", "path": "a"}]}, "annotate": 2, "editors": editors}
+    with pytest.raises(ValueError, match=r"^qwen-image-edit: generate\.editors\.0\.settings\.path: \S+ has no model_index\.json"):
+        planned(FlowConfig.model_validate({"name": "x", "generate": section}))
+    assert catalogue.under_key("my.settings.path is odd", "generate.editors.0") == "generate.editors.0: my.settings.path is odd"
 
 
 def test_a_matrix_that_is_not_in_the_files_is_refused(folder: Path, tmp_path: Path) -> None:
