@@ -35,8 +35,6 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     cut = min(run.step("filter").read("scores").filter(_in_selection(run))["overall_mean"].to_pylist())
     _draw(_groups(run), cut).savefig(IMAGES / "edits.png", dpi=110, facecolor="white")
-    with Image.open(IMAGES / "edits.png") as picture:
-        picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=128).save(IMAGES / "edits.png", optimize=True)
     _screenshot(run.path / "report.html", IMAGES / "report.png")
     for name in ("edits.png", "report.png"):
         print(f"docs/images/{name}: {(IMAGES / name).stat().st_size / 1e3:.0f} kB")
@@ -100,8 +98,6 @@ def _screenshot(page: Path, target: Path) -> None:
         sys.exit("the picture of the report needs chromium; docs/images/report.png is unchanged")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1200,700"]
     subprocess.run([browser, *flags, f"--screenshot={target}", page.resolve().as_uri()], check=True, capture_output=True, timeout=120)
-    with Image.open(target) as picture:
-        picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=128).save(target, optimize=True)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ starts from (``base``), applies ``key.path=value`` overrides, and turns every mi
 from __future__ import annotations
 
 import difflib
+import re
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,14 +130,23 @@ def _sentence(detail: dict[str, Any], data: Any, origins: Mapping[KeyPath, str],
     where = next((origins[path[:end]] for end in range(len(path), 0, -1) if path[:end] in origins), file)
     if detail["type"] == "extra_forbidden":
         known = [name for model in models for name in model.model_fields]
-        close = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
-        return f"{where}: unknown key {key}; {hint}"
+        return f"{where}: unknown key {key}; {_hint(str(path[-1]), known)}"
     if detail["type"] == "missing":
         return f"{where}: key {key} is missing and has no default"
+    if detail["type"] == "union_tag_not_found":
+        return f"{where}: key {key}.{detail['ctx']['discriminator'][1:-1]} is missing and has no default; `pipeline config explain {key}`"
+    if detail["type"] == "union_tag_invalid":
+        field, given = detail["ctx"]["discriminator"][1:-1], detail["ctx"]["tag"]
+        known = re.findall("'(.+?)'", detail["ctx"]["expected_tags"])
+        return f"{origins.get((*path, field), where)}: there is no {key}.{field} {given}; {_hint(given, known)}"
     message = detail["msg"].removeprefix("Value error, ")
     given = "" if isinstance(detail["input"], (dict, list, BaseModel)) else f" (given: {detail['input']!r})"
     return f"{where}: {key or 'the configuration'}: {message[0].lower() + message[1:]}{given}"
+
+
+def _hint(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else f"known here: {', '.join(known)}"
 
 
 def _walk(location: Iterable[str | int], data: Any) -> tuple[KeyPath, list[type[BaseModel]]]:

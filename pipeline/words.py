@@ -124,7 +124,8 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int 
         if _total(min(natural[shown], NARROWEST) for shown in [*parts[-1], column]) > limit and len(parts[-1]) > 1:
             parts.append([0])
         parts[-1].append(column)
-    return "\n\n".join(_text_table([[row[column] for column in part] for row in cells], limit) for part in parts)
+    tables = ([[row[column] for column in part] for row in cells] for part in parts)
+    return "\n\n".join(_text_table([shown[0], *filter(any, shown[1:])], limit) for shown in tables)
 
 
 def _text_table(cells: Sequence[Sequence[str]], limit: int) -> str:

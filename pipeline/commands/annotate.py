@@ -22,7 +22,7 @@ def annotate() -> None:
 
     \b
     Example:
-      pipeline annotate export --config configs/demo.yaml
+      pipeline annotate export --config demo
     """
 
 
@@ -59,6 +59,7 @@ def annotate_export(options: Options, limit: int | None, groups: str | None, rou
 @click.option(
     "--format",
     "layout",
+    metavar="FORMAT",
     type=click.Choice([AUTO, *FORMATS]),
     default=AUTO,
     show_default=True,

@@ -27,7 +27,7 @@ def backup(run_path: str, target: str) -> None:
 
 @click.command(
     help="Put a backup of the rating page back; stop the page first. What is there is moved aside.\n\n\b\nExample:\n"
-    "  pipeline annotate restore --run runs/rated --from /backups/rated/2026-11-22T160102.000000Z"
+    "  pipeline annotate restore --run runs/rated \\\n    --from /backups/rated/2026-11-22T160102.000000Z"
 )
 @OF_RUN
 @click.option("--from", "source", required=True, metavar="DIR", help="Folder of one backup.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command(
     help="Make the candidates, export the groups, put people on the roster and serve the rating page until interrupted. What is up to "
     "date is skipped: people keep their links, and an exported packet of these candidates stays.\n\n\b\nExample:\n"
-    '  pipeline annotate start --config configs/my-photographs.yaml --annotator "Ada Lovelace" --lead "The lead"'
+    '  pipeline annotate start --config my-photographs \\\n    --annotator "Ada Lovelace" --lead "The lead"'
 )
 @common
 @click.option("--annotator", "annotators", multiple=True, metavar="NAME", help="Person who rates; may be given several times.")

@@ -39,6 +39,9 @@ class Options:
         path = self.config_path
         if path is None:
             if self.run_path is None:
+                for word in self.overrides:
+                    if "=" not in word:
+                        raise click.UsageError(f"{word!r} is not of the form KEY.PATH=VALUE; for a configuration give --config {word}")
                 raise click.UsageError("give --config FILE (or the name of a shipped one, such as demo), or --run DIR of an existing run")
             frozen = Path(self.run_path) / "config.yaml"
             if not frozen.exists():
@@ -71,6 +74,9 @@ class Finite(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
+
+    def _describe_range(self) -> str:
+        return "" if self.min is None and self.max is None else super()._describe_range()
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -32,7 +32,8 @@ def agreement(runs: tuple[str, ...], resamples: int) -> None:
 
     \b
     Example:
-      pipeline editor-bench agreement --run runs/gedit --run runs/gedit-other-judge
+      pipeline editor-bench agreement --run runs/gedit \\
+        --run runs/gedit-other-judge
     """
     from reward.evaluation.bootstrap import Bootstrap
     from stages.engine import steps

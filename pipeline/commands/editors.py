@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +56,8 @@ def install(name: str, folder: str | None, python: str, yes: bool) -> None:
     place = Path(folder) if folder else environment.folder
     if place.exists() and not place.is_dir():
         raise ValueError(f"--folder {place} is a file; name a directory")
+    if shutil.which(python) is None:
+        raise ValueError(f"--python {python} is not a program of this machine; name an interpreter, or leave the option out")
     pins = [line for line in environment.lock.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     size = f", about {environment.packages_gb:g} GB (estimated)" if environment.packages_gb else ""
     click.echo(f"{name} needs the environment {environment.name}, to be made in {place}:")

@@ -15,7 +15,8 @@ def export() -> None:
 
     \b
     Example:
-      pipeline export pairs --config demo --format hub --target pairs-for-the-hub --licence cc-by-4.0
+      pipeline export pairs --config demo --format hub \\
+        --target pairs-for-the-hub --licence cc-by-4.0
     """
 
 

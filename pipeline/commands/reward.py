@@ -20,7 +20,8 @@ def reward() -> None:
 
     \b
     Example:
-      pipeline reward score runs/demo/train-reward/model --source a.png --instruction "make it red" --edited b.png
+      pipeline reward score runs/demo/train-reward/model \\
+        --source a.png --instruction "make it red" --edited b.png
     """
 
 
@@ -43,8 +44,9 @@ def import_(
 
     \b
     Example:
-      pipeline reward import TIGER-Lab/EditReward-Qwen2.5-VL-7B models/editreward-7b \\
-        --base Qwen/Qwen2.5-VL-7B-Instruct --reference-prompts ../EditReward
+      pipeline reward import TIGER-Lab/EditReward-Qwen2.5-VL-7B \\
+        models/editreward-7b --base Qwen/Qwen2.5-VL-7B-Instruct \\
+        --reference-prompts ../EditReward
     """
     from typing import Any
 
@@ -120,7 +122,8 @@ def score_(model: str, source: str, instruction: str, edited: tuple[str, ...]) -
 
     \b
     Example:
-      pipeline reward score models/editreward-7b --source a.png --instruction "make it red" --edited b.png --edited c.png
+      pipeline reward score models/editreward-7b \\
+        --source a.png --instruction "make it red" --edited b.png --edited c.png
     """
     import torch
 

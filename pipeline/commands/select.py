@@ -20,12 +20,18 @@ bytes. `pipeline select diff A B` compares two selections.
 \b
 Examples:
   pipeline select --run runs/demo --name best-1000 --rule top --count 1000
-  pipeline select --run runs/demo --name sure --rule top --value lower-bound --sigmas 1 --fraction 0.2
-  pipeline select --run runs/demo --name good --rule top --value minimum --threshold 3
-  pipeline select --run runs/demo --name even --rule top --count 800 --quota-by task --quota equal --short refill
-  pipeline select --run runs/demo --name control --rule random --like even --quota-by task --quota like
-  pipeline select --run runs/demo --name varied --rule top --fraction 0.1 --at-most 2 --per instruction
-  pipeline select --run runs/demo --name clean --rule top --fraction 0.1 --without-flag drift --without-flag contamination
+  pipeline select --run runs/demo --name sure --rule top \\
+    --value lower-bound --sigmas 1 --fraction 0.2
+  pipeline select --run runs/demo --name good --rule top \\
+    --value minimum --threshold 3
+  pipeline select --run runs/demo --name even --rule top --count 800 \\
+    --quota-by task --quota equal --short refill
+  pipeline select --run runs/demo --name control --rule random \\
+    --like even --quota-by task --quota like
+  pipeline select --run runs/demo --name varied --rule top \\
+    --fraction 0.1 --at-most 2 --per instruction
+  pipeline select --run runs/demo --name clean --rule top \\
+    --fraction 0.1 --without-flag drift --without-flag contamination
   pipeline select diff selected even --run runs/demo
 """
 

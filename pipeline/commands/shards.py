@@ -51,7 +51,8 @@ def shards_export(folder: str, target: str, layout: str) -> None:
 
     \b
     Example:
-      pipeline shards export --format step1x runs/demo/filter/shards/selected exported/selected
+      pipeline shards export --format step1x \\
+        runs/demo/filter/shards/selected exported/selected
     """
     from stages.shards import exports
 

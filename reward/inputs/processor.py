@@ -98,7 +98,11 @@ def read_config(path: Path) -> tuple[RewardModelConfig, dict[str, Any]]:
     try:
         saved = json.loads((path / "config.json").read_text())
     except (OSError, ValueError) as error:
-        raise ValueError(f"no reward model at {path} ({error}); expected a directory written by RewardModel.save") from error
+        reason = "it has no config.json" if isinstance(error, FileNotFoundError) else error
+        raise ValueError(
+            f"no reward model at {path} ({reason}); name the folder that the training or `pipeline reward import` wrote, such as "
+            "runs/demo/train-reward/model"
+        ) from error
     if saved.get("format") != FORMAT or "reward_model" not in saved:
         raise ValueError(
             f"{path}/config.json is not of reward model format {FORMAT}; save the model again, or import a released EditReward "

@@ -6,6 +6,7 @@ published as a whole and byte for byte reproducible. No layout contains annotato
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ def export_pairs(run: RunDir, layout: Layout, target: str | Path, *, licence: st
     """
     if layout not in get_args(Layout):
         raise ValueError(f"there is no layout {layout!r} of pairs; use one of {', '.join(get_args(Layout))}")
-    if layout == "hub" and not licence:
+    if layout == "hub" and not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", licence or ""):
         raise ValueError("--licence: a Hub data set states its licence; give its id, e.g. cc-by-4.0, or other")
     if (layout == "hub" and path_prefix) or (layout != "hub" and licence):
         raise ValueError(f"--{'path-prefix' if layout == 'hub' else 'licence'} does not belong to the layout {layout}; leave it out")

@@ -141,6 +141,9 @@ def require(folder: str) -> None:
         raise ValueError(
             f"{folder} has no {INDEX}: it was not finished, or is no folder of shards; name one, such as RUN/filter/shards/selected"
         )
+    found = storage.read_json(f"{folder}/{INDEX}", REMEDY)
+    if not isinstance(found, dict) or not {"format", "shards"} & found.keys():
+        raise ValueError(f"{folder}/{INDEX} is no index of shards; name a folder of shards, such as RUN/filter/shards/selected")
 
 
 def read_index(folder: str) -> dict[str, Any]:

@@ -39,6 +39,7 @@ def small(cluster: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("command", list(commands()), ids=lambda path: " ".join(path) or "pipeline")
 def test_help_has_an_example_of_the_command_with_options_that_it_has(command: tuple[str, ...]) -> None:
     text = pipeline(*command, "--help").output
+    assert max(map(len, text.splitlines())) <= 80 and "None" not in text, text
     assert not re.search(r"^\S*(Error|Traceback)", text)
     example = next(line for line in text.splitlines() if re.match(rf" +(Try it: +)?pipeline {' '.join(command)}", line))
     named = example.split("pipeline ")[1].split()

@@ -186,7 +186,7 @@ def flat(value: object, path: str = "") -> dict[str, object]:
         (MINIMAL + "reward:\n  trainning: {steps: 3}\n", ["x.yaml, line 8", "unknown key reward.trainning", "did you mean training?"]),
         (MINIMAL + "reward:\n  training:\n    steps: many\n", ["x.yaml, line 9", "reward.training.steps", "integer", "'many'"]),
         (MINIMAL.replace("count: 100", "cuont: 100"), ["x.yaml, line 4", "unknown key filter.input.cuont", "did you mean count?"]),
-        (MINIMAL.replace("world-edits", "world-edit"), ["x.yaml, line 4", "filter.input", "'world-edits'"]),
+        (MINIMAL.replace("world-edits", "world-edit"), ["x.yaml, line 4", "filter.input", "did you mean world-edits?"]),
         (MINIMAL.replace("fraction: 0.4", "fraction: 1.4"), ["x.yaml, line 6", "filter.selections.0.fraction", "less than or equal to 1"]),
         (MINIMAL.replace("fraction: 0.4", "count: 3, fraction: 0.4"), ["x.yaml, line 6", "was given count and fraction: give one of them"]),
         (MINIMAL.replace("name: best, ", ""), ["x.yaml, line 6", "filter.selections.0.name", "missing"]),

@@ -541,7 +541,7 @@ def test_a_complete_run_shows_every_section_and_its_numbers(whole: Path) -> None
         "Filtering raises good edits from 45 % to 87 %; the editor trained on them gains 2.02 of 10.",
         "Accuracy of the reward model 86.6 % 95 % interval 85.1 % to 88.1 %; held-out pairs in the order of ground-truth quality; "
         "closeness to the source reaches 68.3 %",
-        "trained on “full (unfiltered)” 2.50 of 10 trained on “selected” 4.52 of 10 target",
+        "trained on “full (unfiltered)” 2.50 of 10 trained on “selected” 4.52 of 10 exact edit",
         "Synthetic or simulated in this run: sources, candidates, ratings, the model's warm-up, noisy edits and the judge. What this means",
         "best 12",
         "best 69",  # as many as the main selection keeps

@@ -32,7 +32,7 @@ def section(published: Published) -> Section:
     lead = (
         f"Each variant is a copy of one base editor, fine-tuned on one training set for {equal}. One judge scores all variants in one pass."
     )
-    return Section("arms", "Editor", lead, blocks)
+    return Section("arms", "Trained editors", lead, blocks)
 
 
 def _scores(evaluation: dict, trained: Sequence[str]) -> list[Block]:

@@ -28,7 +28,7 @@ def section(published: Published) -> Section:
     blocks: list[Block] = []
     if figures:
         blocks += [_made(figures), *_geometry(published), *_sources(published)]
-    return Section("editors", "Editors", LEAD, blocks)
+    return Section("editors", "Candidate editors", LEAD, blocks)
 
 
 def _made(figures: Sequence[Mapping[str, Any]]) -> Table:

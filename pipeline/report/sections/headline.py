@@ -136,7 +136,7 @@ def _counts(published: Published) -> list[Fact]:
 
 
 def _pictures(published: Published) -> list[Block]:
-    """The benchmark item whose gain is nearest to the mean gain: source, both trained editors, target."""
+    """The benchmark item whose gain is nearest to the mean gain: source, both trained editors, exact edit."""
     effect = main_difference(published)
     samples = published.table("evaluate-editor", "samples", ["item_id", "instruction", "arm", "image"])
     if effect is None or samples is None:
@@ -154,7 +154,7 @@ def _pictures(published: Published) -> list[Block]:
         return []
     shown = min(gains, key=lambda item: (abs(gains[item] - difference.value), item))
     names = {COPY: "source", reference: f"trained on “{published.label(reference)}”", arm: f"trained on “{published.label(arm)}”"}
-    names[EXACT] = "target"
+    names[EXACT] = "exact edit"
     pictures = []
     for system, name in names.items():
         row = rows.get((shown, system))
