@@ -64,7 +64,8 @@ def _check_part(part: Path, kind: str) -> None:
     if kind.removesuffix("Fast").endswith("Tokenizer"):
         check_tokenizer(part)
     elif kind.endswith("Processor"):
-        check_tokenizer(part)
+        if not kind.endswith("ImageProcessor"):
+            check_tokenizer(part)
         one = next((part / name for name in ("processor_config.json", "preprocessor_config.json") if (part / name).is_file()), None)
         _object(one or part / "preprocessor_config.json", "how images are prepared", "image_processor_type", "image_processor")
     elif kind.endswith("Scheduler"):
