@@ -1,11 +1,12 @@
-"""SIGKILL of the driver in both trainings of a tiny whole loop: reruns end with the bytes of an undisturbed run, and repeat no step.
+"""SIGKILL of the driver in both trainings of a tiny loop: the command again ends with the bytes of an undisturbed run, and repeats no step.
 
-A training group costs some 20 seconds of processor time, so the run that is not disturbed, and the last one of the other, train in this
-process. ``benchmarks/survive_kills.py`` kills drivers with a cluster of their own at random moments, and groups train everywhere.
+A training group costs some 20 seconds of processor time, so what is not killed trains in this process. ``benchmarks/survive_kills.py``
+kills drivers with a cluster of their own at random moments, and groups train everywhere.
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -42,7 +43,6 @@ reward:
   pretraining: {steps: 6, batch_size: 8, checkpoint_every: 2}
   caption_items: 16
   training: {steps: 20, groups_per_batch: 4, checkpoint_every: 3}
-evaluate_reward: {bootstrap: 100, unit_sources: 4, workers: 1}
 filter:
   input: {dataset: world-edits, count: 60}
   selections:
@@ -56,17 +56,16 @@ finetune:
   base: {edits: {dataset: world-edits, split: base, count: 40}, training: {steps: 10, batch_size: 8, warmup_steps: 2, checkpoint_every: 3}}
   training: {steps: 8, batch_size: 8, warmup_steps: 2, checkpoint_every: 3}
   arms: [selected]
-evaluate_editor: {reference_arm: base, items: 8, bootstrap: 100, workers: 1}
 """
 
 
-KILLED_AT = ("train-reward/checkpoints/*/training/step-????????-*", "finetune/editors/base/training.json")
-"""When these files are there: a checkpoint of the ranking; the base, on which the arm is being trained."""
+KILLED_AT = {"train-reward": "checkpoints/*/training/step-????????-*", "finetune": "editors/base/training.json"}
+"""Per step: when this file of it is there: a checkpoint of the ranking; the base, on which the arm is being trained."""
 
 
 @pytest.mark.timeout(1500)
 def test_kills_leave_no_trace(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config, undisturbed, run = tmp_path / "tiny.yaml", tmp_path / "undisturbed", tmp_path / "killed"
+    config, undisturbed = tmp_path / "tiny.yaml", tmp_path / "undisturbed"
     config.write_text(TINY)
     for module in (train_reward, small):
         monkeypatch.setattr(module, "fit", lambda loop, payloads, **_: [loop(payload) for payload in payloads])
@@ -75,20 +74,23 @@ def test_kills_leave_no_trace(cluster: Cluster, tmp_path: Path, monkeypatch: pyt
     pipeline("run", "all", "--config", config, "--run", undisturbed)
     warm_workers.release()  # the other drivers need their CPUs
     address = ray.get_runtime_context().gcs_address
-    command = [sys.executable, "-m", "pipeline.cli", "run", "all", "--config", config, "--run", run, "--address", address]
-    for moment in KILLED_AT:
+    for step, moment in KILLED_AT.items():
+        run = tmp_path / step
+        shutil.copytree(undisturbed, run, ignore=shutil.ignore_patterns(step, "report*"))
         published = times(run)
-        with (tmp_path / "log").open("w") as log, subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log) as driver:
-            while driver.poll() is None and not any(run.glob(moment)):
+        command = ["run", step, "--config", config, "--run", run]
+        with (tmp_path / "log").open("w") as log:
+            driver = subprocess.Popen(
+                [sys.executable, "-m", "pipeline.cli", *command, "--address", address], cwd=ROOT, stdout=log, stderr=log
+            )
+            while driver.poll() is None and not any((run / step).glob(moment)):
                 time.sleep(0.005)
             driver.kill()
-        assert driver.returncode == -9, (tmp_path / "log").read_text()[-3000:]
+        assert driver.wait() == -9, (tmp_path / "log").read_text()[-3000:]
+        assert published == times(run)
+        pipeline(*command)
         assert published.items() <= times(run).items()
-    published = times(run)
-    assert {"generate", "annotate", "preferences", "train-reward", "evaluate-reward", "filter"} <= published.keys()
-    pipeline("run", "all", "--config", config, "--run", run)
-    assert published.items() <= times(run).items()
-    assert hashes(run) == hashes(undisturbed)
+        assert hashes(run) == hashes(undisturbed)
 
 
 def times(run: Path) -> dict[str, int]:
