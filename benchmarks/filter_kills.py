@@ -55,6 +55,7 @@ filter:
   unit_rows: {unit_rows}
   workers: 2
   prepare_workers: 1
+  inspect_workers: 2
 """
 
 
