@@ -142,7 +142,7 @@ def require(folder: str) -> None:
             f"{folder} has no {INDEX}: it was not finished, or is no folder of shards; name one, such as RUN/filter/shards/selected"
         )
     found = storage.read_json(f"{folder}/{INDEX}", REMEDY)
-    if not isinstance(found, dict) or not {"format", "shards"} & found.keys():
+    if isinstance(found, dict) and not {"format", "shards"} & found.keys():
         raise ValueError(f"{folder}/{INDEX} is no index of shards; name a folder of shards, such as RUN/filter/shards/selected")
 
 

@@ -87,7 +87,7 @@ def test_candidates_are_shared_evenly() -> None:
             {},
             r"generate.editors.0.settings.tome: there is no such setting; the settings of",
         ),
-        ([{"name": "trained", "settings": {"path": "no"}}], {}, r"generate.editors.0: the editor trained: path: there is no directory "),
+        ([{"name": "trained", "settings": {"path": "no"}}], {}, r"^trained: generate.editors.0.settings.path: there is no directory "),
     ):
         with pytest.raises(ValueError, match=message):
             plan(*editors, **settings)

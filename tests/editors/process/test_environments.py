@@ -89,7 +89,8 @@ def test_what_cannot_be_installed_is_one_sentence(environment: Environment, tmp_
     assert "editor world/quill has no environment to install; those that have one: omnigen2, bagel" in refusal(
         "editors", "install", "world/quill"
     )
-    assert "--python /nowhere is no interpreter that can be run" in refusal("editors", "install", "odd", "--yes", "--python", "/nowhere")
+    refused = refusal("editors", "install", "odd", "--yes", "--python", "/nowhere")
+    assert "--python /nowhere is not a program of this machine; name an interpreter" in refused
     monkeypatch.setitem(specs.ENVIRONMENTS, "odd", replace(environment, python="2.7"))
     assert f"is for Python 2.7, and {sys.executable} is {HERE}; give --python /path/to/python2.7" in refusal(
         "editors", "install", "odd", "--yes"
