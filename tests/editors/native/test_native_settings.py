@@ -104,7 +104,7 @@ def test_weights_that_are_not_there_or_of_another_pipeline_are_one_sentence(fold
     (broken / "vae" / "config.json").unlink()
     given = settings("flux-kontext", path=str(broken))
     for look in (lambda: NativeEditor(models.FLUX_KONTEXT, given), lambda: catalogue.find("flux-kontext", "name").identity(given, None)):
-        with pytest.raises(ValueError, match=r"flux-kontext: (settings.path: )?there is no \S+/vae/config.json"):  # also before a run begins
+        with pytest.raises(ValueError, match=r"flux-kontext: (settings.path: )?there is no \S+/vae/config.json"):
             look()
     with pytest.raises(ValueError, match=r"flux-kontext: settings.attention: xformers cannot be used here: "):
         NativeEditor(models.FLUX_KONTEXT, settings("flux-kontext", path=str(folder), attention="xformers"))
