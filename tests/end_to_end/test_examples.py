@@ -17,7 +17,7 @@ from reward import EditSample, RewardModel, RewardModelConfig, Score, preference
 from stages.world import items
 from stages.world.scenes import render
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("examples")]  # one process makes their edits and model
 
 ALWAYS_WRITTEN = (".lock", ".hashed")
 TRIPLETS = SHARED / "triplets" / "triplets.jsonl"

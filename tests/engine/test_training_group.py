@@ -11,11 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
 
-from finetune.config import BASE_TRAINING, CodecConfig, DenoiserConfig, EditorConfig
-from finetune.data import EditSamples
+from finetune.config import BASE_TRAINING
+from reward.trainer.config import LoopConfig
+from reward.trainer.loop import LossTerms, optimise
 from stages.engine import contracts, storage, training_group, warm_workers
 from stages.engine.cluster import Cluster
 from stages.engine.run_units import run_units
@@ -37,22 +40,21 @@ from stages.engine.units import Unit, UnitOutput
 pytestmark = pytest.mark.slow
 
 
-def train_editor(folder: Path, on_metrics: Callable[[dict[str, Any]], None]) -> None:
-    """A tiny editor, trained in this process."""
-    from finetune import codec
-    from finetune.editor import Editor
-    from finetune.training.small import train
+def step_number(module: nn.Module, step: int) -> LossTerms:
+    loss = module(torch.full((1, 2), 1.0 + step)).square().sum()
+    return loss, {"loss": loss}
 
-    rng = np.random.default_rng(0)
-    images = rng.integers(0, 256, (12, 16, 16, 3), np.uint8)
-    samples = EditSamples(images, images[::-1].copy(), ["make it red"] * 12, [str(number) for number in range(12)])
-    config = EditorConfig(
-        image_size=16, codec=CodecConfig(channels=8), denoiser=DenoiserConfig(heads=1, double_blocks=1, single_blocks=1, text_dim=16)
-    )
-    training = BASE_TRAINING.model_copy(update={"steps": 6, "batch_size": 4, "warmup_steps": 1, "checkpoint_every": 2, "report_every": 1})
-    editor = Editor.from_config(config, codec.fit(samples.source, config.codec), samples.instructions)
-    trained = train(editor=editor, samples=samples, config=training, checkpoint_dir=folder / "checkpoints", on_metrics=on_metrics)
-    publish_trained(folder / "editor", "key", trained.save)
+
+def train_layer(folder: Path, on_metrics: Callable[[dict[str, Any]], None]) -> None:
+    """A layer, trained in this process by the loop of all trainings."""
+    torch.manual_seed(0)
+    layer = nn.Linear(2, 1)
+    optimise(
+        module=layer, parameter_groups=[{"params": list(layer.parameters()), "lr": 0.1}],
+        config=LoopConfig(checkpoint_every=2, ema_decay=0.5), steps=6, warmup_steps=1, objective=step_number, task="numbers",
+        checkpoint_dir=folder / "checkpoints", report_every=1, on_metrics=on_metrics,
+    )  # fmt: skip
+    publish_trained(folder / "layer", "key", lambda target: save_file(layer.state_dict(), target / "weights.safetensors"))
 
 
 def dying(payload: dict[str, Any]) -> None:
@@ -67,7 +69,7 @@ def dying(payload: dict[str, Any]) -> None:
 
     with checkpoint_lock(folder / "checkpoints", rank_zero=is_rank_zero()):
         metrics_file = MetricsFile(folder / "metrics.jsonl", write=is_rank_zero())
-        train_editor(folder, report)
+        train_layer(folder, report)
 
 
 def mistaken(payload: dict[str, Any]) -> None:
@@ -84,10 +86,10 @@ def test_a_dead_worker_is_restarted_and_ends_the_same(cluster: Cluster, tmp_path
     fit(dying, [{"folder": str(disturbed)}], cluster=cluster, scratch=disturbed, workers=1, setting="x")
     assert (disturbed / "died").exists()
     metrics = MetricsFile(undisturbed / "metrics.jsonl", write=True)
-    train_editor(undisturbed, metrics.append)
-    assert storage.tree_hashes(disturbed / "editor") == storage.tree_hashes(undisturbed / "editor")
+    train_layer(undisturbed, metrics.append)
+    assert storage.tree_hashes(disturbed / "layer") == storage.tree_hashes(undisturbed / "layer")
     assert (disturbed / "metrics.jsonl").read_bytes() == (undisturbed / "metrics.jsonl").read_bytes()
-    assert is_trained(disturbed / "editor", "key") and not is_trained(disturbed / "editor", "other")
+    assert is_trained(disturbed / "layer", "key") and not is_trained(disturbed / "layer", "other")
     reports = read_metrics(disturbed / "metrics.jsonl")
     assert [report["step"] for report in reports] == [1, 2, 3, 4, 5, 6]
 

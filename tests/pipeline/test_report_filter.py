@@ -34,6 +34,8 @@ from stages.filter.selection import rule as selection
 from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig
 
+pytestmark = pytest.mark.xdist_group("report of the filter")  # one process makes the 46,000 edits
+
 ROWS = 46_000
 TASKS = [f"task-{number}" for number in range(25)]
 
