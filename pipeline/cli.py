@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 import traceback
@@ -70,6 +71,8 @@ def main() -> None:
     \b
     Try it:  pipeline run all --config demo-small
     """
+    # Without torchvision transformers warns that it takes the image processors by Pillow: those are the ones wanted here.
+    logging.getLogger("transformers.utils.import_utils").setLevel(logging.ERROR)
 
 
 for _group in (run, annotate, select, reward, rehearse, shards, export, editors, editor_bench):
