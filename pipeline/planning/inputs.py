@@ -96,6 +96,8 @@ def _missing_of_filter(flow: FlowConfig) -> list[str]:
     path, model = getattr(flow.filter.input, "path", ""), flow.filter.model
     if not _reachable(path):
         notes.append(f"missing input: {path}")
+    elif Path(path).is_file() and not Path(path).stat().st_size:
+        notes.append(f"missing input: {path} is empty")
     if model is not None and not (Path(model) / "config.json").exists():
         notes.append(f"missing input: filter.model: there is no reward model at {model}")
     return notes

@@ -126,7 +126,7 @@ def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
             edits = f"{inputs.candidates(flow):,} candidates made elsewhere, up to {annotated} of each source annotated"
         pairs = groups * math.comb(annotated, 2)
         hours = [groups * seconds / 3600 for seconds in SECONDS_PER_GROUP]
-        people = "simulated raters" if flow.annotate.simulate else f"{hours[0]:,.0f} to {hours[1]:,.0f} hours of annotators"
+        people = "simulated raters" if flow.annotate.simulate else _hours_of_people(*hours)
         training = flow.reward.training
         kind, count, size = ("groups", train, annotated)
         if training.pairs_per_batch is not None:
@@ -157,6 +157,10 @@ def _work(flow: FlowConfig, path: Path) -> dict[str, str]:
     if flow.evaluate_editor is not None:
         work["evaluate-editor"] = editor_benchmark.described(flow)
     return work
+
+
+def _hours_of_people(least: float, most: float) -> str:
+    return f"{least:,.0f} to {most:,.0f} hours of annotators" if least >= 1 else f"at most {math.ceil(most)} h of annotators"
 
 
 def _cost(flop: float | None, count: int) -> str:

@@ -25,6 +25,8 @@ from stages.engine.ids import ID_DIGITS
 
 LABELS = ("task", "language", "licence")
 DUPLICATE = "duplicate-id"
+SHOWN = 6
+"""Most keys that a message names."""
 
 
 class Mark(NamedTuple):
@@ -82,6 +84,9 @@ def _fault(record: Record, images: Sequence[str]) -> Fault | None:
     if not is_text(record):
         return Fault("bad-line", "the row has text that is not valid Unicode")
     instruction: Any = record.get("instruction")
+    if "instruction" not in record:
+        keys = ", ".join(map(repr, [*record][:SHOWN]))
+        return Fault("empty-instruction", f"there is no instruction among the keys {keys or 'of the row'}")
     if instruction is None or (isinstance(instruction, str) and not instruction.strip()):
         return Fault("empty-instruction", "there is no instruction")
     for column in (*images, "instruction", *LABELS):

@@ -35,6 +35,8 @@ CODE = Path(__file__).resolve().parents[2]
 """The folder of our packages."""
 CONNECT_SECONDS = 10.0
 """Time-out of the connection to an existing cluster."""
+CPUS_PER_CORE = 16
+"""Most CPUs of a local cluster per core of the machine: each may start a process that loads the libraries."""
 STARTS = 5
 """Attempts to start Ray: it gives its own processes 30 seconds, which cannot be changed, and a busy machine may need more."""
 
@@ -55,11 +57,16 @@ class Cluster:
     _connected: bool = field(default=False, init=False)
 
     def connect(self) -> None:
-        """Start or join Ray once; later calls do nothing. Raises ``ValueError`` when ``address`` does not answer."""
+        """Start or join Ray once; later calls do nothing. Raises ``ValueError`` when ``address`` does not answer, and for too many CPUs."""
         if ray.is_initialized():
             return
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "pipeline"}
         if self.address is None:
+            if (self.config.num_cpus or 0) > CPUS_PER_CORE * cores():
+                raise ValueError(
+                    f"ray.num_cpus asks for {self.config.num_cpus} CPUs on a machine of {cores()} cores, and each may start a process: "
+                    f"at most {CPUS_PER_CORE} per core can be had; lower it, or leave it out"
+                )
             os.environ.setdefault("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # a process per training, for clouds that take machines away
             options |= {
                 "address": "local",  # otherwise Ray joins any cluster that runs on this machine

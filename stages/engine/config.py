@@ -14,7 +14,9 @@ class Config(BaseModel):
 class RayConfig(Config):
     """The local Ray cluster; with --address only `dashboard` has no effect."""
 
-    num_cpus: int | None = Field(None, gt=0, description="Logical CPUs of a local cluster; default: the cores, at least 4")
+    num_cpus: int | None = Field(
+        None, gt=0, description="Logical CPUs of a local cluster; default: the cores, at least 4; at most 16 per core"
+    )
     object_store_mb: int = Field(300, ge=80, description="Object store of a local cluster in MiB")
     dashboard: bool = Field(True, description="Start the Ray dashboard")
     temp_dir: str | None = Field(None, description="Folder for Ray's sockets and logs (short path); default: Ray's own")

@@ -262,6 +262,7 @@ def test_bad_triplets_cost_only_themselves(tmp_path: Path) -> None:
     assert [row.reason for row in bad] == [reason for reason in lines.values() if reason]
     assert [(edit.row_id, edit.task, edit.licence, edit.position) for edit in sound] == [("1", "colour", "CC0", "mine.jsonl[0]")]
     assert bad[2].message == "line 5 has the id '1' of line 1"
+    assert bad[4].message == "line 7: there is no instruction among the keys 'source', 'edited'"
 
 
 @pytest.mark.parametrize("kind", ["triplets", "sharegpt4o"])

@@ -45,3 +45,10 @@ def test_ray_that_never_starts_is_one_sentence(starts: list[subprocess.Popen]) -
     with pytest.raises(ValueError, match=r"did not start on this machine in 5 attempts \(The current node timed out during startup\.\)"):
         cluster.Cluster(RayConfig()).connect()
     assert len(starts) == 5 and not any(psutil.pid_exists(process.pid) for process in starts)
+
+
+def test_more_cpus_than_the_machine_bears_are_refused(starts: list[subprocess.Popen], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "cores", lambda: 2)
+    with pytest.raises(ValueError, match=r"^ray\.num_cpus asks for 33 CPUs on a machine of 2 cores.*at most 16 per core"):
+        cluster.Cluster(RayConfig(num_cpus=33)).connect()
+    assert not starts

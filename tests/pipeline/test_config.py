@@ -132,7 +132,7 @@ def test_paper_plan_has_the_papers_volume(tmp_path: Path) -> None:
     text = plan(flow, tmp_path / "none")
     assert flow.name == "paper" and "filter" in text
     assert "9,557 sources x 12 candidates" in text
-    assert "133,798 ratings" in text  # 9,557 x 7 x 2
+    assert "133,798 ratings; 199 to 398 hours of annotators" in text  # 9,557 x 7 x 2
     assert "200,697 pairs" in text  # 9,557 x 21
     assert "23,833 steps of 16 pairs: 762,656 edits" in text  # 2 epochs of the 9,079 x 21 pairs that are not held out
     assert "Qwen/Qwen2.5-VL-7B-Instruct rehearsed on the meta device" in text and "FLOP unknown" not in text

@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 
 from pipeline import config
 from pipeline.planning import filter_cost, plan
+from stages.datasets.config import TripletEdits
 from stages.engine import storage
 from stages.filter.config import FilterConfig
 from stages.filter.selection.config import SelectionConfig
@@ -82,6 +83,12 @@ def test_a_saved_model_is_counted_from_its_weights(tmp_path: Path) -> None:
     assert plan.flop_per_pair(flow) == (None, f"{model} contains no saved model")
     found = plan.plan(flow, tmp_path / "run")
     assert f"missing input: filter.model: there is no reward model at {model}" in found and re.search(r"filter +input missing  ", found)
+    empty = tmp_path / "empty.jsonl"
+    empty.write_bytes(b"")
+    nothing = flow.model_copy(
+        update={"filter": flow.filter.model_copy(update={"input": TripletEdits(dataset="triplets", path=str(empty))})}
+    )
+    assert f"missing input: {empty} is empty" in plan.plan(nothing, tmp_path / "run")
     model.mkdir()
     storage.publish_json(model / "config.json", {"reward_model": demo.reward.model.model_dump(mode="json")})
     save_file({"layer": np.zeros((3, 50)), "model.embed_tokens.weight": np.zeros((999, 9))}, model / "model.safetensors")
