@@ -23,6 +23,7 @@ from stages.editors.http import client
 from stages.engine import http_client, pace
 from stages.engine.http_client import Reply
 from stages.engine.rundir import RunDir
+from stages.evaluate_editor import step as evaluate_editor
 from stages.generate import step
 
 KEY = "generate.editors.0.settings"
@@ -243,6 +244,11 @@ def test_what_is_no_server_is_named(script: Script, tmp_path: Path) -> None:
     flow = FlowConfig.model_validate({"name": "x", "generate": section})
     with pytest.raises(ValueError, match=r"or correct generate\.editors\.0\.settings\.base_url$"):  # before sources are looked for
         step.run(Context(RunDir(tmp_path / "run"), flow, cast(Any, None)))
+    compared = {"items": 8, "reference_arm": "copy-of-source", "editors": [{"editor": "http/bagel", "settings": editors[0]["settings"]}]}
+    benchmark = FlowConfig.model_validate({"name": "x", "world": {}, "evaluate_editor": compared})
+    for begin in (evaluate_editor.check, evaluate_editor.run):  # the latter where a run goes on
+        with pytest.raises(ValueError, match=r"or correct evaluate_editor\.editors\.0\.settings\.base_url$"):
+            begin(Context(RunDir(tmp_path / "benchmark"), benchmark, cast(Any, None)))
     assert not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match="localhost:8000"):
         opened("http/flux-kontext", "localhost:8000")
