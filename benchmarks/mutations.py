@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import io
 import multiprocessing
 import os
@@ -24,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -125,13 +125,6 @@ def changed(mutation: Mutation) -> tuple[Mutation, Outcome]:
     return mutation, outcome(mutation, mutation.tests)
 
 
-def preload() -> None:
-    """Import what is heavy and not the product."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    for name in HEAVY:
-        importlib.import_module(name)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="only mutations whose description holds one of these")
@@ -143,18 +136,21 @@ def main() -> int:
     for mutation, found in stale.items():
         print(f"STALE  {mutation.breaks}: {found}; mend the entry")
     mutations = [one for one in chosen if one not in stale]
-    preload()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     tests = sorted({test for one in mutations for test in one.tests})
     survivors, broken = [], []
-    with multiprocessing.get_context("fork").Pool(options.processes, maxtasksperchild=1) as pool:
-        unchanged = pool.apply_async(outcome, (None, tests))
-        for mutation, found in pool.imap_unordered(changed, mutations):
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*HEAVY])
+    with ProcessPoolExecutor(options.processes, context, max_tasks_per_child=1) as pool:  # may have children, as a pool's may not
+        unchanged = pool.submit(outcome, None, tests)
+        for done in as_completed([pool.submit(changed, mutation) for mutation in mutations]):
+            mutation, found = done.result()
             said = {PASSED: "equivalent" if mutation.equivalent else "SURVIVED", FAILED: "killed"}.get(found.code, "BROKEN")
             print(f"{said:10} {found.seconds:4.0f} s  {mutation.breaks} ({mutation.file})", flush=True)
             survivors += [mutation] if said == "SURVIVED" else []
             broken += [found.output] if said == "BROKEN" or (said == "killed" and mutation.equivalent) else []
-        if unchanged.get().code != PASSED:
-            broken.append(unchanged.get().output)
+        if unchanged.result().code != PASSED:
+            broken.append(unchanged.result().output)
     print("\n".join(broken))
     print(summary(mutations, survivors))
     if options.write:

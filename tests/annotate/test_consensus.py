@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from command import pipeline, refusal
 from hypothesis import given, settings
@@ -24,6 +25,7 @@ from stages.annotate.consensus.consensus import majority
 from stages.annotate.consensus.mean_opinion import mean_opinion
 from stages.annotate.consensus.rankings import GroupRanking, RankPair, kendalls_w, pairs, without_contradictions
 from stages.annotate.quality import step as annotation_qc
+from stages.annotate.ratings.groups import complete_scores
 from stages.annotate.ratings.validate import score_problem
 from stages.context import Context
 from stages.preferences import step as preferences
@@ -76,6 +78,9 @@ def test_half_of_four_raters_is_no_majority() -> None:
     found = majority(table, task)
     assert [(label.candidate_id, label.score, label.label_source) for label in found.labels] == [("g0", 2, "unanimous")]
     assert [(cell.candidate_id, cell.scores) for cell in found.disputed] == [("g1", (1, 1, 4, 4))]
+    asked = rows_of({"g": {"eve": {"x": [2, 4]}}})
+    decided = asked.set_column(asked.schema.get_field_index("round"), "round", pa.array(["adjudication"] * 2))
+    assert complete_scores(pa.concat_tables([table, decided]), task)["g"].keys() == {"ann", "bob", "cat", "dan"}, "who decides saw theirs"
 
 
 SCALE = {"scale_min": 1, "scale_max": 5, "scale_step": 0.1}

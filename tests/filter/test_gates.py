@@ -153,6 +153,14 @@ def test_exchanged_pairs_of_drawn_edits_are_seen_where_the_instruction_tells() -
     exchanged = next(plant for _, name, plant in PLANTED if name == "exchanged, no file names")
     assert caught(inspected(exchanged(drawn)), "swapped") > 0.8
     assert caught(inspected(nameless(drawn)), "swapped") == 0.0
+    plain = nameless(drawn)[:1]
+
+    def evidence(source: str, edited: str) -> float | None:
+        return inspected([replace(edit, source_path=source, edited_path=edited) for edit in plain])["swap_evidence"][0].as_py()
+
+    assert (evidence("edited/1.png", "source/1.png"), evidence("source/1.png", "edited/1.png")) == (1.0, -1.0)
+    without = inspected(plain)["swap_evidence"][0].as_py()
+    assert evidence("target/after.png", "target/b.png") == 1.0 and evidence("target/a.png", "target/b.png") == without, "not what both say"
 
 
 def test_instructions_that_ask_for_nothing_and_those_that_only_sound_so() -> None:
@@ -173,6 +181,9 @@ def test_blank_edits_are_found_under_instructions_about_the_whole_picture(sound:
     wanted = [replace(edit, instruction="Put it on a plain white background") for edit in sound]
     assert caught(inspected(blank["right half of the edit white"](wanted)), "flat") == 0.0, "a part of it was asked for"
     assert caught(inspected(blank["edit all white"](wanted)), "flat") == 1.0
+    half = blank["right half of the edit white"](style)
+    white_before = [replace(edit, source=edit.edited) for edit in half]
+    assert set(inspected(white_before)["flat_share"].to_pylist()) == {0.0}, "it was white before"
 
 
 def test_texts_that_are_no_instructions_and_those_that_only_look_so() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from paths import ROOT
 
@@ -20,7 +21,7 @@ from stages.engine.units import UnitRecord
 from stages.generate import candidate_plan
 from stages.generate.candidate_plan import PlannedEditor, obstacles, planned
 from stages.generate.crews import for_workers
-from stages.generate.draw import Sound, draw
+from stages.generate.draw import Sound, draw, sound
 
 ODD = [{"name": "odd/plain"}, {"name": "odd/other"}]
 
@@ -120,6 +121,8 @@ def test_a_licence_that_is_not_open_is_accepted_by_name() -> None:
     )
     accepted = flow({"name": "odd/closed"}, ODD[0], accept_licences=["Odd-NC"])
     assert accepted.generate is not None and not obstacles(planned(accepted), accepted.generate)
+    another = flow({"name": "odd/closed"}, ODD[0], accept_licences=["Other-NC"])
+    assert another.generate is not None and obstacles(planned(another), another.generate) == [sentence]
 
 
 def test_the_plan_shows_what_it_will_cost(tmp_path: Path) -> None:
@@ -160,9 +163,16 @@ def test_the_draw_is_balanced_over_editors() -> None:
     assert abs(firsts["0"] - firsts["1"]) < 200, "either candidate of an editor is drawn"
 
 
+def test_only_sound_candidates_are_drawn() -> None:
+    rows = [{"source_id": "s", "candidate_id": name, "editor": "e", "status": name.strip("0123")} for name in ("ok0", "failed1", "ok2")]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    assert [row.candidate_id for row in sound(pa.table(columns))] == ["ok0", "ok2"]
+
+
 def test_a_draw_depends_on_its_source_and_the_seed_only() -> None:
     rows = candidates(0) + candidates(1)
     assert draw(rows, 7, 0) == draw(rows[::-1], 7, 0) and draw(candidates(1), 7, 0)["s1"] == draw(rows, 7, 0)["s1"]
     assert draw(rows, 7, 0) != draw(rows, 7, 1)
+    assert draw(candidates(0, editors=1, each=8), 4, 0) != draw(candidates(0, editors=1, each=8), 4, 1), "within an editor, too"
     few = [Sound("a", "only", "e0"), Sound("b", "one", "e0"), Sound("b", "two", "e0")]
     assert {source: set(found) for source, found in draw(few, 7, 0).items()} == {"b": {"one", "two"}}
