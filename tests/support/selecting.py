@@ -57,9 +57,12 @@ def rows_of(artifacts: pa.Table | Mapping[str, pa.Table], flags: frozenset[str] 
     return ScoredRows(_database(), read, known["scores"].num_rows, frozenset(known), flags)
 
 
+_open = ExitStack()
+"""Kept here too: multiprocessing's forked children forget what ``atexit`` holds, and a database that ends in one takes it along."""
+atexit.register(_open.close)
+
+
 @cache
 def _database() -> Tables:
     """One for the process: opening one takes longer than a selection."""
-    stack = ExitStack()
-    atexit.register(stack.close)
-    return stack.enter_context(opened(stack.enter_context(tempfile.TemporaryDirectory())))
+    return _open.enter_context(opened(_open.enter_context(tempfile.TemporaryDirectory())))
