@@ -30,6 +30,8 @@ import numpy as np
 from stages.datasets import readers as edits
 from stages.datasets.config import TripletEdits
 from stages.shards import format as shards
+from stages.shards.sample_index import SAMPLE_INDEX
+from stages.shards.verify import verify
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -134,13 +136,13 @@ def _copy(target: Path, files: list[Path], flush: bool, name: str) -> None:
 def _index(target: Path, workers: int) -> None:
     """Make the written tars a folder of shards."""
     records = [json.loads((target / f"{number}.tar.json").read_text()) for number in range(workers)]
-    sample_index = shards.SAMPLE_INDEX.empty_table().from_pylist([row for _, rows in records for row in rows], schema=shards.SAMPLE_INDEX)
+    sample_index = SAMPLE_INDEX.empty_table().from_pylist([row for _, rows in records for row in rows], schema=SAMPLE_INDEX)
     shards.publish(str(target), [shards.Shard(**shard) for shard, _ in records], sample_index.to_reader(), {})
 
 
 def _verify(target: Path) -> float:
     started = time.process_time()
-    problems = shards.verify(str(target))
+    problems = verify(str(target))
     assert not problems, problems
     return time.process_time() - started
 

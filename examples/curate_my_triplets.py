@@ -23,6 +23,7 @@ from stages.filter.config import FilterConfig
 from stages.filter.selection.config import SelectionConfig
 from stages.shards import format as shards
 from stages.shards.config import ShardsConfig
+from stages.shards.verify import verify
 
 edits, model, run_directory = sys.argv[1:4]
 
@@ -62,7 +63,7 @@ for row in step.read("scores").sort_by([("overall_mean", "descending")]).slice(0
 # 5. Trust, but verify: every shard against its index, down to the member.
 for name in index.results["selections"]:
     folder = step.path / "shards" / name
-    problems = shards.verify(str(folder))
+    problems = verify(str(folder))
     if problems:
         sys.exit("\n".join(problems))
     print(f"{folder}: {json.loads((folder / shards.INDEX).read_text())['rows']} samples, sound")

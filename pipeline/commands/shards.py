@@ -25,9 +25,10 @@ def shards_verify(folder: str) -> None:
       pipeline shards verify runs/demo/filter/shards/selected
     """
     from stages.shards import format as library
+    from stages.shards.verify import verify
 
     library.require(folder)
-    problems = library.verify(folder)
+    problems = verify(folder)
     for problem in problems:
         click.echo(problem, err=True)
     if problems:

@@ -17,7 +17,6 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stages.engine import storage
 
@@ -93,7 +92,7 @@ def opened(scratch: str | Path) -> Generator[Tables]:
 def batches(files: Iterable[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows of local Parquet files in their order, cast to ``schema``, of whose columns nothing else is read."""
     for file in files:
-        for batch in pq.ParquetFile(file).iter_batches(BATCH_ROWS, columns=schema.names):
+        for batch in storage.read_batches(file, BATCH_ROWS, schema.names):
             yield from pa.Table.from_batches([batch]).select(schema.names).cast(schema).combine_chunks().to_batches()
 
 

@@ -36,6 +36,7 @@ from stages.shards import format as shards
 from stages.shards import lease
 from stages.shards.config import ShardsConfig
 from stages.shards.read import folder_of
+from stages.shards.sample_index import SAMPLES
 
 LOCATION = ["position", "image_bytes"]
 """Columns of ``edits`` that planning shards needs beside the scores."""
@@ -232,8 +233,8 @@ def is_whole(folder: str, key: str) -> bool:
         wanted = [(entry["name"], entry["sha256"]) for entry in (index["samples"], *index["shards"])]
         return all(hashed_files.has(local, name, sha256) for name, sha256 in wanted)
     there = {Path(entry["name"]).name: entry["size"] for entry in storage.listed(folder)}
-    samples = f"{folder}/{shards.SAMPLES}"
-    if shards.SAMPLES not in there or storage.sha256_of(samples) != index["samples"]["sha256"]:
+    samples = f"{folder}/{SAMPLES}"
+    if SAMPLES not in there or storage.sha256_of(samples) != index["samples"]["sha256"]:
         return False
     return all(there.get(entry["name"]) == entry["bytes"] for entry in index["shards"])
 

@@ -14,6 +14,7 @@ from stages.engine import steps, storage
 from stages.engine.ids import uniform
 from stages.shards import format as shards
 from stages.shards import read
+from stages.shards.sample_index import open_sample_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,9 @@ def arm_rows(context: Context, arm: str, encoding: str) -> list[PairRow]:
         )
     filesystem, path = storage.locate(folder)
     present = {name.rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path, detail=False)}
-    table, faults = shards.read_sample_index(folder, index, present)
-    if table is None:
+    listed, faults = open_sample_index(folder, index, present)
+    if listed is None:
         raise ValueError(f"{folder}: {faults[0]}; {shards.REMEDY}")
-    columns = ["sample_id", "shard", "instruction", "source_sha256", "edited_sha256"]
     return [
         PairRow(
             key=pair_key(encoding, source_sha256=source, edited_sha256=edited, instruction=instruction),
@@ -60,7 +60,8 @@ def arm_rows(context: Context, arm: str, encoding: str) -> list[PairRow]:
             source_sha256=source,
             edited_sha256=edited,
         )
-        for sample_id, shard, instruction, source, edited in zip(*(table[name].to_pylist() for name in columns), strict=True)
+        for shard, rows in listed.by_shard(["sample_id", "instruction", "source_sha256", "edited_sha256"])
+        for sample_id, instruction, source, edited in zip(*(column.to_pylist() for column in rows.columns), strict=True)
     ]
 
 

@@ -29,7 +29,7 @@ from stages.engine.units import Unit, UnitOutput, Work
 from stages.finetune import cache
 from stages.finetune.arm_rows import PairRow
 from stages.finetune.config import EncodeConfig
-from stages.shards import format as shards
+from stages.shards.sample_index import SAMPLES
 
 if TYPE_CHECKING:
     from finetune.editing_model import Encoders
@@ -186,7 +186,7 @@ def _images(rows: Sequence[PairRow]) -> Iterator[tuple[PairRow, bytes, bytes]]:
                     file.seek(member.offset)
                     data[part] = file.read(member.size)
                     if hashlib.sha256(data[part]).hexdigest() != sha256:
-                        raise tar.Damaged(f"contains another {member.name} at byte {member.offset} than its {shards.SAMPLES} lists")
+                        raise tar.Damaged(f"contains another {member.name} at byte {member.offset} than its {SAMPLES} lists")
                 yield row, data["source"], data["edited"]
     except FileNotFoundError:
         raise ValueError(f"{path} is missing; run `pipeline shards verify {rows[0].folder}`") from None

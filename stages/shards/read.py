@@ -13,6 +13,7 @@ from stages.engine import steps, storage, tar
 from stages.engine.rundir import StepFolder
 from stages.shards import format as shards
 from stages.shards.config import ShardsConfig
+from stages.shards.sample_index import PARTS, SAMPLES, Part, expected_members, open_sample_index
 
 
 @dataclass(frozen=True)
@@ -50,20 +51,19 @@ def samples(folder: str) -> Iterator[Stored]:
     index = shards.read_index(folder)
     filesystem, path = storage.locate(folder)
     present = {name.rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path, detail=False)}
-    sample_index, faults = shards.read_sample_index(folder, index, present)
-    if sample_index is None:
+    listed, faults = open_sample_index(folder, index, present)
+    if listed is None:
         raise ValueError(f"{folder}: {faults[0]}; write the shards again")
-    for entry in index["shards"]:
+    for name, rows in listed.by_shard():
         try:
-            expected = shards.expected_members(shards.expected_rows(sample_index, entry["name"]) or {})
-            yield from _of_shard(folder, entry["name"], expected)
+            yield from _of_shard(folder, name, expected_members({row["sample_id"]: row for row in rows.to_pylist()}))
         except FileNotFoundError:
-            raise ValueError(f"{folder}/{entry['name']} is missing; run `pipeline shards verify {folder}`") from None
+            raise ValueError(f"{folder}/{name} is missing; run `pipeline shards verify {folder}`") from None
         except tar.Damaged as error:
-            raise ValueError(f"{folder}/{entry['name']} {error}; run `pipeline shards verify {folder}`") from None
+            raise ValueError(f"{folder}/{name} {error}; run `pipeline shards verify {folder}`") from None
 
 
-def _of_shard(folder: str, name: str, expected: dict[shards.Part, str]) -> Iterator[Stored]:
+def _of_shard(folder: str, name: str, expected: dict[Part, str]) -> Iterator[Stored]:
     filesystem, path = storage.locate(f"{folder}/{name}")
     found: dict[str, bytes] = {}
     left = dict(expected)
@@ -73,9 +73,9 @@ def _of_shard(folder: str, name: str, expected: dict[shards.Part, str]) -> Itera
             sample_id, _, suffix = member.name.partition(".")
             part = suffix.partition(".")[0]
             if left.pop((sample_id, part), None) != hashlib.sha256(data).hexdigest():
-                raise tar.Damaged(f"contains another {member.name} at byte {member.offset} than its {shards.SAMPLES} lists")
+                raise tar.Damaged(f"contains another {member.name} at byte {member.offset} than its {SAMPLES} lists")
             found[part] = data
-            if len(found) == len(shards.PARTS):
+            if len(found) == len(PARTS):
                 yield Stored(sample_id, found["source"], found["edited"], json.loads(found["json"]))
                 found = {}
     if left or found:

@@ -42,10 +42,10 @@ from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.scored_rows import ScoredRows
 from stages.scoring.rows import scorer_revision
-from stages.shards import exports, lease
-from stages.shards import format as shards
+from stages.shards import exports, lease, sample_index
 from stages.shards import read as shard_reading
 from stages.shards.config import ShardsConfig
+from stages.shards.verify import verify
 
 
 @pytest.fixture
@@ -307,7 +307,7 @@ def damaged_copy(made: Context, folder: Path) -> Path:
 
 def test_sound_shards_have_no_problems(filtered: tuple[Context, Index]) -> None:
     for name in ("selected", "random"):
-        assert shards.verify(str(folder_of(filtered[0], name))) == []
+        assert verify(str(folder_of(filtered[0], name))) == []
 
 
 @pytest.mark.parametrize("part", ["source.jpg", "edited.jpg", "json"])
@@ -319,7 +319,7 @@ def test_a_flipped_bit_is_found_in_its_member(filtered: tuple[Context, Index], t
     data = bytearray(path.read_bytes())
     data[member.offset_data + member.size // 2] ^= 4
     path.write_bytes(bytes(data))
-    assert shards.verify(str(folder)) == [f"shard-000001.tar: {member.name} at byte {member.offset_data} was changed: its sha256 differs"]
+    assert verify(str(folder)) == [f"shard-000001.tar: {member.name} at byte {member.offset_data} was changed: its sha256 differs"]
 
 
 def test_a_flipped_bit_anywhere_is_found(filtered: tuple[Context, Index], tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_a_flipped_bit_anywhere_is_found(filtered: tuple[Context, Index], tmp_pa
         data = bytearray(sound)
         data[offset] ^= 1 << int(rng.integers(8))
         path.write_bytes(bytes(data))
-        problems = shards.verify(str(folder))
+        problems = verify(str(folder))
         assert problems and all(problem.startswith("shard-000002.tar") for problem in problems), offset
 
 
@@ -346,12 +346,12 @@ def test_bytes_that_are_in_no_member_are_found_with_their_place(filtered: tuple[
     padded = next(member for member in members if member.size % 512)
     after = padded.offset_data + padded.size
     path.write_bytes(sound[:after] + b"x" + sound[after + 1 :])
-    (problem,) = shards.verify(str(folder))
+    (problem,) = verify(str(folder))
     assert problem.startswith(f"shard-000001.tar has bytes other than zero after {padded.name} at byte {after}")
     end = members[-1].offset_data + -(-members[-1].size // 512) * 512
     for more in (b"x", bytes(512)):
         path.write_bytes(sound[: end + 1024] + more)
-        (problem,) = shards.verify(str(folder))
+        (problem,) = verify(str(folder))
         assert problem.startswith(f"shard-000001.tar does not end as an archive does at byte {end}")
 
 
@@ -365,7 +365,7 @@ def test_a_sound_header_with_another_time_is_found(filtered: tuple[Context, Inde
     data = bytearray(path.read_bytes())
     data[info.offset : info.offset_data] = info.tobuf(tarfile.USTAR_FORMAT)
     path.write_bytes(bytes(data))
-    assert [problem.split(": ")[0] for problem in shards.verify(str(folder))] == ["shard-000001.tar"]
+    assert [problem.split(": ")[0] for problem in verify(str(folder))] == ["shard-000001.tar"]
 
 
 @pytest.mark.parametrize("where", ["inside a member", "between members", "in the end mark", "at once"])
@@ -381,7 +381,7 @@ def test_a_truncated_tar_is_found_with_its_place(filtered: tuple[Context, Index]
         "at once": 0,
     }[where]
     path.write_bytes(path.read_bytes()[:size])
-    problems = shards.verify(str(folder))
+    problems = verify(str(folder))
     assert len(problems) == 1
     if where == "inside a member":
         assert problems == [f"shard-000000.tar was cut short at byte {size}, inside {member.name} (after 4 of 24 whole members)"]
@@ -410,7 +410,7 @@ def test_a_missing_member_and_a_doubled_one_are_named(filtered: tuple[Context, I
     with tarfile.open(path) as archive:
         gone, twice = archive.getmembers()[7].name, archive.getmembers()[3].name
     rebuilt(path, lambda info: 0 if info.name == gone else 2 if info.name == twice else 1)
-    problems = shards.verify(str(folder))
+    problems = verify(str(folder))
     assert any(f"{twice} at byte" in problem and "occurs twice" in problem for problem in problems)
     assert f"shard-000001.tar lacks {gone.rsplit('.', 1)[0]}" in problems
     assert len(problems) == 2
@@ -420,17 +420,17 @@ def test_missing_and_foreign_files_are_named(filtered: tuple[Context, Index], tm
     folder = damaged_copy(filtered[0], tmp_path)
     (folder / "shard-000001.tar").unlink()
     (folder / "shard-000009.tar").write_bytes(b"")
-    assert shards.verify(str(folder)) == ["shard-000009.tar is not listed in index.json", "shard-000001.tar is missing"]
+    assert verify(str(folder)) == ["shard-000009.tar is not listed in index.json", "shard-000001.tar is missing"]
     table = pq.read_table(folder / "samples.parquet")
     pq.write_table(table.slice(1), folder / "samples.parquet")
-    assert "samples.parquet was changed: its sha256 differs from index.json" in shards.verify(str(folder))
+    assert "samples.parquet was changed: its sha256 differs from index.json" in verify(str(folder))
     (folder / "samples.parquet").unlink()
-    assert "samples.parquet is missing" in shards.verify(str(folder))
+    assert "samples.parquet is missing" in verify(str(folder))
     (folder / "index.json").write_text("{")
-    assert f"{folder}/index.json is not valid JSON" in shards.verify(str(folder))[0]
+    assert f"{folder}/index.json is not valid JSON" in verify(str(folder))[0]
     (folder / "index.json").unlink()
-    assert "has no index.json: it was not finished" in shards.verify(str(folder))[0]
-    assert shards.verify(str(folder / "nowhere"))
+    assert "has no index.json: it was not finished" in verify(str(folder))[0]
+    assert verify(str(folder / "nowhere"))
 
 
 def test_swapped_shards_are_found(filtered: tuple[Context, Index], tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ def test_swapped_shards_are_found(filtered: tuple[Context, Index], tmp_path: Pat
     first, second = one.read_bytes(), two.read_bytes()
     one.write_bytes(second)
     two.write_bytes(first)
-    assert any("is not listed in samples.parquet" in problem for problem in shards.verify(str(folder)))
+    assert any("is not listed in samples.parquet" in problem for problem in verify(str(folder)))
 
 
 def test_a_damaged_shard_alone_is_written_again(filtered: tuple[Context, Index], tmp_path: Path, work_log: list[str]) -> None:
@@ -457,7 +457,7 @@ def test_shards_go_to_a_url(filtered: tuple[Context, Index], model: Path, tmp_pa
     made = context(tmp_path / "run", model, shards={"samples_per_shard": 8, "target": target})
     index = filter.run(made)
     assert [name for name in index.files if name.startswith("shards/selected")] == ["shards/selected/index.json"]
-    assert shards.verify(f"{target}/selected") == []
+    assert verify(f"{target}/selected") == []
     local = shard_bytes(folder_of(filtered[0]))
     assert {name: storage.read_bytes(f"{target}/selected/{name}") for name in local} == local
     assert shard_reading.folder_in(made, "selected") == f"{target}/selected"
@@ -465,11 +465,11 @@ def test_shards_go_to_a_url(filtered: tuple[Context, Index], model: Path, tmp_pa
     assert filter.run(made) == index and len(work_log) == done
     filesystem, path = storage.locate(f"{target}/selected/shard-000002.tar")
     filesystem.rm(path)
-    assert filter.run(made) == index and shards.verify(f"{target}/selected") == []
+    assert filter.run(made) == index and verify(f"{target}/selected") == []
     broken = bytearray(local["shard-000001.tar"])
     broken[700] ^= 1
     storage.publish_bytes(f"{target}/selected/shard-000001.tar", bytes(broken))
-    assert any(problem.startswith("shard-000001.tar: ") for problem in shards.verify(f"{target}/selected"))
+    assert any(problem.startswith("shard-000001.tar: ") for problem in verify(f"{target}/selected"))
     assert exports.export(f"{target}/random", str(tmp_path / "files"), "imagefolder")[0] == index.results["selections"]["random"]["count"]
 
 
@@ -485,7 +485,7 @@ def test_finished_shards_of_other_content_are_not_replaced_unasked(
     assert shard_bytes(tmp_path / "shards" / "selected") == before
     filter.run(context(tmp_path / "two", model, force=True, **other))
     assert sorted(shard_bytes(tmp_path / "shards" / "selected")) == ["index.json", "samples.parquet", "shard-000000.tar"]
-    assert shards.verify(str(tmp_path / "shards" / "selected")) == []
+    assert verify(str(tmp_path / "shards" / "selected")) == []
 
 
 def test_another_selection_needs_no_scoring_and_changes_nothing_finished(
@@ -612,7 +612,7 @@ def test_world_edits_know_how_good_each_selection_is(model: Path, tmp_path: Path
     assert index.counts == {"in": 60, "out": 60, "quarantined": 0, "gated": 0}
     assert 0.3 < index.results["good_share"] < 0.7
     assert 0 <= index.results["selections"]["random"]["good_share"] <= 1
-    assert shards.verify(str(tmp_path / "run" / "filter" / "shards" / "selected")) == []
+    assert verify(str(tmp_path / "run" / "filter" / "shards" / "selected")) == []
 
 
 def test_columns_of_a_table_reach_shards_and_exports_and_matches_are_marked(model: Path, tmp_path: Path, work_log: list[str]) -> None:
@@ -643,7 +643,7 @@ def test_columns_of_a_table_reach_shards_and_exports_and_matches_are_marked(mode
     assert facts["row 0"]["files"] == {"source": "in/0.png", "edited": None} and facts["row 0"]["contamination"] == []
     (match,) = facts["row 1"]["contamination"]
     assert (match["reference"], match["item"], match["match"], match["counted"]) == ("bench", "seen.png", "exact image", True)
-    assert "contamination" in facts["row 1"]["flags"] and shards.verify(str(folder_of(made, "full"))) == []
+    assert "contamination" in facts["row 1"]["flags"] and verify(str(folder_of(made, "full"))) == []
     exports.export(str(folder_of(made, "full")), str(tmp_path / "out"), "omnigen2")
     lines = [json.loads(line) for line in (tmp_path / "out" / "samples.jsonl").read_text().splitlines()]
     assert {line["id"]: {key: value for key, value in line.items() if key != "images"} for line in lines} == facts
@@ -673,7 +673,24 @@ def test_every_figure_is_compared(filtered: tuple[Context, Index], tmp_path: Pat
         index["samples"]["sha256"] = storage.publish_bytes(folder / "samples.parquet", storage.table_bytes(table))
         problem = f"says {part} "
     storage.publish_checked(folder / "index.json", index)
-    assert any(problem in found for found in shards.verify(str(folder)))
+    assert any(problem in found for found in verify(str(folder)))
+
+
+def test_the_sample_index_is_read_shard_by_shard(filtered: tuple[Context, Index], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In batches that end within shards; one whose shards lie in another order than the index lists them is refused."""
+    folder = damaged_copy(filtered[0], tmp_path)
+    whole = [sample.sample_id for sample in shard_reading.samples(str(folder))]
+    table = pq.read_table(folder / "samples.parquet")
+    assert whole == table["sample_id"].to_pylist() and table.num_rows > 3
+    monkeypatch.setattr(sample_index, "BATCH_ROWS", 3)
+    assert verify(str(folder)) == [] and [sample.sample_id for sample in shard_reading.samples(str(folder))] == whole
+    index = storage.read_checked(folder / "index.json", "")
+    mixed = table.sort_by("sample_id")
+    index["samples"]["sha256"] = storage.publish_bytes(folder / "samples.parquet", storage.table_bytes(mixed))
+    storage.publish_checked(folder / "index.json", index)
+    assert "samples.parquet lists samples in another order than index.json has the shards" in verify(str(folder))
+    with pytest.raises(ValueError, match="in another order"):
+        list(shard_reading.samples(str(folder)))
 
 
 def test_a_lease_does_not_stay_after_a_kill_or_a_refusal(
@@ -760,4 +777,4 @@ def test_two_runs_never_write_one_set(
     monkeypatch.setattr(shard_sets.shards, "write_shard", taken)
     filesystem.rm(f"{name}/{lease.NAME}")
     filter.run(made)
-    assert shards.verify(f"{target}/full") == [] and not filesystem.exists(f"{name}/{lease.NAME}")
+    assert verify(f"{target}/full") == [] and not filesystem.exists(f"{name}/{lease.NAME}")
