@@ -1,7 +1,9 @@
 """The objective: its times, its dropout, and what a tiny Step1X-Edit learns by it."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from finetune.adapters import add_adapters
 from finetune.config import RELEASED_STEP1X_FLOW, FlowSetting, RectifiedFlowConfig, SamplingConfig
-from finetune.editing_model import Moments
+from finetune.editing_model import Condition, Moments
 from finetune.families import open_model
 from finetune.rectified_flow import Draws, batch_loss, draw, interpolate, sampling_times, shift_time, with_dropout
 from finetune.sampling import sample_edits, sample_latents
@@ -21,6 +23,9 @@ from finetune.step1x.config import Step1XConfig
 from finetune.step1x.denoiser import Step1XEdit
 from finetune.step1x.encoders import Step1XEncoders
 from finetune.step1x.loading import denoiser_path, export_weights
+from finetune.training.loading import PreparedPair
+from finetune.training.objective import batch_of
+from finetune.training.pairs import Bucket
 from reward.trainer.config import AdapterConfig
 
 CPU = torch.device("cpu")
@@ -87,6 +92,39 @@ def test_dropped_samples_get_their_null_condition() -> None:
 def test_ends_of_the_path(config: Step1XConfig) -> None:
     x0, noise = torch.randn(2, *SHAPE), torch.randn(2, *SHAPE)
     assert torch.equal(interpolate(x0, noise, torch.zeros(2)), x0) and torch.equal(interpolate(x0, noise, torch.ones(2)), noise)
+
+
+class Recorder:
+    """A model that keeps what it is given and predicts zero."""
+
+    def collate(self, conditions: Sequence[Condition]) -> Condition:
+        return {"number": torch.cat([condition["number"] for condition in conditions])}
+
+    def __call__(self, *given: Any) -> Tensor:
+        self.given = given
+        return torch.zeros_like(given[0])
+
+
+def test_target_and_reference_of_every_pair_are_sampled_with_their_own_draws() -> None:
+    flow, rng = RectifiedFlowConfig(), generator()
+
+    def moments() -> Moments:
+        return Moments(torch.randn(SHAPE, generator=rng), torch.rand(SHAPE, generator=rng))
+
+    pairs = [
+        PreparedPair(Bucket(8, 8, 8, 8), moments(), moments(), {"number": torch.tensor([number])}, draw(flow, rng, 1, SHAPE, SHAPE, 1.0))
+        for number in range(3)
+    ]
+    model: Any = Recorder()
+    loss = batch_loss(model, *batch_of(model, pairs, CPU))
+    x0 = torch.stack([pair.target.mean + pair.target.deviation * pair.draws.target[0] for pair in pairs])
+    reference = torch.stack([pair.reference.mean + pair.reference.deviation * pair.draws.reference[0] for pair in pairs])
+    noise, time = torch.cat([pair.draws.noise for pair in pairs]), torch.cat([pair.draws.time for pair in pairs])
+    weight = time.view(-1, 1, 1, 1)
+    noisy, seen, at, condition = model.given
+    assert torch.equal(noisy, (1 - weight) * x0 + weight * noise) and torch.equal(seen, reference) and torch.equal(at, time)
+    assert condition["number"].tolist() == [0, 1, 2]
+    torch.testing.assert_close(loss, ((noise - x0) ** 2).mean())
 
 
 def test_training_and_sampling_embed_equal_times(config: Step1XConfig) -> None:
