@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,7 +102,8 @@ def _processor(model: Path) -> Processor:
 
 
 def prepared(pieces: Sequence[edits.Slice], prepare: Prepare, *, workers: int) -> Iterator[Prepared]:
-    """Yield the prepared pieces in their order. At most ``workers`` pieces are prepared ahead; with 0 this process prepares each on demand.
+    """Yield the prepared pieces in their order. While one is used, ``workers`` others are prepared; with 0 this process prepares each on
+    demand.
 
     An exception of ``prepare`` is raised unchanged.
     """
@@ -110,23 +111,28 @@ def prepared(pieces: Sequence[edits.Slice], prepare: Prepare, *, workers: int) -
         yield from map(prepare, pieces)
         return
     task: Any = ray.remote(num_cpus=1, max_retries=TRIES)(_task)
-    waiting: deque[tuple[edits.Slice, Any]] = deque()
     todo = deque(pieces)
-    while todo or waiting:
+    waiting: deque[tuple[edits.Slice, Any]] = deque()
+
+    def begin() -> None:
         while todo and len(waiting) < workers:
             waiting.append((todo[0], task.remote(prepare, todo.popleft())))
+
+    begin()
+    while waiting:
         piece, reference = waiting.popleft()
+        made: Iterable[Prepared]
         try:
-            made = ray.get(reference)
+            made = [ray.get(reference)]
         except (WorkerCrashedError, NodeDiedError):
             if len(piece.rows) == 1:
-                yield Prepared([edits.fatal(piece.dataset, piece.rows[0][0])], [], [])
-                continue
-            yield from prepared([replace(piece, rows=[row]) for row in piece.rows], prepare, workers=1)
-            continue
+                made = [Prepared([edits.fatal(piece.dataset, piece.rows[0][0])], [], [])]
+            else:
+                made = prepared([replace(piece, rows=[row]) for row in piece.rows], prepare, workers=1)
         except ray.exceptions.RayTaskError as error:
             raise error.cause from error
-        yield made
+        begin()
+        yield from made
 
 
 def _task(prepare: Prepare, piece: edits.Slice) -> Prepared:

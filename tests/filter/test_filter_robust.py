@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import pytest
 import ray
 import torch
-from broken_work import deadly, fatal_row, inspecting, not_loadable
+from broken_work import deadly, fatal_row, inspecting, marking, not_loadable
 from command import copied, finished, hashes, pipeline, refusal
 from filter_here import context, needs_shared, use
 from paths import ROOT
@@ -70,6 +70,20 @@ def test_a_row_that_ends_its_process_costs_no_other(cluster: Cluster, monkeypatc
     assert [(entry.position, entry.reason) for entry in found if isinstance(entry, Quarantined) and entry.reason != "seen"] == [
         ("x[4]", "ends-process")
     ]
+
+
+def test_pieces_are_prepared_while_one_is_used(cluster: Cluster, tmp_path: Path) -> None:
+    """As many as there are workers, and no more."""
+    pieces = [Slice("x", "", {}, [(number, None)]) for number in range(6)]
+    used = prepared(pieces, partial(marking, tmp_path), workers=2)
+    for number in range(6):
+        next(used)
+        wanted = {str(begun) for begun in range(min(number + 3, 6))}
+        until = time.monotonic() + 120
+        while (begun := {path.name for path in tmp_path.iterdir()}) != wanted and time.monotonic() < until:
+            time.sleep(0.05)
+        assert begun == wanted
+    assert next(used, None) is None
 
 
 def test_a_row_that_ends_its_worker_costs_no_other(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,12 @@ def fatal_row(fatal: int, piece: Slice) -> Prepared:
     return Prepared([Quarantined(str(number), edits.position("x", number), "seen", "") for number in numbers], [], [])
 
 
+def marking(traces: Path, piece: Slice) -> Prepared:
+    """A piece leaves a trace of being prepared."""
+    (traces / str(piece.rows[0][0])).touch()
+    return Prepared([], [], [])
+
+
 def inspecting(fatal: int) -> Work:
     """The rows that reach the work, in a table; one of them ends the process, always."""
 
