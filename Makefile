@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 CONFIG ?= demo
 
-NEW_ENOUGH := sys.exit(sys.version_info < (3, 11))
+# 3.12.0 and 3.12.1 crash when checkpoints are collected as garbage (https://github.com/python/cpython/issues/111049).
+NEW_ENOUGH := sys.exit(sys.version_info < (3, 11) or (3, 12) <= sys.version_info < (3, 12, 2))
 CANDIDATES := python3 python3.13 python3.12 python3.11
 PYTHON ?= $(shell for name in $(CANDIDATES); do $$name -c 'import ensurepip, sys; $(NEW_ENOUGH)' 2>/dev/null && echo $$name && break; done)
 GIVEN = $(or $(PYTHON),python3)
@@ -15,7 +16,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: demo demo-small test lint clean
 
 define set-up
-	@$(GIVEN) -c 'import ensurepip, sys; $(NEW_ENOUGH)' 2>/dev/null || { echo "Python 3.11 or newer with its venv module is needed, and\
+	@$(GIVEN) -c 'import ensurepip, sys; $(NEW_ENOUGH)' 2>/dev/null || { echo "Python 3.11 or newer, but not 3.12.0 or 3.12.1, with its venv module is needed, and\
 	$(GIVEN) is $$($(GIVEN) -V 2>/dev/null || echo not there): install one (on Debian also python3-venv), or name one:\
 	make $(or $(firstword $(MAKECMDGOALS)),demo) PYTHON=/path/to/python3.12" >&2; exit 1; }
 	@{ test -e $(VENV)/.made && $(BIN)/python -c 'import sys; $(NEW_ENOUGH)' 2>/dev/null; } || \

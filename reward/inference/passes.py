@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 import torch
 
@@ -57,12 +58,14 @@ class Inference:
         A sample that does not fit comes back as samples of its single edits. on_pass gets the statistics of each pass. The model's training
         mode is kept.
         """
+        parts = packed(prepared, self.token_budget)
+        first = list(islice(parts, 1))  # its samples are prepared while another thread has the model
         was_training = self.model.training
         try:
             with self._turn:
                 self.model.eval()
                 self._root = self.model.cached_root()
-            for part in packed(prepared, self.token_budget):
+            for part in chain(first, parts):
                 yield from self._fitting(part, self.token_budget, on_pass)
         finally:
             self.model.train(was_training)

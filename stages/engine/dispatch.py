@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAX_DEATHS = 3
 MAX_LOSSES = 10
 IN_FLIGHT = 2
-"""Units in flight per actor, at least: with two, it never waits for the driver."""
+"""Units in flight per actor: with two, it never waits for the driver."""
 
 
 class CrewFailed(ValueError):
@@ -50,8 +50,8 @@ class Crew:
 
     ``start`` returns an actor with the method ``run``, and a reference to the id of its node, which is there when the actor is ready.
     ``most``: actors at a time. ``retire`` gets the actors for which no unit is left; after an exception they are killed. ``num_gpus``: of
-    an actor. ``in_flight``: most units of an actor. ``seconds``: expected of a row, to compare the work that is left. ``grows``: whether
-    units may be added while other crews work.
+    an actor. ``seconds``: expected of a row, to compare the work that is left. ``grows``: whether units may be added while other crews
+    work.
     """
 
     def __init__(
@@ -63,7 +63,6 @@ class Crew:
         *,
         name: str = "",
         num_gpus: float = 0.0,
-        in_flight: int = IN_FLIGHT,
         seconds: float = 1.0,
         grows: bool = False,
     ) -> None:
@@ -72,7 +71,6 @@ class Crew:
         self.retire = retire
         self.name = name
         self.num_gpus = num_gpus
-        self.in_flight = in_flight
         self.seconds = seconds
         self.grows = grows
         self.queue = deque(units)
@@ -103,10 +101,10 @@ class Crew:
         return bool(self.queue or self.suspects or any(actor.units for actor in self.actors))
 
     def submit(self) -> None:
-        """Fill the actors that are ready, all with a first unit, then all with a second, and so on. Towards the end an actor gets one at a
-        time, so that none waits behind another while an actor has nothing."""
+        """Fill the actors that are ready, all with a first unit, then all with a second. Towards the end an actor gets one at a time, so
+        that none waits behind another while an actor has nothing."""
         ready = [actor for actor in self.actors if actor.node]
-        for most in range(1, self.in_flight + 1):
+        for most in range(1, IN_FLIGHT + 1):
             for actor in ready:
                 waiting = len(self.queue) + len(self.suspects)
                 if len(actor.units) < most and waiting and (not actor.units or waiting >= len(self.actors)):

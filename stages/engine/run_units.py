@@ -27,8 +27,6 @@ from stages.engine.units import Done, Unit, UnitRecord, Work, publish_unit
 Follow = Callable[[UnitRecord], Iterable[Unit]]
 
 _numbers = count(1)
-THREADS = 3
-"""Most units that a worker process does side by side."""
 """Of the actors that this process has started."""
 
 
@@ -99,7 +97,7 @@ def run_jobs(
     """
     units = [unit for job in jobs for unit in job.units]
     assert len({unit.key for unit in units}) == len(units), "two units have the same key"
-    assert all(job.threads <= THREADS for job in jobs)
+    assert all(job.threads <= IN_FLIGHT for job in jobs)
     logged = unit_log.sound(folder)
     done = {unit.key: logged[unit.key] for unit in units if unit.key in logged and unit_log.is_whole(folder, logged[unit.key])}
     missing = [[unit for unit in job.units if unit.key not in done] for job in jobs]
@@ -150,7 +148,7 @@ def _crew(folder: StepFolder, job: Job, units: Sequence[Unit], *, keep: bool) ->
     """The actors of a job, for its missing units. Those without a GPU are taken from other steps, and left to them if told to ``keep``."""
     label = f"{folder.name}: {job.phase}" if job.phase else folder.name
     resources = {"num_cpus": job.num_cpus, "num_gpus": job.num_gpus}
-    worker: Any = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=THREADS, **resources)(_Worker)
+    worker: Any = ray.remote(max_restarts=0, max_task_retries=0, max_concurrency=IN_FLIGHT, **resources)(_Worker)
     alike = warm_workers.options(job.num_cpus)
 
     def start() -> tuple[Any, Any]:
@@ -160,10 +158,7 @@ def _crew(folder: StepFolder, job: Job, units: Sequence[Unit], *, keep: bool) ->
 
     retire = warm_workers.end if job.num_gpus or not keep else partial(warm_workers.keep, alike)
     grows = job.follows is not None
-    in_flight = max(IN_FLIGHT, job.threads)
-    return Crew(
-        start, units, job.workers, retire, name=job.name, num_gpus=job.num_gpus, in_flight=in_flight, seconds=job.seconds, grows=grows
-    )
+    return Crew(start, units, job.workers, retire, name=job.name, num_gpus=job.num_gpus, seconds=job.seconds, grows=grows)
 
 
 def _actor_name(what: str) -> str:

@@ -32,7 +32,7 @@ class FilterConfig(Config):
     workers: int | None = Field(None, ge=1, description="Ray actors that score; default: one per GPU, without GPUs one per core")
     num_gpus: float = Field(0.0, ge=0, description="GPUs per scoring actor; 0: one each, or an even share where there are fewer GPUs")
     prepare_workers: int | None = Field(
-        None, ge=0, description="Tasks per slice in flight that read, decode and resize; 0: its actor does; default: 1 with GPUs, else 0"
+        None, ge=0, description="Tasks per slice in flight that read, decode and resize; 0: its actor does; default: 2 with GPUs, else 0"
     )
     note: str = Field("", description="Remark shown wherever these scores are shown")
 

@@ -3,7 +3,7 @@
 A slice is scored as soon as it is inspected: those of its rows that no gate drops by what is measured on the row itself. What is left after
 all gates is part of these rows, so nothing is scored twice. Where a gate that compares rows drops, the rows left are scored afterwards.
 
-Each actor has a model and some slices in flight: while the model computes for one, the others are prepared or published. Preparation
+Each actor has a model and two slices in flight: while the model computes for one, the other is prepared or published. Preparation
 (``stages.scoring.preparation``) is done by the actor itself or, where a GPU must not wait for it, by tasks on CPUs. Passes are formed
 inside a slice, so neither the number of actors nor that of preparing tasks changes a byte.
 """
@@ -113,7 +113,7 @@ class Scoring:
             workers,
             num_cpus=0 if gpus else 1,  # the CPUs of a machine with GPUs are for inspection and preparation
             num_gpus=gpus,
-            threads=worker_counts.SLICES if preparing else 2,
+            threads=2,
             tasks=preparing > 0,
             phase="score",
             show=summary,

@@ -56,8 +56,8 @@ def test_all_of_the_machine_is_used_where_no_number_is_named(monkeypatch: pytest
 
 def test_inspection_leaves_cores_to_what_prepares_for_scoring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_counts, "cores", lambda: 16)
-    assert beside(16, 8) == 8, "24 tasks could use all cores"
-    assert beside(16, 1) == 13 and beside(16, 1, prepare_workers=2) == 10 and beside(16, 8, prepare_workers=0) == 16
+    assert beside(16, 8) == 8, "32 tasks could use all cores"
+    assert beside(16, 1) == 12 and beside(16, 1, prepare_workers=1) == 14 and beside(16, 8, prepare_workers=0) == 16
     assert beside(16, 0) == 16 and beside(16, 0, prepare_workers=2) == 16
     assert beside(16, 8, inspect_workers=5) == 5
     monkeypatch.setattr(worker_counts, "cores", lambda: 1)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from paths import ROOT
 
 INTERPRETER = """\
@@ -33,7 +37,7 @@ class Project:
             shutil.copy(ROOT / name, folder)
         for name in ("make", "sh", "rm", "mkdir", "cp", "touch"):
             (self.path / name).symlink_to(shutil.which(name) or name)
-        self.interpreter(folder / "made", "made", "3.12.1")
+        self.interpreter(folder / "made", "made", "3.12.13")
 
     def interpreter(self, path: Path, name: str, version: str) -> None:
         unsuitable = int(tuple(map(int, version.split("."))) < (3, 11))
@@ -57,6 +61,18 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("version", "suits"), [((3, 10, 19), False), ((3, 11, 2), True), ((3, 12, 1), False), ((3, 12, 2), True), ((3, 13, 0), True)]
+)
+def test_pythons_that_crash_are_refused_as_old_ones_are(version: tuple[int, int, int], suits: bool) -> None:
+    """By make, and by pip, which reads the same of pyproject.toml."""
+    (condition,) = re.findall(r"^NEW_ENOUGH := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    asked = subprocess.run([sys.executable, "-c", f"import sys; sys.version_info = {version}; {condition}"])
+    assert (asked.returncode == 0) == suits
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert SpecifierSet(project["requires-python"]).contains(".".join(map(str, version))) == suits
+
+
 def test_an_old_python_alone_is_refused_in_one_sentence_and_leaves_nothing(project: Project) -> None:
     project.interpreter(project.path / "python3", "python3", "3.10.13")
     found = project.make("demo")
@@ -68,7 +84,7 @@ def test_an_old_python_alone_is_refused_in_one_sentence_and_leaves_nothing(proje
 
 def test_a_newer_python_is_found_and_an_old_environment_replaced(project: Project) -> None:
     project.interpreter(project.path / "python3", "python3", "3.10.13")
-    project.interpreter(project.path / "python3.12", "python3.12", "3.12.1")
+    project.interpreter(project.path / "python3.12", "python3.12", "3.12.13")
     project.interpreter(project.folder / ".venv" / "bin" / "python", "poisoned", "3.10.13")
     assert project.make("demo").returncode == 0
     assert "python3.12 -m venv --clear .venv" in project.calls()

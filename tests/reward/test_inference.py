@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import pickle
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -83,16 +86,45 @@ def test_what_did_not_fit_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) ->
     memory = SmallMemory(150)
     monkeypatch.setattr(reward.model.model, "encode", memory)
 
-    def shown() -> list[Any]:
-        return [model.prepare(source=s.source, candidates=[s.edited], instruction=s.instruction) for s in samples()]
-
-    first = list(score_prepared(inference=inference, prepared=shown(), on_pass=spent.append))
+    first = list(score_prepared(inference=inference, prepared=prepared_by(model), on_pass=spent.append))
     failed = sum(tokens > 150 for tokens in memory.tried)
     assert failed and sum(entry.out_of_memory for entry in spent) == failed and sum(entry.edits for entry in spent) == len(first)
     passes = [tokens for tokens in memory.tried if tokens <= 150]
     memory.tried.clear()
-    assert list(score_prepared(inference=inference, prepared=shown())) == first
+    assert list(score_prepared(inference=inference, prepared=prepared_by(model))) == first
     assert memory.tried == passes  # the same passes, without the failures before them: what is remembered changes no score
+
+
+def test_samples_are_prepared_while_another_thread_has_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the model waits for every new slice."""
+    model = make()
+    inference = Inference(model, token_budget=400)
+    alone = list(score_prepared(inference=inference, prepared=prepared_by(model)))
+    computing, go_on, preparing = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(*given: Any, **named: Any) -> Any:
+        computing.set()
+        assert go_on.wait(120)
+        return encode(*given, **named)
+
+    def told() -> Iterator[Any]:
+        preparing.set()
+        yield from prepared_by(model)
+
+    monkeypatch.setattr(reward.model.model, "encode", slow)
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(lambda: list(score_prepared(inference=inference, prepared=prepared_by(model))))
+        try:
+            assert computing.wait(120)
+            other = threads.submit(lambda: list(score_prepared(inference=inference, prepared=told())))
+            assert preparing.wait(120)
+        finally:
+            go_on.set()
+        assert one.result() == other.result() == alone
+
+
+def prepared_by(model: RewardModel) -> list[Any]:
+    return [model.prepare(source=s.source, candidates=[s.edited], instruction=s.instruction) for s in samples()]
 
 
 def test_one_edit_too_large_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
