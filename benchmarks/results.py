@@ -73,6 +73,9 @@ def newest(first: int, last: int) -> str:
 def main() -> int:
     for name, (first, last) in sections().items():
         commit = newest(first, last)
+        if not commit.strip("0"):  # git's name of what is only in the file
+            print(f"{name}: changed since the last commit")
+            continue
         later = _git("log", "--oneline", f"{commit}..HEAD", "--", *MEASURES[name]).splitlines()
         state = f"{len(later)} later commits changed {', '.join(MEASURES[name])}" if later else "up to date"
         print(f"{name}: written at {commit[:7]}; {state}")
