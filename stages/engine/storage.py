@@ -247,7 +247,7 @@ def read_table(path: str | Path, columns: Sequence[str] | None = None, filters: 
 def read_batches(file: str | Path | IO[bytes], rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Some columns of a Parquet file in batches of at most ``rows`` rows.
 
-    A reader of row groups keeps memory of each that it has passed, 140 KB of one of a sample index: so every batch has a reader of its own.
+    A reader of row groups keeps memory of each that it has passed, 140 KB of one of a sample index: so a batch has its own.
     """
     table = pq.ParquetFile(file)
     together = max(1, rows // ROW_GROUP_ROWS)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from stages.engine import storage
 from stages.engine.contracts import DIMENSION_SCORE, dimension_scores
@@ -65,6 +66,8 @@ def open_sample_index(folder: str, index: Mapping[str, Any], present: set[str]) 
     path = f"{folder}/{SAMPLES}"
     if storage.sha256_of(path) != index["samples"]["sha256"]:
         return None, [f"{SAMPLES} was changed: its sha256 differs from index.json"]
+    if foreign := _foreign(path):
+        return None, [f"{SAMPLES} {foreign}"]
     said = {shard["name"]: shard["rows"] for shard in index["shards"]}
     runs = list(_runs(path))
     there: Counter[str] = Counter()
@@ -72,12 +75,28 @@ def open_sample_index(folder: str, index: Mapping[str, Any], present: set[str]) 
         there[name] += rows
     problems = [
         f"index.json says {said.get(name, 0)} samples in {name}, {SAMPLES} lists {there[name]}"
-        for name in sorted(said.keys() | there.keys())
+        for name in sorted(said.keys() | there.keys(), key=str)
         if said.get(name, 0) != there[name]
     ]
     if not problems and [name for name, _ in runs] != [name for name, rows in said.items() if rows]:
         problems = [f"{SAMPLES} lists samples in another order than index.json has the shards"]
     return (None, problems) if problems else (SampleIndex(path, said), [])
+
+
+def _foreign(path: str) -> str | None:
+    """What is not as in a sample index that this program wrote."""
+    filesystem, name = storage.locate(path)
+    with filesystem.open(name, "rb") as file:
+        try:
+            found = pq.read_schema(file)
+        except pa.ArrowInvalid:
+            return "is no Parquet file"
+    for field in SAMPLE_INDEX:
+        if field.name not in found.names:
+            return f"has no column {field.name}"
+        if found.field(field.name).type != field.type:
+            return f"has {found.field(field.name).type} in column {field.name}, which holds {field.type}"
+    return None
 
 
 def _runs(path: str) -> Iterator[tuple[str, int]]:

@@ -693,6 +693,32 @@ def test_the_sample_index_is_read_shard_by_shard(filtered: tuple[Context, Index]
         list(shard_reading.samples(str(folder)))
 
 
+@pytest.mark.parametrize("kind", ["no Parquet", "no column", "another type", "no name"])
+def test_a_sample_index_of_another_program_is_named(filtered: tuple[Context, Index], tmp_path: Path, kind: str) -> None:
+    """Also where the index has its hash."""
+    folder = damaged_copy(filtered[0], tmp_path)
+    index = storage.read_checked(folder / "index.json", "")
+    table = pq.read_table(folder / "samples.parquet")
+    place = table.schema.get_field_index("shard")
+    data, problem = {
+        "no Parquet": (b"rank,sample_id\n", "samples.parquet is no Parquet file"),
+        "no column": (storage.table_bytes(table.drop(["shard"])), "samples.parquet has no column shard"),
+        "another type": (
+            storage.table_bytes(table.set_column(place, "shard", table["shard"].cast(pa.large_string()))),
+            "samples.parquet has large_string in column shard, which holds string",
+        ),
+        "no name": (
+            storage.table_bytes(table.set_column(place, "shard", pa.nulls(len(table), pa.string()))),
+            f"index.json says 0 samples in None, samples.parquet lists {len(table)}",
+        ),
+    }[kind]
+    index["samples"]["sha256"] = storage.publish_bytes(folder / "samples.parquet", data)
+    storage.publish_checked(folder / "index.json", index)
+    assert problem in verify(str(folder))
+    with pytest.raises(ValueError, match=r"samples\.parquet"):
+        list(shard_reading.samples(str(folder)))
+
+
 def test_a_lease_does_not_stay_after_a_kill_or_a_refusal(
     filtered: tuple[Context, Index], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
