@@ -71,13 +71,12 @@ def plan(
     unit_rows: int,
     key: str = "filter.input",
     edited: bool = True,
-    sizes: bool = False,
 ) -> list[Slice]:
     """Slices of at most ``unit_rows`` rows of the data set that ``config``, one of stages/datasets/config.py, describes.
 
-    ``key``, ``edited`` and ``sizes`` as in :class:`Request`. Raises ``ValueError`` with one sentence when the data set cannot be read.
+    ``key`` and ``edited`` as in :class:`Request`. Raises ``ValueError`` with one sentence when the data set cannot be read.
     """
-    request = Request(unit_rows, key, edited, seed, world, sizes)
+    request = Request(unit_rows, key, edited, seed, world)
     return [replace(piece, edited=edited) for piece in READERS[config.dataset].plan(config, request)]
 
 

@@ -3,8 +3,7 @@
 A JSON list with a record per pair: ``path_src``, ``prompt``, ``path1`` and ``path2`` (paths of images), ``model1`` and ``model2``, and
 scores. An edit is in every pair in which it was compared. It is named by ``path_src``, ``prompt`` and its own path, and read once.
 
-The plan reads the JSON a record at a time; its memory is an entry per edit (about 400 bytes) with the names and sizes of its images, so a
-changed size is new work. Workers read images only.
+The plan reads the JSON a record at a time; its memory is an entry per edit with the names of its images. Workers read images only.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from stages.datasets import published_ids
 from stages.datasets.config import ReferenceJsonEdits
@@ -26,9 +24,11 @@ from stages.engine.contracts import Quarantined
 DATASET = "reference-json"
 SHARED = ("path_src", "prompt")
 SIDES = (("path1", "model1"), ("path2", "model2"))
+NAMED = (*SHARED, *(path for path, _ in SIDES))
+"""Keys whose values are texts."""
 
-Entry = tuple[str, str, str, str, str, str, list[int | None], str]
-"""File, split, path_src, prompt, path and model of an edit, sizes of source and edited image, and why the record cannot be read if so."""
+Entry = tuple[str, str, str, str, str, str, str]
+"""File, split, path_src, prompt, path and model of an edit, and why the record cannot be read if so."""
 
 
 def plan(config: ReferenceJsonEdits, request: Request) -> list[Slice]:
@@ -41,38 +41,39 @@ def plan(config: ReferenceJsonEdits, request: Request) -> list[Slice]:
         if storage.absolute(other) != storage.absolute(folder):
             raise ValueError(f"{request.key}.validation: {held_out} is not in the folder of {config.path}; put both files into one folder")
         given.append((name, "validation"))
-    images, sizes = config.images or folder, locations.Sizes()
+    pieces = cut(DATASET, folder, {"licence": config.licence}, _entries(folder, given, request.key), request.unit_rows)
+    if not pieces:
+        raise ValueError(f"{request.key}: {config.path} has no records")
+    return [replace(piece, images=storage.absolute(config.images)) for piece in pieces] if config.images else pieces
+
+
+def _entries(folder: str, given: Sequence[tuple[str, str]], key: str) -> Iterator[Entry]:
+    """Edits in the order in which records name them first. ``given``: files with their splits."""
     seen: set[tuple[str, str, str]] = set()
-    entries: list[Entry] = []
     for name, split in given:
         before = 0
         for block in text_blocks.blocks(f"{folder}/{name}"):
             if not before:
-                _check_keys(f"{folder}/{name}", block.records, request.key)
+                _check_keys(f"{folder}/{name}", block.records, key)
             certain = block.is_text()
             for number, record in enumerate(block.records, before):
                 fault = _fault(record, certain)
                 if fault or not isinstance(record, dict):
-                    entries.append((name, split, "", "", "", "", [], f"record {number}: {fault}"))
+                    yield name, split, "", "", "", "", f"record {number}: {fault}"
                     continue
-                source, prompt = (record[key] for key in SHARED)
+                source, prompt = record["path_src"], record["prompt"]
                 for path, model in SIDES:
                     edit = (source, prompt, record[path])
                     if edit not in seen:
                         seen.add(edit)
-                        found = [sizes.of(locations.join(images, place)) for place in (source, record[path])]
-                        entries.append((name, split, *edit, cells.text(record.get(model)), found, ""))
+                        yield name, split, *edit, cells.text(record.get(model)), ""
             before += len(block.records)
-    if not entries:
-        raise ValueError(f"{request.key}: {config.path} has no records")
-    pieces = cut(DATASET, folder, {"licence": config.licence}, entries, request.unit_rows)
-    return [replace(piece, images=storage.absolute(config.images)) for piece in pieces] if config.images else pieces
 
 
 def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
     """Read the images of the edits."""
     base = piece.images or piece.location
-    for number, (file, split, source_path, prompt, path, model, _, fault) in piece.rows:
+    for number, (file, split, source_path, prompt, path, model, fault) in piece.rows:
         where = position(file, number)
         if fault:
             yield Quarantined(str(number), where, "bad-record", fault)
@@ -102,6 +103,14 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
         )
 
 
+def image_files(piece: Slice) -> Iterator[str]:
+    """Paths of the image files that the rows name, in their order."""
+    base = piece.images or piece.location
+    for _, (_, _, source, _, edited, _, fault) in piece.rows:
+        if not fault:
+            yield from (locations.join(base, name) for name in (source, edited))
+
+
 def _check_keys(path: str, first: Sequence[Record], key: str) -> None:
     """Raise ``ValueError`` where none of the first records has a key: then the file is of another layout."""
     there = text_blocks.columns(path, first)
@@ -116,5 +125,8 @@ def _fault(record: Record, certain: bool) -> str:
         return record.message
     if not certain and not is_text(record):
         return "it has text that is not valid Unicode"
-    named: list[Any] = [(key, record.get(key)) for key in (*SHARED, *(path for path, _ in SIDES))]
-    return next((f"{key} should be a text, it is {value!r}" for key, value in named if not isinstance(value, str) or not value), "")
+    for key in NAMED:
+        value = record.get(key)
+        if not isinstance(value, str) or not value:
+            return f"{key} should be a text, it is {value!r}"
+    return ""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import codecs
 import fnmatch
 import hashlib
-import json
 from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
@@ -139,12 +138,12 @@ def _blocks(folder: str, tars: list[str], request: Request) -> Iterator[Block]:
     """Blocks that end where units end."""
     members = TarIndex(folder, tars, what=request.key)
     for block in blocks(f"{folder}/{RECORDS}", request.unit_rows):
-        names, content, certain = list[str](), hashlib.sha256(), block.is_text()
+        names, certain = list[str](), block.is_text()
         for record in block.records:
             named = _named(record, certain)
             names += named[:2] if isinstance(named, Named) else ["", ""]
-            content.update(json.dumps(record).encode())
-        yield Block(RECORDS, block.begin, len(block.records), _mark(content.hexdigest(), members.of(names), tars))
+        content = hashlib.sha256(block.data).hexdigest()
+        yield Block(RECORDS, block.begin, len(block.records), _mark(content, members.of(names), tars))
 
 
 def _mark(content: str, locations: np.ndarray, tars: list[str]) -> Mark:

@@ -27,8 +27,7 @@ class Request:
     """How a data set is to be read.
 
     unit_rows: rows per slice at most. key: configuration key that error messages name. edited: whether the edited images are needed, which
-    sources and references do without. seed: of the run, for draws. world: what the toy world draws. sizes: whether the sizes of
-    image files are part of the fingerprints of text tables that name them; triplets and the training JSON always have them.
+    sources and references do without. seed: of the run, for draws. world: what the toy world draws.
     """
 
     unit_rows: int
@@ -36,7 +35,6 @@ class Request:
     edited: bool = True
     seed: int = 0
     world: WorldConfig | None = None
-    sizes: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,9 @@ class Slice:
     ``location`` is the folder of the data set and ``images`` the folder of the images where it differs. Neither is part of the fingerprint,
     so a copy in another folder is the same work. ``shared`` is what all rows need, ``rows`` are pairs of row number and what the reader
     needs to know about that row: spans, Arrow columns, or a list where few rows were picked. ``edited``: whether the edited images are
-    wanted. ``content`` is the fingerprint where a reader does not want a hash of the other fields. ``fatal``: numbers of rows that end the
-    process that handles them, as found out in this run (stages/engine/fatal_rows.py); they are not touched.
+    wanted. ``content`` is the fingerprint where a reader does not want a hash of the other fields. ``changed``: what the image files are
+    like now, if they are not as a unit read them before (stages/datasets/seen.py). ``fatal``: numbers of rows that end the process that
+    handles them, as found out in this run (stages/engine/fatal_rows.py); they are not touched.
     """
 
     dataset: str
@@ -57,6 +56,7 @@ class Slice:
     images: str = ""
     edited: bool = True
     content: Any = None
+    changed: str = ""
     fatal: frozenset[int] = frozenset()
 
     def part(self, first: int, last: int) -> Slice:
@@ -69,11 +69,12 @@ class Slice:
 
     @cached_property
     def fingerprint(self) -> Any:
-        """Plain JSON value, a hash in general, of what the rows are made of as far as that is known without reading images."""
+        """Plain JSON value, a hash in general, of what the rows are made of as far as that is known without looking at images."""
         if self.content is not None:
             return self.content
         rows = self.rows.spans if isinstance(self.rows, Spans) else list(self.rows)
-        return settings_hash("slice", self.dataset, dict(self.shared), rows)
+        own = settings_hash("slice", self.dataset, dict(self.shared), rows)
+        return settings_hash(own, self.changed) if self.changed else own
 
 
 class Rows(Sequence[tuple[int, Any]]):
@@ -101,7 +102,8 @@ class Rows(Sequence[tuple[int, Any]]):
         return self.first + index, tuple(column[index].as_py() for column in self.columns)
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        return enumerate(zip(*(column.to_pylist() for column in self.columns), strict=True), start=self.first)
+        plain = (column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in self.columns)
+        return enumerate(zip(*(column.to_pylist() for column in plain), strict=True), start=self.first)  # 25 times as fast as with codes
 
 
 class Numbers(Sequence[tuple[int, None]]):
@@ -153,7 +155,7 @@ def pick(slices: Sequence[Slice], numbers: Sequence[int]) -> Slice:
     per_slice = len(slices[0].rows)
     rows = [slices[number // per_slice].rows[number % per_slice] for number in numbers]
     assert [number for number, _ in rows] == list(numbers), "a plan numbers its rows without gaps"
-    return replace(slices[0], rows=rows)
+    return replace(slices[0], rows=rows, changed="")
 
 
 def kept(rows: Sequence[tuple[int, Any]], keep: np.ndarray, first: int = 0) -> Sequence[tuple[int, Any]]:

@@ -5,16 +5,15 @@ all of them. The plan reads footers of Parquet files and scans text files; its m
 records, not of rows. A worker reads a few rows at a time. Rows out of order (shards are shuffled) cost a pass over the beginning of their
 row group each: small row groups, such as the Hub's 100 rows, make that cheap.
 
-Fingerprints are made of the sizes and offsets of row groups, and of the bytes of text, with the sizes of the image files where the caller
-asks for them. Otherwise an image that changes is noticed when shards are written, since a sample's id is made of its bytes. The data set
-``triplets`` is a table with stricter rows (``triplets``).
+Fingerprints are made of the sizes and offsets of row groups, and of the bytes of text. Image files are looked at by the workers that read
+them (``seen``). The data set ``triplets`` is a table with stricter rows (``triplets``).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -35,6 +34,8 @@ from stages.engine.ids import ID_DIGITS
 TABLE, TRIPLETS = "table", "triplets"
 SUFFIXES = (parquet_files.SUFFIX, *text_tables.SUFFIXES)
 READ_AHEAD = 1 << 20
+ROLES = ("source", "edited")
+"""Of images."""
 
 Row = Mapping[str, Any] | Bad
 
@@ -63,9 +64,7 @@ def _plan(config: Table | TripletEdits, request: Request) -> list[Slice]:
         folder, names = files.find(config.path, suffixes=SUFFIXES, what=request.key, in_folder=(parquet_files.SUFFIX,))
         needed = [column for role, column in columns.items() if role not in optional]
         needed += config.only if isinstance(config, SourceTable) else ()
-        pictures = [columns[role] for role in ("source", "edited") if role in columns] if request.sizes else []
-        sized = _Sized(images, pictures)
-        blocks = files.of_each(folder, names, lambda file: _blocks(folder, file, needed, list(columns.values()), request.key, sized))
+        blocks = files.of_each(folder, names, lambda file: _blocks(folder, file, needed, list(columns.values()), request.key))
     shared: dict[str, Any] = {"columns": columns, "licence": licence, "preset": name}
     if benchmark := _benchmark(config):
         shared |= {"benchmark": benchmark}
@@ -136,6 +135,25 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
             yield _edit(piece, columns, number, name, values)
 
 
+def image_files(piece: Slice) -> Iterator[str]:
+    """Paths of the image files that the rows name which are records of text files, in their order. Rows of Parquet files hold images."""
+    rows = [row for row in piece.rows if not row[1][0].lower().endswith(parquet_files.SUFFIX)]
+    columns = [piece.shared["columns"][role] for role in ROLES if role in piece.shared["columns"]]
+    for (_, (file, *_)), row in zip(rows, _columns(replace(piece, rows=rows), set(columns)), strict=True):
+        if isinstance(row, Bad):
+            continue
+        base = _base(piece, file)
+        for column in columns:
+            cell = cells.in_id_folder(row.get(column)) if piece.shared.get("id_folders") else row.get(column)
+            if name := cells.path(cell):
+                yield locations.join(base, name)
+
+
+def _base(piece: Slice, file: str) -> str:
+    """The folder that the paths of images in a file are relative to."""
+    return piece.images or f"{piece.location}/{file}".rpartition("/")[0]
+
+
 def _edit(piece: Slice, columns: Mapping[str, str], number: int, file: str, row: Row) -> Edit | Quarantined:
     where = position(file, number)
     if isinstance(row, Bad):
@@ -150,9 +168,9 @@ def _edit(piece: Slice, columns: Mapping[str, str], number: int, file: str, row:
         return Quarantined(str(number), where, "bad-line", "the row has text that is not valid Unicode")
     if isinstance(instruction, Fault):
         return Quarantined(row_id, where, *instruction)
-    base = piece.images or f"{piece.location}/{file}".rpartition("/")[0]
+    base = _base(piece, file)
     if piece.shared.get("id_folders"):
-        values |= {role: cells.in_id_folder(values[role]) for role in ("source", "edited") if role in values}
+        values |= {role: cells.in_id_folder(values[role]) for role in ROLES if role in values}
     source = cells.image(values["source"], base, "source")
     edited = cells.image(values["edited"], base, "edited") if "edited" in columns else (b"", None)
     if isinstance(source, Fault) or isinstance(edited, Fault):
@@ -192,20 +210,7 @@ def _rows(tables: files.OneOpen, name: str, start: int, first: int, wanted: Set[
     return parquet_files.rows(table, start, first, [name for name in named if named.count(name) == 1])
 
 
-class _Sized:
-    """Sizes of the image files that records name. ``images``: folder of the images where it differs; ``columns``: of their paths."""
-
-    def __init__(self, images: str, columns: list[str]) -> None:
-        self.images, self.columns, self.known = images, columns, locations.Sizes()
-
-    def of(self, folder: str, records: Sequence[text_tables.Record]) -> bytes:
-        """What the sizes add to the hash of a block; nothing without columns."""
-        rows = [record for record in records if isinstance(record, dict)] if self.columns else []
-        paths = [path for row in rows for column in self.columns if isinstance(path := row.get(column), str) and path]
-        return repr([self.known.of(locations.join(self.images or folder, path)) for path in paths]).encode() if paths else b""
-
-
-def _blocks(folder: str, name: str, needed: list[str], read: list[str], key: str, sized: _Sized) -> Iterator[Block]:
+def _blocks(folder: str, name: str, needed: list[str], read: list[str], key: str) -> Iterator[Block]:
     """Blocks of a file, in order. Raises ``ValueError`` for a file that cannot be read, lacks a column or has one twice."""
     if name.lower().endswith(parquet_files.SUFFIX):
         with parquet_files.opened(folder, name, needed=needed, what=key, read=read) as table:
@@ -216,5 +221,4 @@ def _blocks(folder: str, name: str, needed: list[str], read: list[str], key: str
     for number, block in enumerate(text_blocks.blocks(path)):
         if number == 0:
             parquet_files.check_columns(path, text_blocks.columns(path, block.records), needed, what=key, read=read)
-        content = hashlib.sha256(block.data + sized.of(path.rpartition("/")[0], block.records))
-        yield Block(name, block.begin, len(block.records), content.hexdigest()[:ID_DIGITS])
+        yield Block(name, block.begin, len(block.records), hashlib.sha256(block.data).hexdigest()[:ID_DIGITS])

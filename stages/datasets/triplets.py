@@ -1,15 +1,14 @@
 """What a JSON Lines file of triplets (``dataset: triplets``) has beyond a table with the same columns.
 
 All values are texts, and no two rows have the same id; a row that breaks a rule is set aside with the number of its line. Other columns are
-metadata. Blocks end where units end, and the sizes of the images are part of their marks, so a changed line or an image of another size is
-new work for its unit alone. Making the plan takes 12 bytes per row.
+metadata. Blocks end where units end, so a changed line is new work for its unit alone. Making the plan takes 12 bytes per row.
 """
 
 from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,6 @@ from stages.datasets.io.faults import Fault
 from stages.datasets.io.text_blocks import TextBlock
 from stages.datasets.io.text_tables import Bad, Record
 from stages.datasets.slices import is_text
-from stages.engine import storage
 from stages.engine.ids import ID_DIGITS
 
 LABELS = ("task", "language", "licence")
@@ -30,7 +28,7 @@ SHOWN = 6
 
 
 class Mark(NamedTuple):
-    """What is known of a block: hash of its bytes and of the sizes of its images, and its bad rows with reason and message."""
+    """What is known of a block: hash of its bytes, and its bad rows with reason and message."""
 
     content: str
     faults: tuple[tuple[int, str, str], ...] = ()
@@ -46,25 +44,16 @@ class Mark(NamedTuple):
 def blocks(folder: str, name: str, unit_rows: int, images: Sequence[str]) -> list[Block]:
     """Blocks of a file. ``images``: names of the columns of images."""
     found: list[Block] = []
-    ids, lines = array("Q"), array("I")  # of all rows in order: digest of the id (0 where it does not count), number of the line
-    sizes, place = locations.Sizes(), storage.absolute(folder)
+    ids, lines = array("q"), array("I")  # of all rows in order: digest of the id (0 where it does not count), number of the line
     for block in text_blocks.blocks(f"{folder}/{name}", unit_rows):
-        content, faults, numbers = hashlib.sha256(block.data), [], block.lines()
-        sound, all_sound = list[Mapping[str, Any]](), _all_sound(block, images)
-        for number, record in enumerate(block.records):
-            fault = None if all_sound else _fault(record, images)
-            if isinstance(record, Bad) or fault is not None:
-                assert fault is not None, "a record that cannot be read has a fault"
-                faults.append((number, fault.reason, f"line {numbers[number]}: {fault.message}"))
-                ids.append(0)
-            else:
-                sound.append(record)
-                ids.append(locations.digest(str(record["id"])) if "id" in record else 0)
-        of_images = [[sizes.of(locations.join(place, record[column])) for column in images] for record in sound]
-        content.update("".join(map(repr, of_images)).encode())
-        lines.extend(numbers.tolist())
-        found.append(Block(name, block.begin, len(block.records), Mark(content.hexdigest()[:ID_DIGITS], tuple(faults))))
-    return list(_without_duplicates(found, np.frombuffer(ids, np.uint64), np.frombuffer(lines, np.uint32)))
+        numbers = block.lines()
+        faults = {} if _all_sound(block, images) else _faults(block.records, images)
+        counting = (record if isinstance(record, dict) and row not in faults else {} for row, record in enumerate(block.records))
+        ids.extend([locations.digest(str(record["id"])) if "id" in record else 0 for record in counting])
+        lines.frombytes(numbers.astype(np.uint32).tobytes())
+        of_rows = tuple((row, fault.reason, f"line {numbers[row]}: {fault.message}") for row, fault in faults.items())
+        found.append(Block(name, block.begin, len(block.records), Mark(hashlib.sha256(block.data).hexdigest()[:ID_DIGITS], of_rows)))
+    return list(_without_duplicates(found, np.frombuffer(ids, np.int64), np.frombuffer(lines, np.uint32)))
 
 
 def _all_sound(block: TextBlock, images: Sequence[str]) -> bool:
@@ -76,6 +65,12 @@ def _all_sound(block: TextBlock, images: Sequence[str]) -> bool:
     labels = [[row.get(column, "") for row in rows] for column in LABELS]
     texts = all(set(map(type, column)) == {str} for column in (*needed, *labels))
     return texts and all(map(all, needed)) and not any(map(str.isspace, needed[-1]))
+
+
+def _faults(records: Sequence[Record], images: Sequence[str]) -> dict[int, Fault]:
+    """What is wrong with records, by their place."""
+    found = ((row, _fault(record, images)) for row, record in enumerate(records))
+    return {row: fault for row, fault in found if fault is not None}
 
 
 def _fault(record: Record, images: Sequence[str]) -> Fault | None:
@@ -97,7 +92,7 @@ def _fault(record: Record, images: Sequence[str]) -> Fault | None:
 
 
 def _without_duplicates(found: Sequence[Block], ids: np.ndarray, lines: np.ndarray) -> Iterator[Block]:
-    """The blocks; a row whose id an earlier row has is one of their faults. ``ids`` uint64 [rows], ``lines`` uint32 [rows]."""
+    """The blocks; a row whose id an earlier row has is one of their faults. ``ids`` int64 [rows], ``lines`` uint32 [rows]."""
     rows = np.flatnonzero(ids)
     rows = rows[np.argsort(ids[rows], kind="stable")]  # equal ids are neighbours, in the order of the file
     ordered = ids[rows]

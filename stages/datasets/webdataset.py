@@ -19,6 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from stages.datasets.config import WebdatasetEdits
 from stages.datasets.io import cells, files
 from stages.datasets.io.blocks import Block, read_addressed
@@ -41,7 +43,7 @@ Members = list[tuple[str, tar.Member]]
 def plan(config: WebdatasetEdits, request: Request) -> list[Slice]:
     """Slices of samples. Raises ``ValueError`` for a tar that was cut short, a key that occurs twice, and fields that are not there."""
     folder, names = files.find(config.path, suffixes=(".tar",), what=request.key)
-    keys: dict[str, array[int]] = {name: array("Q") for name in names}
+    keys: dict[str, array[int]] = {name: array("q") for name in names}
     edits = len(_edited(config.edited)) if request.edited else 1
     blocks = [
         block._replace(rows=block.rows * edits)
@@ -187,11 +189,12 @@ def _reject_duplicates(folder: str, keys: Mapping[str, array[int]], request: Req
         return
     where = []
     for name, digests in keys.items():
-        if int(equal[0]) in digests:
+        if np.isin(equal, np.frombuffer(digests, np.int64)).any():
             with files.opened(f"{folder}/{name}") as file:
-                where += [(key, name) for key, _, _ in _samples(file, 0, whole=True) if digest(key) == int(equal[0])]
+                where += [(key, name) for key, _, _ in _samples(file, 0, whole=True) if digest(key) in equal]
+    first, (there, *_) = where[0], [name for key, name in where[1:] if digest(key) == digest(where[0][0])]
     raise ValueError(
-        f"{request.key}: {folder}: the key {where[0][0]} is in {where[0][1]} and in {where[1][1]}; a key names one sample: remove the "
+        f"{request.key}: {folder}: the key {first[0]} is in {first[1]} and in {there}; a key names one sample: remove the "
         "superfluous tar, or name those to read with a pattern"
     )
 

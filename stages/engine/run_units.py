@@ -225,4 +225,5 @@ class _Worker:
             round(time.monotonic() - started, 3),
             {name: round(value, 6) for name, value in output.figures.items()},
             unit.family,
+            output.seen,
         )

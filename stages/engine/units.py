@@ -37,13 +37,15 @@ class Unit:
 
 @dataclass(frozen=True)
 class UnitOutput:
-    """Result of a unit. Rows in = rows out + quarantined, always. ``figures``: times and counts for the log; never in tables."""
+    """Result of a unit. Rows in = rows out + quarantined, always. ``figures``: times and counts for the log; never in tables. ``seen``:
+    what the unit's inputs were like beyond what its key says, for who resumes the step."""
 
     tables: Mapping[str, pa.Table]
     rows_in: int
     rows_out: int
     quarantine: Sequence[Quarantined] = ()
     figures: Mapping[str, float] = field(default_factory=dict)
+    seen: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class UnitRecord:
     seconds: float = 0.0
     figures: dict[str, float] = field(default_factory=dict)
     family: str = ""
+    seen: str = ""
 
 
 PART_ROWS = 1 << 20

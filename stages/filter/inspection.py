@@ -22,6 +22,8 @@ from reward.inputs.decoding import DECODER
 from reward.likeness import perceptual_hash
 from stages.contamination import compare
 from stages.datasets import readers as edits
+from stages.datasets.io.locations import Sizes
+from stages.datasets.seen import seen
 from stages.engine import contracts, tables
 from stages.engine.contracts import Quarantined
 from stages.engine.ids import settings_hash
@@ -113,7 +115,10 @@ def unit_key(piece: edits.Slice) -> str:
 def make_work() -> Work:
     """The work of one slice: a row of the contract ``inspected`` per readable edit."""
 
+    sizes = Sizes()
+
     def work(piece: edits.Slice) -> UnitOutput:
+        found_now = seen(piece, sizes)  # before they are read: what changes in between is new work the next time
         rows: list[dict[str, Any]] = []
         quarantine: list[Quarantined] = []
         pair: Pair | None = None
@@ -124,7 +129,8 @@ def make_work() -> Work:
             else:
                 pair = found
                 rows.append(row_of(pair))
-        return UnitOutput({"inspected": contracts.table("inspected", rows, INSPECTED)}, len(piece.rows), len(rows), quarantine)
+        inspected = contracts.table("inspected", rows, INSPECTED)
+        return UnitOutput({"inspected": inspected}, len(piece.rows), len(rows), quarantine, seen=found_now)
 
     return work
 

@@ -22,6 +22,7 @@ from reward.model.origin import OTHER_DOMAIN
 from stages.contamination import compare
 from stages.context import Context
 from stages.datasets import readers as edits
+from stages.datasets.seen import as_they_are
 from stages.engine import contracts, steps, storage, tables
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_jobs
@@ -51,8 +52,8 @@ def run(context: Context) -> Index:
     model = _model(context, config)
     revision = scorer_revision(model)
     warning = warn_of_other_domain(model, [config.input.dataset])
-    slices = edits.plan(config.input, seed=context.flow.seed, world=context.flow.world, unit_rows=config.unit_rows)
     step = context.run.step(STEP)
+    slices = _slices(context, config, step)
     settings = {
         "filter": config.model_dump(mode="json", exclude={"model", "inspect_workers", "workers", "num_gpus", "prepare_workers"}),
         "seed": context.flow.seed,
@@ -196,10 +197,16 @@ def pictures(context: Context, sample_ids: Sequence[str]) -> pa.Table:
 def _scored_slices(context: Context, index: Index) -> Sequence[edits.Slice]:
     """The plan of the data set that was scored. Raises ``ValueError`` when it is another one now."""
     flow: FilterConfig = context.need("filter")
-    slices = edits.plan(flow.input, seed=context.flow.seed, world=context.flow.world, unit_rows=flow.unit_rows)
+    slices = _slices(context, flow, context.run.step(STEP))
     if _fingerprint(slices) != index.inputs["edits"]:
         raise ValueError("the edits are not those that were scored; restore them, or run the filter step again with --force")
     return slices
+
+
+def _slices(context: Context, config: FilterConfig, step: StepFolder) -> Sequence[edits.Slice]:
+    """The plan of the edits, as they are now."""
+    planned = edits.plan(config.input, seed=context.flow.seed, world=context.flow.world, unit_rows=config.unit_rows)
+    return as_they_are(step, planned, inspection.unit_key)
 
 
 def _model(context: Context, config: FilterConfig) -> Path:

@@ -23,6 +23,7 @@ from reward.inputs.decoding import DECODER
 from stages.context import Context
 from stages.datasets import readers
 from stages.datasets.config import VALIDATION_SHARE, CandidatesInput
+from stages.datasets.seen import as_they_are
 from stages.datasets.slices import Edit, Slice
 from stages.engine import contracts, images, steps
 from stages.engine.contracts import Quarantined
@@ -54,13 +55,14 @@ def run(context: Context, config: GenerateConfig, delivered: CandidatesInput) ->
     """Make or complete the step; returns its index. Raises ``ValueError`` when no two edits can be compared."""
     seed = context.flow.seed
     settings = {"generate": config.model_dump(mode="json", include={"candidates", "annotate", "split_distance"}), "seed": seed}
-    slices = readers.plan(delivered, seed=seed, world=context.flow.world, unit_rows=config.unit_sources, key=KEY, sizes=True)
     folder, workers = context.run.step(steps.GENERATE), config.workers or 2
+    planned = readers.plan(delivered, seed=seed, world=context.flow.world, unit_rows=config.unit_sources, key=KEY)
+    slices = as_they_are(folder, planned, unit_key)
     inputs = {"candidates": settings_hash([piece.fingerprint for piece in slices])}
     draft, done = folder.begin(settings=settings, inputs=inputs, force=context.force)
     if done:
         return done
-    reading = [Unit(settings_hash("delivered/2", DECODER, *_place(piece)), piece, len(piece.rows)) for piece in slices]
+    reading = [Unit(unit_key(piece), piece, len(piece.rows)) for piece in slices]
     read = run_units(folder, reading, make_reading, cluster=context.cluster, workers=workers, phase="read", rows_are="edits")
     artifacts = read.artifacts()
     delivered_edits = folder.read_table("delivered", artifacts["delivered"])
@@ -91,6 +93,11 @@ def run(context: Context, config: GenerateConfig, delivered: CandidatesInput) ->
         "near_duplicates": near,
     }
     return folder.publish(draft, artifacts=artifacts, counts=counts, quarantined=dict(sorted(reasons.items())), results=results)
+
+
+def unit_key(piece: Slice) -> str:
+    """Name of a slice that is read."""
+    return settings_hash("delivered/2", DECODER, *_place(piece))
 
 
 def decide(rows: Iterable[DeliveredEdit]) -> tuple[list[list[DeliveredEdit]], list[Quarantined]]:

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from reward.inputs.decoding import decode
 from reward.likeness import perceptual_hash
 from stages.datasets import readers
+from stages.datasets.io.locations import Sizes
+from stages.datasets.seen import seen
 from stages.datasets.slices import Edit, Slice
 from stages.engine import contracts
 from stages.engine.contracts import Quarantined
@@ -33,7 +35,10 @@ class DeliveredEdit(NamedTuple):
 def make_reading() -> Work:
     """The work of a slice: a row of the contract ``delivered`` per readable edit."""
 
+    sizes = Sizes()
+
     def work(piece: Slice) -> UnitOutput:
+        found_now = seen(piece, sizes)  # before they are read: what changes in between is new work the next time
         rows: list[dict[str, Any]] = []
         quarantine: list[Quarantined] = []
         hashed: tuple[str, int] = ("", 0)  # the source of the row before, which rows in succession often share
@@ -42,7 +47,7 @@ def make_reading() -> Work:
                 hashed = entry.source_sha256, perceptual_hash(decode(entry.source, what=f"the source image {entry.source_path}"))
             row = entry if isinstance(entry, Quarantined) else _delivered(entry, hashed[1])
             (quarantine if isinstance(row, Quarantined) else rows).append(row)  # ty: ignore[invalid-argument-type]
-        return UnitOutput({"delivered": contracts.table("delivered", rows)}, len(piece.rows), len(rows), quarantine)
+        return UnitOutput({"delivered": contracts.table("delivered", rows)}, len(piece.rows), len(rows), quarantine, seen=found_now)
 
     return work
 

@@ -95,7 +95,7 @@ def inspected(config: TripletEdits | TableEdits) -> tuple[list[dict[str, Any]], 
 
 @pytest.mark.parametrize("kind", ["triplets", "table"])
 def test_a_bad_image_costs_its_row(folder: Path, kind: str) -> None:
-    """The sizes of the files are asked for in planning already, where they are triplets."""
+    """The sizes of the files are asked for as well."""
     expected = bad_rows(folder)
     rows = [{"source": "sound.jpg", "instruction": "x", "edited": name, "id": f"b{n}"} for n, name in enumerate(expected)]
     rows += [{"source": "sound.jpg", "instruction": "x", "edited": f"zip://a.jpg::{folder}/whole.zip", "id": "sound"}]

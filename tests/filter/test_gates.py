@@ -250,9 +250,11 @@ DRAWN = st.lists(st.tuples(st.integers(0, 1), FLIPPED, FLIPPED, FLIPPED), max_si
 
 
 @settings(steady, max_examples=25)
-@given(DRAWN, st.integers(0, 5), st.sampled_from([1, 2, 20]), st.integers(0, 3))
-def test_near_duplicates_are_those_of_a_plain_loop(opened: Tables, drawn: list[tuple[int, ...]], bits: int, first: int, cut: int) -> None:
-    """Also in bands of none to all of the hashes, which edits of an instruction beyond the first ones are looked up by."""
+@given(DRAWN, st.integers(0, 5), st.sampled_from([1, 2, 20]), st.integers(0, 3), st.sampled_from([3, 100]))
+def test_near_duplicates_are_those_of_a_plain_loop(
+    opened: Tables, drawn: list[tuple[int, ...]], bits: int, first: int, cut: int, part: int
+) -> None:
+    """Also in bands of none to all of the hashes, which edits of an instruction beyond the first ones are looked up by, and in parts."""
     rows = [row(n, instruction=str(i), **dict(zip(HASHES, hashes, strict=True))) for n, (i, *hashes) in enumerate(drawn)]
     expected: dict[int, float] = {}
     for n, (i, *hashes) in enumerate(drawn):
@@ -262,6 +264,7 @@ def test_near_duplicates_are_those_of_a_plain_loop(opened: Tables, drawn: list[t
             expected[n] = min(distances) if min(distances) <= bits else min(distances[:first])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(near_duplicate, "FIRST", first)
+        patch.setattr(near_duplicate, "PART", part)
         patch.setattr(near_duplicate, "_hashes_in_bands", lambda *_: cut)
         config = only(near_duplicate={"action": "flag", "bits": bits})
         gates.read(opened, table(rows).to_batches(), config)

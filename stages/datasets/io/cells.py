@@ -34,6 +34,13 @@ def image(cell: Any, folder: str, role: str) -> tuple[bytes, str | None] | Fault
     return data if isinstance(data, Fault) else (data, name)
 
 
+def path(cell: Any) -> str | None:
+    """The path in a cell of an image, if it has one: what :func:`image` reads where there are no bytes."""
+    entry = cell[0] if isinstance(cell, (list, tuple)) and len(cell) == 1 else cell
+    name = entry.get("path") if isinstance(entry, dict) and not entry.get("bytes") else entry
+    return name if isinstance(name, str) and name else None
+
+
 def in_id_folder(cell: Any) -> Any:
     """The path of an image in the folder that its name begins with: ``12/12-input.png`` of ``12-input.png``."""
     return f"{cell.partition('-')[0]}/{cell}" if isinstance(cell, str) and cell else cell

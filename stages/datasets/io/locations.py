@@ -1,11 +1,10 @@
 """Folders and URLs of data sets: listings, file sizes, joined paths; and digests of names, so that a plan finds one among millions.
 
-A digest has 8 bytes. The probability that two of ten million names have the same one is 3 in a million.
+A digest has 8 bytes. The probability that two of ten million names have the same one is 3 in a million. It is of its process alone.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from array import array
@@ -37,13 +36,13 @@ def listing(folder: str, *, what: str) -> dict[str, int | None]:
 
 
 def digest(name: str) -> int:
-    """The first 8 bytes of a name's hash, as a number."""
-    return int.from_bytes(hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest(), "big")
+    """A number of 64 bits and a sign for a name, never 0."""
+    return hash(name) or 1
 
 
 def repeated(*digests: array[int]) -> np.ndarray:
-    """Digests that occur more than once in all lists together, sorted, uint64 [n]."""
-    ordered = np.sort(np.concatenate([np.frombuffer(part, dtype=np.uint64) for part in digests]))
+    """Digests that occur more than once in all lists together, sorted, int64 [n]."""
+    ordered = np.sort(np.concatenate([np.frombuffer(part, dtype=np.int64) for part in digests]))
     return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
 
 
@@ -79,7 +78,7 @@ class Sizes:
         if folder not in self._listed:
             self._listed[folder] = _by_digest(folder)
         digests, sizes = self._listed[folder]
-        place = int(np.searchsorted(digests, np.uint64(digest(base))))
+        place = int(np.searchsorted(digests, digest(base)))
         return int(sizes[place]) if place < len(digests) and int(digests[place]) == digest(base) else None
 
 
@@ -92,13 +91,13 @@ def _local_size(path: str) -> int | None:
 
 
 def _by_digest(folder: str) -> tuple[np.ndarray, np.ndarray]:
-    """Digests of the names of a folder's files, ascending, uint64 [n], and their sizes, int64 [n]; none when it cannot be listed."""
+    """Digests of the names of a folder's files, ascending, int64 [n], and their sizes, int64 [n]; none when it cannot be listed."""
     try:
         there = {digest(name): size for name, size in listing(folder, what="").items() if size is not None}
     except ValueError:
         there = {}
     ordered = sorted(there.items())
-    return np.array([name for name, _ in ordered], np.uint64), np.array([size for _, size in ordered], np.int64)
+    return np.array([name for name, _ in ordered], np.int64), np.array([size for _, size in ordered], np.int64)
 
 
 def join(folder: str, name: str) -> str:

@@ -23,7 +23,7 @@ class TarIndex:
 
     def __init__(self, folder: str, names: Sequence[str], *, what: str) -> None:
         """Scan the headers. Raises ``ValueError`` for a tar that was cut short and for a name that occurs twice."""
-        digests, tars, offsets, sizes = array("Q"), array("H"), array("Q"), array("Q")
+        digests, tars, offsets, sizes = array("q"), array("H"), array("Q"), array("Q")
         for number, name in enumerate(names):
             for member in _scanned(folder, name, what):
                 digests.append(digest(member.name))
@@ -33,9 +33,10 @@ class TarIndex:
         equal = repeated(digests)
         if len(equal):
             members = ((member.name, name) for name in names for member in _scanned(folder, name, what))
-            where = [(member, name) for member, name in members if digest(member) == int(equal[0])]
-            raise ValueError(f"{what}: {folder}: {where[0][0]} is in {where[0][1]} and in {where[1][1]}; remove the superfluous tar")
-        keys = np.frombuffer(digests, np.uint64)
+            where = [(member, name) for member, name in members if digest(member) in equal]
+            first, (there, *_) = where[0], [name for member, name in where[1:] if digest(member) == digest(where[0][0])]
+            raise ValueError(f"{what}: {folder}: {first[0]} is in {first[1]} and in {there}; remove the superfluous tar")
+        keys = np.frombuffer(digests, np.int64)
         order = np.argsort(keys)
         self._digests = keys[order]
         self._locations: np.ndarray = np.empty(len(order), LOCATION)
@@ -47,7 +48,7 @@ class TarIndex:
         """Locations of the members of these names, LOCATION [n]; zeros where there is none."""
         found = np.zeros(len(names), LOCATION)
         if len(self._digests):
-            wanted = np.array([digest(name) for name in names], np.uint64)
+            wanted = np.array([digest(name) for name in names], np.int64)
             rows = np.searchsorted(self._digests, wanted).clip(max=len(self._digests) - 1)
             there = self._digests[rows] == wanted
             found[there] = self._locations[rows[there]]

@@ -29,6 +29,8 @@ HASHES = ("change_phash", "edited_phash", "source_phash")
 BITS = 64
 FIRST = 256
 """Edits of an instruction with which each later one is compared in any case."""
+PART = 2_000_000
+"""Edits that are compared at a time, with all of the same words: what the joins need of them stays in memory."""
 _DISTANCE = f"greatest({', '.join(f'bit_count(xor(later.{name}, earlier.{name}))' for name in HASHES)})"
 
 
@@ -40,12 +42,22 @@ class NearDuplicateGate(GateConfig):
 
 def compare(database: Tables, config: NearDuplicateGate) -> str:
     """Distances to the first edits of the same words, and to all near ones."""
+    database.execute("CREATE OR REPLACE TABLE nearest (number BIGINT, bits BIGINT)")
+    parts = -(-database.number(f"SELECT count(*) FROM {SEEN}") // PART)
+    for part in range(parts):
+        _compare_some(database, config, f"hash(instruction) % {parts} = {part}")
+    return f"SELECT number, bits::DOUBLE AS value, bits <= {config.bits} AS caught, {config.bits}::DOUBLE AS threshold FROM nearest"
+
+
+def _compare_some(database: Tables, config: NearDuplicateGate, where: str) -> None:
+    """Add the edits ``where`` that holds to the table ``nearest``: all edits of the same words, or none."""
     from reward.likeness import bands
 
     hashes = ", ".join(HASHES)
     for name, rows in {
-        "texts": f"SELECT instruction, min(number) AS text FROM {SEEN} GROUP BY ALL HAVING count(*) > 1",
-        "alike": f"SELECT number, text, {hashes} FROM {SEEN} JOIN texts USING (instruction)",
+        "together": f"SELECT number, instruction, {hashes} FROM {SEEN} WHERE {where}",
+        "texts": "SELECT instruction, min(number) AS text FROM together GROUP BY ALL HAVING count(*) > 1",
+        "alike": f"SELECT number, text, {hashes} FROM together JOIN texts USING (instruction)",
         "different": f"SELECT min(number) AS number, text, {hashes} FROM alike GROUP BY text, {hashes}",
         "sizes": f"SELECT text, count(*) AS size FROM different GROUP BY text HAVING size > {FIRST}",
         "often": "SELECT different.* FROM different SEMI JOIN sizes USING (text)",
@@ -63,8 +75,7 @@ def compare(database: Tables, config: NearDuplicateGate) -> str:
         for chosen in product(masks, repeat=_hashes_in_bands(edits, pairs, config.bits + 1)):
             equal = (f"later.{name} & {band} = earlier.{name} & {band}" for name, band in zip(HASHES, chosen, strict=False))
             _add_near(database, "often", "often", " AND ".join(["TRUE", *equal]), config.bits)
-    nearest = "SELECT number, min(bits) AS bits FROM near GROUP BY number"
-    return f"SELECT number, bits::DOUBLE AS value, bits <= {config.bits} AS caught, {config.bits}::DOUBLE AS threshold FROM ({nearest})"
+    database.execute("INSERT INTO nearest SELECT number, min(bits) FROM near GROUP BY number")
 
 
 def _add_near(database: Tables, later: str, earlier: str, where: str = "TRUE", most: int = BITS) -> None:
