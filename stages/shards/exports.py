@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stages.engine import images, storage
 from stages.shards import read as shard_reading
@@ -33,25 +34,39 @@ class Extracted:
     rank: int
 
 
-def step1x(samples: Sequence[Extracted], folder: Path) -> dict[str, str]:
+class Metadata(NamedTuple):
+    """A metadata file: ``begin``, a text per sample with ``between`` them, and ``end``. Written as the samples come."""
+
+    text: Callable[[Extracted], str]
+    begin: str = ""
+    between: str = ""
+    end: str = ""
+
+
+def step1x(folder: Path) -> dict[str, Metadata]:
     """``metadata.json`` of Step1X-Edit's trainer (made from kohya's scripts): one object from target path to source path and caption.
 
     It goes into the trainer's data configuration as ``metadata_file``, ``edited/`` as ``image_dir``, with ``edit_dataset = true``. The
     trainer looks its images up by these keys, so they are absolute paths; it puts its caches beside the images.
     """
-    entries = {str(folder / one.edited): {"ref_image_path": str(folder / one.source), "caption": one.instruction} for one in samples}
-    return {"metadata.json": json.dumps(entries, indent=1, ensure_ascii=False) + "\n"}
+
+    def entry(sample: Extracted) -> str:
+        content = {"ref_image_path": str(folder / sample.source), "caption": sample.instruction}
+        return json.dumps({str(folder / sample.edited): content}, indent=1, ensure_ascii=False).removeprefix("{\n").removesuffix("\n}")
+
+    return {"metadata.json": Metadata(entry, "{\n", ",\n", "\n}\n")}
 
 
-def imagefolder(samples: Sequence[Extracted], folder: Path) -> dict[str, str]:
+def imagefolder(_: Path) -> dict[str, Metadata]:
     """``metadata.jsonl`` of the ImageFolder layout of Hugging Face ``datasets``, with the columns that diffusers' InstructPix2Pix trainer
     reads by default.
 
     ``input_image_file_name`` becomes the image column ``input_image``, and ``edited_image`` is made in the same way. Paths are relative, so
     the folder can be moved.
     """
-    return {
-        "metadata.jsonl": _lines(
+
+    def row(sample: Extracted) -> str:
+        return _line(
             {
                 "input_image_file_name": sample.source,
                 "edit_prompt": sample.instruction,
@@ -60,48 +75,53 @@ def imagefolder(samples: Sequence[Extracted], folder: Path) -> dict[str, str]:
                 "rank": sample.rank,
                 "licence": sample.licence,
             }
-            for sample in samples
         )
-    }
+
+    return {"metadata.jsonl": Metadata(row)}
 
 
-def omnigen2(samples: Sequence[Extracted], folder: Path) -> dict[str, str]:
+def omnigen2(folder: Path) -> dict[str, Metadata]:
     """OmniGen2's ``train.jsonl``, and ``data.yml``, the list of such files.
 
     ``data.yml`` goes into the training configuration as ``data.data_path``. The trainer opens images by these paths as they are, so they
     are absolute.
     """
+
+    def row(sample: Extracted) -> str:
+        return _line(
+            {
+                "task_type": "edit",
+                "instruction": sample.instruction,
+                "input_images": [str(folder / sample.source)],
+                "output_image": str(folder / sample.edited),
+                "sample_id": sample.sample_id,
+                "licence": sample.licence,
+            }
+        )
+
     path = json.dumps(str(folder / "train.jsonl"), ensure_ascii=False)
-    rows = (
-        {
-            "task_type": "edit",
-            "instruction": sample.instruction,
-            "input_images": [str(folder / sample.source)],
-            "output_image": str(folder / sample.edited),
-            "sample_id": sample.sample_id,
-            "licence": sample.licence,
-        }
-        for sample in samples
-    )
-    return {"data.yml": f"data:\n  - path: {path}\n    type: edit\n    ratio: 1.0\n", "train.jsonl": _lines(rows)}
+    return {
+        "data.yml": Metadata(lambda _: "", begin=f"data:\n  - path: {path}\n    type: edit\n    ratio: 1.0\n"),
+        "train.jsonl": Metadata(row),
+    }
 
 
-FORMATS: dict[str, Callable[[Sequence[Extracted], Path], dict[str, str]]] = {
+FORMATS: dict[str, Callable[[Path], dict[str, Metadata]]] = {
     "step1x": step1x,
     "imagefolder": imagefolder,
     "omnigen2": omnigen2,
 }
-"""Per format: metadata files by name, as text, of the extracted samples; the path is that of the finished folder."""
+"""Per format: metadata files by name; the path is that of the finished folder."""
 
 
-def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+def _line(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False) + "\n"
 
 
 def export(folder: str, target: str, layout: str) -> tuple[int, list[str]]:
     """Write the samples of a folder of shards (path or URL) into the new folder ``target``; returns how many, and the metadata files.
 
-    Memory grows with the number of samples, not with their images. Raises ``ValueError`` when ``target`` is a URL or contains something,
+    One sample is in memory. Raises ``ValueError`` when ``target`` is a URL or contains something,
     and when the shards are not finished or damaged; then there is no ``target``.
     """
     if "://" in target:
@@ -111,20 +131,23 @@ def export(folder: str, target: str, layout: str) -> tuple[int, list[str]]:
         raise ValueError(f"{target} exists and is not an empty folder; choose another")
     partial = storage.partial_folder(place)
     try:
-        extracted = []
-        with open(partial / SAMPLES, "w", encoding="utf-8") as lines:
-            for sample in shard_reading.samples(folder.rstrip("/")):
+        count, metadata = 0, FORMATS[layout](place)
+        with ExitStack() as opened:
+            lines, *written = (opened.enter_context(open(partial / name, "w", encoding="utf-8")) for name in (SAMPLES, *metadata))
+            for file, of_file in zip(written, metadata.values(), strict=True):
+                file.write(of_file.begin)
+            for count, sample in enumerate(shard_reading.samples(folder.rstrip("/")), 1):
                 made = _extract(sample, partial)
-                lines.write(_lines([{**sample.facts, "images": {"source": made.source, "edited": made.edited}}]))
-                extracted.append(made)
-        metadata = FORMATS[layout](extracted, place)
-        for name, text in metadata.items():
-            (partial / name).write_text(text, encoding="utf-8")
+                lines.write(_line({**sample.facts, "images": {"source": made.source, "edited": made.edited}}))
+                for file, of_file in zip(written, metadata.values(), strict=True):
+                    file.write((of_file.between if count > 1 else "") + of_file.text(made))
+            for file, of_file in zip(written, metadata.values(), strict=True):
+                file.write(of_file.end)
         os.sync()  # tens of thousands of files: flushing each of them would take longer than writing it
         storage.replace_folder(partial, place)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return len(extracted), [str(place / name) for name in metadata]
+    return count, [str(place / name) for name in metadata]
 
 
 def _extract(sample: shard_reading.Stored, folder: Path) -> Extracted:
