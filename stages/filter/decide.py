@@ -39,6 +39,8 @@ INSPECTED = pa.schema(
 LATER = tuple(f"{column}/{gate.revision}" for column, (_, gate) in _measured().items() if column not in FIRST or gate.revision > 1)
 """Measures that came after the first version: part of the names of inspected units, so that a new measure inspects anew."""
 
+TOGETHER = 2_000_000
+"""Numbers of edits whose ids are joined at a time: a join of all, with its rows in order, would need more memory than there is."""
 DECIMALS = 5
 QUANTILES = (0.05, 0.5, 0.95)
 FOUND = {"value": pa.float64(), "caught": pa.bool_(), "threshold": pa.float64()}
@@ -108,12 +110,18 @@ def decide(database: Tables, config: GatesConfig) -> dict[str, dict[str, Any]]:
 
 def gated(database: Tables, config: GatesConfig) -> Iterator[pa.RecordBatch]:
     """Rows of the contract ``gated`` that :func:`decide` found: one per gate and edit that it caught, in the order of both."""
-    names, actions = pa.array([*GATES], pa.string()), pa.array([_settings(config, name).action for name in GATES], pa.string())
-    columns = "sample_id, gate, value, threshold"
-    for batch in database.rows(f"SELECT {columns} FROM caught JOIN edits USING (number) ORDER BY gate, number"):
-        gate = batch["gate"]
-        found = [batch["sample_id"], names.take(gate), batch["value"], batch["threshold"], actions.take(gate)]
-        yield pa.record_batch(found, names=contracts.GATED.names).cast(contracts.GATED)
+    end = database.number("SELECT coalesce(max(number) + 1, 0) FROM edits")
+    for place, name in enumerate(GATES):
+        for first in range(0, end, TOGETHER):
+            there = f"number >= {first} AND number < {first + TOGETHER}"
+            found = f"(SELECT number, value, threshold FROM caught WHERE gate = {place} AND {there})"
+            ids = f"(SELECT number, sample_id FROM edits WHERE {there})"
+            for batch in database.rows(f"SELECT sample_id, value, threshold FROM {found} JOIN {ids} USING (number) ORDER BY number"):
+                about = {"gate": pa.repeat(name, len(batch)), "action": pa.repeat(_settings(config, name).action, len(batch))}
+                columns = {column: batch[column] for column in batch.schema.names} | about
+                yield pa.record_batch([columns[column] for column in contracts.GATED.names], names=contracts.GATED.names).cast(
+                    contracts.GATED
+                )
 
 
 def decide_rows(inspected: pa.Table, config: GatesConfig) -> np.ndarray:
@@ -160,13 +168,16 @@ def _summary(database: Tables, decided: str, settings: GateConfig, dropped: int)
 
 
 def _quantiles(database: Tables, decided: str, count: int) -> list[float]:
-    """As ``np.quantile`` gives them, of ``count`` values: sorted out of core, because a function that finds a quantile holds all."""
+    """As ``np.quantile`` gives them, of ``count`` values. Equal values are counted first: sorting many of them takes memory for all, and a
+    function that finds a quantile holds all.
+    """
     exact = [level * (count - 1) for level in QUANTILES]
     wanted = np.array([[int(level), min(int(level) + 1, count - 1)] for level in exact])  # the values on both sides
     found = np.zeros(wanted.shape)
     first = 0
-    for batch in database.rows(f"SELECT value FROM {decided} WHERE value IS NOT NULL ORDER BY value"):
-        here = (wanted >= first) & (wanted < first + len(batch))
-        found[here] = batch["value"].to_numpy()[wanted[here] - first]
-        first += len(batch)
+    for batch in database.rows(f"SELECT value, count(*) AS times FROM {decided} WHERE value IS NOT NULL GROUP BY value ORDER BY value"):
+        ends = first + np.cumsum(batch["times"].to_numpy())
+        here = (wanted >= first) & (wanted < ends[-1])
+        found[here] = batch["value"].to_numpy()[np.searchsorted(ends, wanted[here], side="right")]
+        first = int(ends[-1])
     return [float(np.quantile(sides, level - int(level))) for sides, level in zip(found, exact, strict=True)]

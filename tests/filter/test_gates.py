@@ -285,18 +285,20 @@ ACTIONS = st.sampled_from(["off", "flag", "drop"])
 
 
 @settings(steady, max_examples=25)
-@given(EDITS, ACTIONS, ACTIONS, ACTIONS, st.integers(1, 3))
+@given(EDITS, ACTIONS, ACTIONS, ACTIONS, st.integers(1, 3), st.sampled_from([3, 100]))
 def test_decisions_are_those_of_a_plain_loop(
-    opened: Tables, drawn: list[tuple[int, str, int, int]], size: str, near: str, reuse: str, most: int
+    opened: Tables, drawn: list[tuple[int, str, int, int]], size: str, near: str, reuse: str, most: int, together: int
 ) -> None:
-    """A gate of one edit and two that compare, copies before all: rows, counts and quantiles."""
+    """A gate of one edit and two that compare, copies before all: rows, counts and quantiles; ids joined some at a time."""
     rows = [
         row(n, sample_id=f"sample {i}", source_sha256=source, edited_width=side, source_phash=bits, edited_phash=0, change_phash=0)
         | {"instruction": "same"}
         for n, (i, source, side, bits) in enumerate(drawn)
     ]
     given_gates = {"size": {"action": size}, "near_duplicate": {"action": near}, "source_reuse": {"action": reuse, "edits": most}}
-    decided = gated(opened, table(rows), only(**given_gates))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gates, "TOGETHER", together)
+        decided = gated(opened, table(rows), only(**given_gates))
     single = [n for n, (i, *_) in enumerate(drawn) if i not in [other for other, *_ in drawn[:n]]]
     assert [entry["row_id"] for entry in decided.copies] == [str(n) for n in range(len(drawn)) if n not in single]
     for entry in decided.copies:

@@ -1,0 +1,40 @@
+"""Tables that do not fit in memory: their batches, and figures of values that come in several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stages.engine import storage, tables
+from stages.filter import decide
+
+
+@pytest.mark.parametrize("rows", [1, 300, 700, 5000])
+def test_batches_are_all_rows_in_their_order(tmp_path: Path, rows: int) -> None:
+    """Whether a batch is smaller than a row group of the file or as large as many, and for files of one group."""
+    numbers = pa.table({"number": np.arange(3001), "text": [str(number) for number in range(3001)]})
+    for name, group in (("groups", 256), ("uneven", 100), ("one", 3001)):
+        pq.write_table(numbers, tmp_path / name, row_group_size=group)
+        batches = list(storage.read_batches(tmp_path / name, rows, ["number"]))
+        assert pa.Table.from_batches(batches) == numbers.select(["number"])
+        assert max(map(len, batches)) <= rows
+    storage.publish_rows(tmp_path / "published", numbers.schema, numbers.to_batches(max_chunksize=7))
+    found = pa.Table.from_batches(list(storage.read_batches(tmp_path / "published", rows, ["text", "number"])))
+    assert found.select(["number", "text"]) == numbers
+
+
+@pytest.mark.parametrize("different", [3, 9000])
+def test_quantiles_are_those_of_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, different: int) -> None:
+    """Of few values that are often equal, and of values that come in several batches."""
+    monkeypatch.setattr(tables, "BATCH_ROWS", 2048)
+    values = np.random.default_rng(0).integers(0, different, 20_001) / 7
+    values[::9] = np.nan
+    schema = pa.schema([("value", pa.float64())])
+    with tables.opened(tmp_path) as database:
+        database.keep("given", [pa.record_batch([pa.array(values, from_pandas=True)], schema=schema)], schema)
+        known = values[~np.isnan(values)]
+        assert decide._quantiles(database, "given", len(known)) == pytest.approx(np.quantile(known, decide.QUANTILES), rel=1e-12)
