@@ -36,7 +36,7 @@ def listing(folder: str, *, what: str) -> dict[str, int | None]:
 
 
 def digest(name: str) -> int:
-    """A number of 64 bits and a sign for a name, never 0."""
+    """A signed number of 64 bits for a name, never 0."""
     return hash(name) or 1
 
 
