@@ -135,8 +135,8 @@ def cut(dataset: str, location: str, shared: Mapping[str, Any], entries: Iterabl
 
 def _rows(first: int, entries: Sequence[Any]) -> Sequence[tuple[int, Any]]:
     """Rows in columns where Arrow gives back exactly what it is given, else as they are."""
-    columnar = {type(entry) for entry in entries} == {tuple} and len({len(entry) for entry in entries}) == 1 and entries[0]
-    kinds = [{type(value) for value in values} - {type(None)} for values in zip(*entries, strict=True)] if columnar else []
+    columnar = set(map(type, entries)) == {tuple} and len(set(map(len, entries))) == 1 and entries[0]
+    kinds = [set(map(type, values)) - {type(None)} for values in zip(*entries, strict=True)] if columnar else []
     if kinds and all(len(kind) <= 1 and kind <= {str, int, float, bool} for kind in kinds):
         return Rows(first, entries)
     return list(enumerate(entries, first))

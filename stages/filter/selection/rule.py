@@ -104,11 +104,22 @@ def order_all(scored: ScoredRows, config: SelectionConfig) -> None:
     schema = pa.schema([*fields, *([("unwanted", pa.bool_())] if config.without_flags else [])])
     scored.tables.keep("ordered", _computed(scored, config, dimensions, wanted, schema), schema)
     if dimensions:
-        value = values.COMBINED[config.value]([f"cume_dist() OVER (ORDER BY {name})" for name in keys])
-        key = f"{'' if values.ascends(config) else '-'}({value}) AS key"
-        scored.tables.execute(f"CREATE OR REPLACE TABLE ordered AS SELECT * EXCLUDE ({', '.join(keys)}), {key} FROM ordered")
+        _combine_percentiles(scored, config, keys)
     if config.at_most is not None and config.at_most.bits:
         clusters.join_near(scored.tables, "ordered", "cluster", config.at_most.bits)
+
+
+def _combine_percentiles(scored: ScoredRows, config: SelectionConfig, means: Sequence[str]) -> None:
+    """Replace the means of the dimensions in the table ``ordered`` by the ``key``. Scores are rounded, so that few values are different:
+    these are counted and put in order, not the edits."""
+    for name in means:
+        share = f"sum(count(*)) OVER (ORDER BY {name})::DOUBLE / {scored.count}"
+        scored.tables.execute(f"CREATE OR REPLACE TABLE of_{name} AS SELECT {name}, {share} AS share_{name} FROM ordered GROUP BY {name}")
+    value = values.COMBINED[config.value]([f"share_{name}" for name in means])
+    key = f"{'' if values.ascends(config) else '-'}({value}) AS key"
+    dropped = ", ".join(column for name in means for column in (name, f"share_{name}"))
+    joined = " ".join(f"JOIN of_{name} USING ({name})" for name in means)
+    scored.tables.execute(f"CREATE OR REPLACE TABLE ordered AS SELECT * EXCLUDE ({dropped}), {key} FROM ordered {joined}")
 
 
 def main(selections: Sequence[SelectionConfig]) -> SelectionConfig | None:
