@@ -51,4 +51,5 @@ def texts(samples: pa.Table, gates: Found, matches: Found) -> pa.Array:
         }
         for place, measures in zip(samples[PLACE].to_pylist(), samples.select(MEASURES).to_pylist(), strict=True)
     ]
-    return pa.array([json.dumps(entry, sort_keys=True) for entry in known], pa.string())
+    encode = json.JSONEncoder(sort_keys=True).encode
+    return pa.array([encode(entry) for entry in known], pa.string())

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
@@ -25,21 +24,15 @@ from stages.engine import contracts, hashed_files, storage
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
-from stages.engine.tables import PLACE, Tables, batches, numbered, with_place
+from stages.engine.tables import batches
 from stages.engine.units import Unit, UnitOutput, Work
-from stages.filter import known
-from stages.filter.decide import INSPECTED
-from stages.filter.known import MEASURES
-from stages.filter.selection.order import fixed_width, hashed
+from stages.filter import shard_rows
 from stages.filter.selection.scored_rows import ScoredRows
 from stages.shards import format as shards
 from stages.shards import lease
 from stages.shards.config import ShardsConfig
 from stages.shards.read import folder_of
 from stages.shards.sample_index import SAMPLES
-
-LOCATION = ["position", "image_bytes"]
-"""Columns of ``edits`` that planning shards needs beside the scores."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +89,14 @@ def assign(
 
     What a worker is to know of its samples is written into files of the folder ``scratch``, which must stay until the shards are written.
     """
-    _keep_samples(scored)
+    shard_rows.keep_found(scored)
     sets = []
     for name, table in chosen.items():
         folder = folder_of(step, config, name)
         units, contents = [], []
-        for number, samples in enumerate(_of_shards(scored.tables, table, config)):
-            path = Path(scratch).absolute() / name / f"{number:06d}.parquet"
+        planned = Path(scratch).absolute() / name
+        for number, samples in enumerate(shard_rows.of_shards(scored, table, config, planned / "arranged")):
+            path = planned / f"{number:06d}.parquet"
             storage.publish_bytes(path, storage.table_bytes(samples))
             task = Task(folder, shards.shard_name(number), _Picked(slices, path), path, name)
             content = settings_hash("shard", shards.FORMAT, name, number, samples.to_pylist())
@@ -110,71 +104,6 @@ def assign(
             units.append(Unit(settings_hash(content, config.target), task, samples.num_rows))  # a unit is done where it was written
         sets.append(ShardSet(name, settings_hash("shards", contents, dict(about[name])), folder, units, about[name]))
     return sets
-
-
-def _keep_samples(scored: ScoredRows) -> None:
-    """Make the tables ``samples`` (all scored edits, with what shards say of them), ``gated`` and ``contamination``."""
-    beside = {"edits": LOCATION, "inspected": MEASURES}
-    fields = [*(contracts.EDITS.field(name) for name in LOCATION), *(INSPECTED.field(name) for name in MEASURES)]
-    schema = pa.schema([*contracts.SCORES, *fields])
-
-    def rows() -> Iterator[pa.RecordBatch]:
-        for batch in scored.batches(scores=contracts.SCORES.names, **beside):
-            columns = [*batch["scores"].columns, *(batch[artifact][name] for artifact, names in beside.items() for name in names)]
-            yield from pa.table(columns, schema=schema).combine_chunks().to_batches()
-
-    scored.tables.keep("samples", rows(), schema)
-    for name, columns in (("gated", known.OF_GATES), ("contamination", known.OF_CONTAMINATION)):
-        fields = [contracts.SCHEMAS[name].field(column) for column in ("sample_id", *columns)]
-        found = scored.read(name, ["sample_id", *columns])
-        scored.tables.keep(name, numbered(found), with_place(pa.schema(fields)))
-
-
-def _of_shards(database: Tables, table: Path, config: ShardsConfig) -> Iterator[pa.Table]:
-    """The samples of each shard: rows of the ``scores`` contract, :data:`LOCATION`, what the selection says, and the text ``known``."""
-    seed = config.shuffle_seed
-
-    def shuffled() -> Iterator[pa.RecordBatch]:
-        for rows in batches([table], contracts.SELECTION):
-            order = rows["rank"].to_numpy() if seed is None else hashed(fixed_width(pa.chunked_array([rows["sample_id"]])), "shards", seed)
-            yield rows.append_column("shuffled", pa.array(order, pa.float64()))
-
-    schema = contracts.SELECTION.append(pa.field("shuffled", pa.float64()))
-    database.keep("chosen", shuffled(), schema)
-    database.keep("chosen", numbered(database.rows("SELECT * FROM chosen ORDER BY shuffled, sample_id")), with_place(schema))
-    about = "SELECT chosen.place, {columns} FROM {table} JOIN chosen USING (sample_id) ORDER BY chosen.place"
-    samples = database.rows(about.format(columns="samples.*, rank, stratum, score, rule", table="samples"))
-    of_gates, of_matches = (
-        known.Found(database.rows(about.format(columns=", ".join(columns), table=name) + f", {name}.place"))
-        for name, columns in (("gated", known.OF_GATES), ("contamination", known.OF_CONTAMINATION))
-    )
-    for part in _cut(samples, config):
-        yield part.drop_columns([PLACE, *MEASURES]).append_column("known", known.texts(part, of_gates, of_matches))
-
-
-def _cut(rows: Iterator[pa.RecordBatch], config: ShardsConfig) -> Iterator[pa.Table]:
-    """The rows of every shard, in their order."""
-    held: list[pa.Table] = []
-    for batch in rows:
-        table = pa.concat_tables([*held, pa.Table.from_batches([batch])])
-        *whole, (first, _) = cuts(table["image_bytes"].to_numpy(), config)
-        yield from (table.slice(begin, end - begin) for begin, end in whole)
-        held = [table.slice(first)]  # of which the next batch may have more
-    yield from held
-
-
-def cuts(image_bytes: np.ndarray, config: ShardsConfig) -> Iterator[tuple[int, int]]:
-    """First row and the row after the last of every shard; ``image_bytes``: int64 [n], in the order of the shards."""
-    ends = np.cumsum(image_bytes)
-    first = 0
-    while first < len(ends):
-        last = min(first + config.samples_per_shard, len(ends))
-        if config.bytes_per_shard is not None:
-            before = ends[first] - image_bytes[first]
-            fitting = int(np.searchsorted(ends, before + config.bytes_per_shard, side="right"))
-            last = min(last, max(fitting, first + 1))
-        yield first, last
-        first = last
 
 
 def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, workers: int) -> dict[str, dict[str, Any]]:

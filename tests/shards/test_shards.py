@@ -35,7 +35,7 @@ from stages.engine import hashed_files, storage, tables
 from stages.engine.contracts import EDITS, SCORES, SELECTION
 from stages.engine.rundir import Index, StepFolder
 from stages.filter import known as known_of
-from stages.filter import shard_sets
+from stages.filter import shard_rows, shard_sets
 from stages.filter import step as filter
 from stages.filter.decide import INSPECTED
 from stages.filter.selection import rule as selection
@@ -289,7 +289,7 @@ def test_a_shard_holds_no_more_bytes_of_images_than_it_may(filtered: tuple[Conte
 )
 def test_shards_are_as_full_as_their_limits_allow(image_bytes: list[int], samples_per_shard: int, bytes_per_shard: int | None) -> None:
     config = ShardsConfig(samples_per_shard=samples_per_shard, bytes_per_shard=bytes_per_shard)
-    cuts = list(shard_sets.cuts(np.array(image_bytes, np.int64), config))
+    cuts = list(shard_rows.cuts(np.array(image_bytes, np.int64), config))
     assert [first for first, _ in cuts] == [0, *(last for _, last in cuts)][: len(cuts)]
     assert sum(last - first for first, last in cuts) == len(image_bytes)
     for first, last in cuts:
