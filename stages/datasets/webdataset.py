@@ -65,7 +65,7 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
         rows = [(address, list(same)) for address, same in wanted]
         addresses = (address for address, _ in rows)
         samples = read_addressed(addresses, lambda name, start, first: islice(_samples(tars.get(name), start), first, None))
-        for ((name, *_), of_sample), (key, _, members) in zip(rows, samples, strict=True):
+        for ((name, *_), of_sample), (key, members) in zip(rows, samples, strict=True):
             for number, (_, _, row, _) in of_sample:
                 yield _edit(piece.shared, fields, row % len(fields), key, position(name, number), members, tars.get(name))
 
@@ -146,40 +146,46 @@ def _read(file: BinaryIO, member: tar.Member) -> bytes:
     return file.read(member.size)
 
 
-def _samples(file: BinaryIO, start: int, *, whole: bool = False) -> Iterator[tuple[str, int, Members]]:
-    """Key, byte at which the sample's first header begins, and members, from a byte where a header begins. ``whole``: to the end."""
+def _samples(file: BinaryIO, start: int) -> Iterator[tuple[str, Members]]:
+    """Key and members of each sample, from a byte where a header begins."""
     file.seek(start)
-    begin, current, members = start, None, Members()
-    for member in tar.scan(file, whole=whole):  # which seeks by itself, so the members may be read in between
-        name = member.name
-        dot = name.find(".", name.rfind("/") + 1)
-        key, field = (name[:dot], name[dot + 1 :]) if dot >= 0 else (name, "")
-        if key != current:
-            if current is not None:
-                yield current, begin, members
-            begin, current, members = start, key, []
-        members.append((field, member))
-        start = member.end
-    if current is not None:
-        yield current, begin, members
+    members = tar.scan(file)  # which seeks by itself, so the members may be read in between
+    for key, same in groupby(members, key=lambda member: _key(member.name)):
+        yield key, [(member.name[len(key) + 1 :], member) for member in same]
 
 
-def _blocks(folder: str, name: str, keys: array[int], request: Request) -> Iterator[Block]:
-    """Blocks of a tar; a digest of each key goes to ``keys``."""
-    begin, count, listed = 0, 0, []
-    try:
-        with files.opened(f"{folder}/{name}") as file:
-            for key, start, members in _samples(file, 0, whole=True):
-                if count == BLOCK_SAMPLES:
-                    yield Block(name, begin, count, settings_hash(listed))
-                    begin, count, listed = start, 0, []
-                count += 1
-                listed += [[member.name, member.size] for _, member in members]
-                keys.append(digest(key))
-    except tar.Damaged as error:
-        raise ValueError(f"{request.key}: {folder}/{name} {error}; download it again") from None
+def _key(name: str) -> str:
+    """The key of the sample that a member of this name is of."""
+    dot = name.find(".", name.rfind("/") + 1)
+    return name if dot < 0 else name[:dot]
+
+
+def _blocks(folder: str, name: str, digests: array[int], request: Request) -> Iterator[Block]:
+    """Blocks of a tar; a digest of each key goes to ``digests``."""
+    begin = count = 0
+    last, listed = None, list[list[Any]]()
+    for found in _scanned(folder, name, request):
+        keys = [_key(member) if "/" in member else member.partition(".")[0] for member in found.names]  # most names have no folder
+        new = [place for place, (key, before) in enumerate(zip(keys, [last, *keys], strict=False)) if key != before]
+        digests.extend(digest(keys[place]) for place in new)
+        members = [[member, size] for member, size in zip(found.names, found.sizes, strict=True)]
+        done = 0
+        for place in new[BLOCK_SAMPLES - count :: BLOCK_SAMPLES]:
+            yield Block(name, begin, BLOCK_SAMPLES, settings_hash(listed + members[done:place]))
+            begin, done, listed = found.begins[place], place, []
+            count -= BLOCK_SAMPLES
+        count += len(new)
+        last, listed = keys[-1], listed + members[done:]
     if count:
         yield Block(name, begin, count, settings_hash(listed))
+
+
+def _scanned(folder: str, name: str, request: Request) -> Iterator[tar.Members]:
+    try:
+        with files.opened(f"{folder}/{name}") as file:
+            yield from tar.scan_whole(file)
+    except tar.Damaged as error:
+        raise ValueError(f"{request.key}: {folder}/{name} {error}; download it again") from None
 
 
 def _reject_duplicates(folder: str, keys: Mapping[str, array[int]], request: Request) -> None:
@@ -190,8 +196,8 @@ def _reject_duplicates(folder: str, keys: Mapping[str, array[int]], request: Req
     where = []
     for name, digests in keys.items():
         if np.isin(equal, np.frombuffer(digests, np.int64)).any():
-            with files.opened(f"{folder}/{name}") as file:
-                where += [(key, name) for key, _, _ in _samples(file, 0, whole=True) if digest(key) in equal]
+            there = groupby(_key(member) for found in _scanned(folder, name, request) for member in found.names)
+            where += [(key, name) for key, _ in there if digest(key) in equal]
     first, (there, *_) = where[0], [name for key, name in where[1:] if digest(key) == digest(where[0][0])]
     raise ValueError(
         f"{request.key}: {folder}: the key {first[0]} is in {first[1]} and in {there}; a key names one sample: remove the "
@@ -202,7 +208,7 @@ def _reject_duplicates(folder: str, keys: Mapping[str, array[int]], request: Req
 def _check_fields(folder: str, name: str, fields: Mapping[str, Any], request: Request) -> None:
     """Raise ``ValueError`` when none of the first samples has a configured field: then the configuration is wrong, not the row."""
     with files.opened(f"{folder}/{name}") as file:
-        first = [[field for field, _ in sample[2]] for sample in islice(_samples(file, 0), BLOCK_SAMPLES)]
+        first = [[field for field, _ in members] for _, members in islice(_samples(file, 0), BLOCK_SAMPLES)]
     wanted = [field for role in ("source", "edited", "text") if role in fields for field in _edited(fields[role])]
     for configured in wanted:
         if first and not any(_matches(configured, field) for there in first for field in there):

@@ -16,6 +16,10 @@ END = bytes(2 * BLOCK)
 _CHUNK = 1 << 20
 _RUN = 256
 """Headers that are read before they are checked together."""
+_NEAR = 1 << 13
+"""Bytes between headers up to which what lies between them is read with them."""
+_MANY, _ONE = 1 << 16, 1 << 11
+"""Bytes read at a time where headers are near each other, and elsewhere: a header, and the next where a short text is between them."""
 _NUMBERS = np.r_[100:148, 329:345]
 """Bytes of a header that are mode, owner, group, size, time and devices."""
 _LAST = np.isin(_NUMBERS, (107, 115, 123, 135, 147, 336, 344))
@@ -52,32 +56,59 @@ def padding(size: int) -> bytes:
     return bytes(-size % BLOCK)
 
 
-def scan(file: BinaryIO, *, whole: bool = False) -> Iterator[Member]:
+class Members(NamedTuple):
+    """Regular files that follow each other in an archive: names, where their headers begin, offsets of their first bytes, sizes."""
+
+    names: list[str]
+    begins: list[int]
+    offsets: list[int]
+    sizes: list[int]
+
+
+def scan(file: BinaryIO) -> Iterator[Member]:
     """Regular files of any uncompressed tar archive, found by seeking from header to header, from the file's position on.
 
-    ``whole``: to the end, so that headers may be read ahead; those of a local archive then take a sixth of the time where they are plain.
     Raises :class:`Damaged` when the archive does not end as an archive does: readers take a truncated archive for complete.
     """
-    descriptor = _descriptor(file) if whole else None
+    for found in _found(file, None):
+        yield from map(Member, found.names, found.offsets, found.sizes)
+
+
+def scan_whole(file: BinaryIO) -> Iterator[Members]:
+    """The same to the archive's end, many at a time: plain headers of a local archive take a tenth of the time of :func:`scan`."""
+    try:
+        descriptor = file.fileno()
+    except (AttributeError, io.UnsupportedOperation):  # of a server's file, or of bytes in memory
+        descriptor = None
+    return _found(file, descriptor)
+
+
+def _found(file: BinaryIO, descriptor: int | None) -> Iterator[Members]:
+    """Members, those with plain headers together where there is a ``descriptor`` to read the headers from."""
+    end = file.tell()
+    distance = _NEAR
     try:
         with tarfile.open(fileobj=file, mode="r:") as archive:
             while (info := archive.next()) is not None:
                 archive.members.clear()  # ty: ignore[missing-attribute]  # otherwise every header stays in memory
                 if info.isreg():
-                    yield Member(info.name.removeprefix("./"), info.offset_data, info.size)
+                    yield Members([info.name.removeprefix("./")], [end], [info.offset_data], [info.size])
+                    end = archive.offset
                 while descriptor is not None and not archive.pax_headers:
-                    blocks, places = _headers(descriptor, archive.offset)
+                    blocks, begins, sizes = _headers(descriptor, archive.offset, _MANY if distance < _NEAR else _ONE)
                     names = _names(blocks)
-                    if len(names) < len(blocks):
+                    count = len(names)
+                    if count < len(blocks):
                         descriptor = None  # tarfile reads on: another writer, or damage
                     if not names:
                         break
-                    members = [Member(name, *place) for name, place in zip(names, places, strict=False)]
-                    yield from members
-                    archive.offset = members[-1].end
-            end = archive.offset
+                    offsets = [begin + BLOCK for begin in begins[:count]]
+                    yield Members(names, [end, *begins[1:count]], offsets, sizes[:count])
+                    archive.offset = end = Member("", offsets[-1], sizes[count - 1]).end
+                    distance = (end - begins[0]) / count
     except (tarfile.TarError, EOFError) as error:
         raise Damaged(f"is not a whole tar archive ({error})") from None
+    end = archive.offset
     file.seek(end)
     block = file.read(BLOCK)
     if not block:
@@ -86,42 +117,46 @@ def scan(file: BinaryIO, *, whole: bool = False) -> Iterator[Member]:
         raise Damaged(f"has a damaged header at byte {end}")
 
 
-def _descriptor(file: BinaryIO) -> int | None:
-    try:
-        return file.fileno()
-    except (AttributeError, io.UnsupportedOperation):  # of a server's file, or of bytes in memory
-        return None
-
-
-def _headers(descriptor: int, at: int) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """Headers of regular files without a prefix of their names, from the byte ``at`` on, and offset and size of the files."""
-    blocks, places = list[bytes](), list[tuple[int, int]]()
+def _headers(descriptor: int, at: int, window: int) -> tuple[list[bytes], list[int], list[int]]:
+    """Blocks from the byte ``at`` on that are headers if nothing is odd, where they begin, and the sizes they give; ``window`` bytes are
+    read at a time."""
+    blocks, begins, sizes = list[bytes](), list[int](), list[int]()
+    data, first = b"", at
     while len(blocks) < _RUN:
-        block = os.pread(descriptor, BLOCK, at)
-        if len(block) < BLOCK or block[156:157] != tarfile.REGTYPE or block[345] or not block[124:135].isdigit():
+        place = at - first
+        if place + BLOCK > len(data):
+            data, first, place = os.pread(descriptor, window, at), at, 0
+        block = data[place : place + BLOCK]
+        digits = block[124:135]
+        if not digits.isdigit() or len(block) < BLOCK:
             break
         try:
-            size = int(block[124:135], 8)
+            size = int(digits, 8)
         except ValueError:  # not octal
             break
         blocks.append(block)
-        places.append((at + BLOCK, size))
+        begins.append(at)
+        sizes.append(size)
         at += BLOCK + size + -size % BLOCK
-    return blocks, places
+    return blocks, begins, sizes
 
 
 def _names(blocks: Sequence[bytes]) -> list[str]:
-    """Names in headers, up to the first with numbers that are not octal, or with a wrong checksum."""
+    """Names in headers of regular files, up to the first that is another's, has a prefix of its name, numbers that are not octal, or a
+    wrong checksum."""
     headers = np.frombuffer(b"".join(blocks), np.uint8).reshape(-1, BLOCK)
     numbers, stored = headers[:, _NUMBERS], headers[:, 148:154]
     octal = (numbers & 0xF8 == ord("0")) | (numbers == 0) | ((numbers == ord(" ")) & _LAST)
     ended = headers[:, [135, 154, 155]] & 0xDF == 0  # by a zero or a blank
     total = headers.sum(1, dtype=np.uint32) - headers[:, 148:156].sum(1, dtype=np.uint32) + 8 * ord(" ")
     equal = (stored & 0xF8 == ord("0")).all(1) & ((stored - ord("0")) @ _POWERS == total)
-    plain = octal.all(1) & ended.all(1) & equal
+    plain = octal.all(1) & ended.all(1) & equal & (headers[:, 156] == ord("0")) & (headers[:, 345] == 0)
     count = len(plain) if plain.all() else int(plain.argmin())
     names: list[bytes] = headers[:count, :100].copy().view("S100")[:, 0].tolist()
-    return [name.partition(b"\0")[0].decode(errors="surrogateescape").removeprefix("./") for name in names]
+    decoded = b"\0".join(names).decode(errors="surrogateescape").split("\0")
+    if len(decoded) > count:  # something follows the zero that ends a name
+        decoded = [name.partition(b"\0")[0].decode(errors="surrogateescape") for name in names]
+    return [name.removeprefix("./") for name in decoded[:count]]
 
 
 def read(file: BinaryIO) -> Iterator[tuple[Member, Iterator[bytes]]]:

@@ -9,8 +9,12 @@ import random
 import shutil
 import tarfile
 import tempfile
+from array import array
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import BinaryIO
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +26,15 @@ from PIL import Image
 
 from reward.inputs.decoding import decode
 from stages.datasets import readers as edits
+from stages.datasets import webdataset
 from stages.datasets.config import EditsInput, ShareGPT4oEdits, TripletEdits, WorldConfig, WorldEdits
 from stages.datasets.io.blocks import Block, Spans, cut_blocks
 from stages.datasets.io.cells import by_characters
+from stages.datasets.io.locations import digest
+from stages.datasets.slices import Request
 from stages.engine import storage, tar
 from stages.engine.contracts import EDITS, Quarantined
+from stages.engine.ids import settings_hash
 from stages.filter import inspection
 
 MINI, TRIPLETS = SHARED / "sharegpt4o-mini", SHARED / "triplets"
@@ -405,18 +413,51 @@ def archives(draw: st.DrawFn) -> bytes:
 @steady
 @given(archives())
 def test_members_of_a_whole_scan_are_those_that_tarfile_finds(data: bytes) -> None:
-    def scanned(whole: bool) -> list[object]:
+    def scanned(members: Callable[[BinaryIO], Iterable[tar.Member]]) -> list[object]:
         found: list[object] = []
         with tempfile.TemporaryFile() as file:
             file.write(data)
             file.seek(0)
             try:
-                found.extend(tar.scan(file, whole=whole))
+                found.extend(members(file))
             except tar.Damaged as damage:
                 found.append(str(damage))
         return found
 
-    assert scanned(whole=True) == scanned(whole=False)
+    def together(file: BinaryIO) -> Iterable[tar.Member]:
+        return (tar.Member(name, offset, size) for found in tar.scan_whole(file) for name, _, offset, size in zip(*found, strict=True))
+
+    assert scanned(together) == scanned(tar.scan)
+
+
+@steady
+@given(st.lists(st.lists(st.integers(0, 700), min_size=1, max_size=3), max_size=20), st.integers(1, 7), st.integers(1, 7), st.booleans())
+def test_blocks_of_a_webdataset_begin_where_their_samples_do(samples: list[list[int]], run: int, block: int, linked: bool) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(tar, "_RUN", run),
+        mock.patch.object(webdataset, "BLOCK_SAMPLES", block),
+    ):
+        with tarfile.open(f"{folder}/a.tar", "w") as archive:
+            for number, sizes in enumerate(samples):
+                for field, size in enumerate(sizes):
+                    info = tarfile.TarInfo(f"{'x/y.z/' * (number % 2)}{number}.{field}.png")
+                    info.size = size
+                    archive.addfile(info, io.BytesIO(bytes(size)))
+                    if linked:
+                        info = tarfile.TarInfo("link")
+                        info.type, info.linkname = tarfile.SYMTYPE, "other"
+                        archive.addfile(info)
+        digests = array("q")
+        found = list(webdataset._blocks(folder, "a.tar", digests, Request(1, "filter.data")))
+        assert [part.rows for part in found] == [len(samples[first : first + block]) for first in range(0, len(samples), block)]
+        with open(f"{folder}/a.tar", "rb") as file:
+            every = list(webdataset._samples(file, 0))
+            for number, part in enumerate(found):
+                assert list(webdataset._samples(file, part.start)) == every[number * block :]
+                members = [member for _, of_sample in every[number * block :][:block] for _, member in of_sample]
+                assert part.mark == settings_hash([[member.name, member.size] for member in members])
+        assert digests.tolist() == [digest(key) for key, _ in every] and [len(members) for _, members in every] == [len(s) for s in samples]
 
 
 @pytest.mark.parametrize(

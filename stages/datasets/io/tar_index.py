@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 
 import numpy as np
 
@@ -25,14 +26,14 @@ class TarIndex:
         """Scan the headers. Raises ``ValueError`` for a tar that was cut short and for a name that occurs twice."""
         digests, tars, offsets, sizes = array("q"), array("H"), array("Q"), array("Q")
         for number, name in enumerate(names):
-            for member in _scanned(folder, name, what):
-                digests.append(digest(member.name))
-                tars.append(number)
-                offsets.append(member.offset)
-                sizes.append(member.size)
+            for found in _scanned(folder, name, what):
+                digests.extend(map(digest, found.names))
+                tars.extend(repeat(number, len(found.names)))
+                offsets.extend(found.offsets)
+                sizes.extend(found.sizes)
         equal = repeated(digests)
         if len(equal):
-            members = ((member.name, name) for name in names for member in _scanned(folder, name, what))
+            members = ((member, name) for name in names for found in _scanned(folder, name, what) for member in found.names)
             where = [(member, name) for member, name in members if digest(member) in equal]
             first, (there, *_) = where[0], [name for member, name in where[1:] if digest(member) == digest(where[0][0])]
             raise ValueError(f"{what}: {folder}: {first[0]} is in {first[1]} and in {there}; remove the superfluous tar")
@@ -65,9 +66,9 @@ def unpacked(text: str, first: int, count: int) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text[first * LOCATION_SIGNS : (first + count) * LOCATION_SIGNS]), LOCATION)
 
 
-def _scanned(folder: str, name: str, what: str) -> Iterator[tar.Member]:
+def _scanned(folder: str, name: str, what: str) -> Iterator[tar.Members]:
     try:
         with opened(f"{folder}/{name}") as file:
-            yield from tar.scan(file, whole=True)
+            yield from tar.scan_whole(file)
     except tar.Damaged as error:
         raise ValueError(f"{what}: {folder}/{name} {error}; download it again") from None
