@@ -4,9 +4,9 @@
     python benchmarks/readers.py --rows 1000000
 
 Held and peak are what Python allocates while the plan is made, and unit while the rows of one unit are fetched (tracemalloc; NumPy's
-arrays count, Arrow's buffers do not); read is the most that Arrow holds while all rows are fetched. Images are 2,000 bytes of nothing: rows
-are many, not large. The time of a plan, fingerprints of its slices included, is the least of three. Look: what a resumed step takes to
-see whether the image files that rows name are as they were, the least of three.
+arrays count, Arrow's buffers do not); read is the most that Arrow holds while all rows are fetched. Images are 2,000 bytes of nothing,
+where nothing else is said: rows are many, not large. The time of a plan, fingerprints of its slices included, is the least of three. Look:
+what a resumed step takes to see whether the image files that rows name are as they were, the least of three.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from stages.datasets import readers as edits
 from stages.datasets.config import EditsInput, ReferenceJsonEdits, ShareGPT4oEdits, TableEdits, TripletEdits, WebdatasetEdits
 from stages.datasets.io.locations import Sizes
 from stages.datasets.seen import seen
-from stages.engine import contracts
+from stages.engine import contracts, tar
 
 IMAGE = bytes(2000)
+LARGE = 200_000
 IMAGES = 5000
 """Image files that rows name in turn, so that no two neighbours name the same."""
 UNIT_ROWS = 500
@@ -124,6 +125,18 @@ def webdataset(folder: Path, rows: int) -> Made:
     return "webdataset tar", WebdatasetEdits(dataset="webdataset", path=f"{folder}/t.tar"), rows // 10
 
 
+def large_webdataset(folder: Path, rows: int) -> Made:
+    """The images are holes in the file: a plan does not read them."""
+    with open(folder / "t.tar", "wb") as file:
+        for number in range(rows // 10):
+            for field, size in (("source.png", LARGE), ("edited.png", LARGE), ("json", 300)):
+                file.write(tar.header(f"{number:09d}.{field}", size))
+                file.seek(size + len(tar.padding(size)), 1)
+        file.write(tar.END)
+    config = WebdatasetEdits(dataset="webdataset", path=f"{folder}/t.tar")
+    return "webdataset tar, images of 200 kB", config, rows // 10
+
+
 def add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
     info = tarfile.TarInfo(name)
     info.size = len(data)
@@ -188,7 +201,9 @@ def compare(count: int, items: int) -> None:
 
 SCHEMA = pa.schema([("source", contracts.IMAGE), ("instruction", pa.string()), ("edited", contracts.IMAGE)])
 HASHED = ["source_sha256", "source_phash", "instruction"]
-DATA_SETS = {function.__name__: function for function in (parquet, table, triplets, reference_json, sharegpt4o, webdataset)}
+DATA_SETS = {
+    function.__name__: function for function in (parquet, table, triplets, reference_json, sharegpt4o, webdataset, large_webdataset)
+}
 
 if __name__ == "__main__":
     main()
