@@ -86,16 +86,22 @@ def scan_whole(file: BinaryIO) -> Iterator[Members]:
 def _found(file: BinaryIO, descriptor: int | None) -> Iterator[Members]:
     """Members, those with plain headers together where there is a ``descriptor`` to read the headers from."""
     end = file.tell()
+    length = file.seek(0, io.SEEK_END)
+    file.seek(end)
     distance = _NEAR
     try:
         with tarfile.open(fileobj=file, mode="r:") as archive:
             while (info := archive.next()) is not None:
                 archive.members.clear()  # ty: ignore[missing-attribute]  # otherwise every header stays in memory
+                if info.size < 0:
+                    raise tarfile.ReadError("a size is negative")
+                if archive.offset > length:  # where a size is damaged, further than any file reaches
+                    raise tarfile.ReadError("unexpected end of data")
                 if info.isreg():
                     yield Members([info.name.removeprefix("./")], [end], [info.offset_data], [info.size])
                     end = archive.offset
                 while descriptor is not None and not archive.pax_headers:
-                    blocks, begins, sizes = _headers(descriptor, archive.offset, _MANY if distance < _NEAR else _ONE)
+                    blocks, begins, sizes = _headers(descriptor, archive.offset, length, _MANY if distance < _NEAR else _ONE)
                     names = _names(blocks)
                     count = len(names)
                     if count < len(blocks):
@@ -106,7 +112,7 @@ def _found(file: BinaryIO, descriptor: int | None) -> Iterator[Members]:
                     yield Members(names, [end, *begins[1:count]], offsets, sizes[:count])
                     archive.offset = end = Member("", offsets[-1], sizes[count - 1]).end
                     distance = (end - begins[0]) / count
-    except (tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, EOFError, ValueError, OverflowError, MemoryError) as error:  # the last three of sizes that no memory has
         raise Damaged(f"is not a whole tar archive ({error})") from None
     end = archive.offset
     file.seek(end)
@@ -117,9 +123,9 @@ def _found(file: BinaryIO, descriptor: int | None) -> Iterator[Members]:
         raise Damaged(f"has a damaged header at byte {end}")
 
 
-def _headers(descriptor: int, at: int, window: int) -> tuple[list[bytes], list[int], list[int]]:
-    """Blocks from the byte ``at`` on that are headers if nothing is odd, where they begin, and the sizes they give; ``window`` bytes are
-    read at a time."""
+def _headers(descriptor: int, at: int, length: int, window: int) -> tuple[list[bytes], list[int], list[int]]:
+    """Blocks from the byte ``at`` on that are headers if nothing is odd, where they begin, and the sizes they give, none of which goes
+    beyond the ``length`` of the archive; ``window`` bytes are read at a time."""
     blocks, begins, sizes = list[bytes](), list[int](), list[int]()
     data, first = b"", at
     while len(blocks) < _RUN:
@@ -134,10 +140,12 @@ def _headers(descriptor: int, at: int, window: int) -> tuple[list[bytes], list[i
             size = int(digits, 8)
         except ValueError:  # not octal
             break
+        begin, at = at, at + BLOCK + size + -size % BLOCK
+        if at > length:
+            break
         blocks.append(block)
-        begins.append(at)
+        begins.append(begin)
         sizes.append(size)
-        at += BLOCK + size + -size % BLOCK
     return blocks, begins, sizes
 
 

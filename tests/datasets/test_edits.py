@@ -407,6 +407,10 @@ def archives(draw: st.DrawFn) -> bytes:
             whole[header + 148 : header + 156] = draw(st.sampled_from([b"%06o\0 ", b"%06o \0", b"%07o\0", b" %05o\0 "])) % total
         else:
             whole[place] = byte
+    if draw(st.integers(0, 5)) == 0 and len(whole) >= 512:  # a size in base 256, of any sign, of a file or of a long name
+        whole[124:136] = bytes([draw(st.sampled_from([0x80, 0xFF]))]) + draw(st.binary(min_size=11, max_size=11))
+        whole[156:157] = draw(st.sampled_from([tarfile.REGTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, b"Z"]))
+        whole[148:156] = b"%06o\0 " % (sum(whole[:148]) + sum(whole[156:512]) + 256)
     return bytes(whole[: draw(st.sampled_from([len(whole)] * 3 + [len(whole) - 700, len(whole) // 2, len(whole) // 1024 * 512]))])
 
 
