@@ -21,6 +21,7 @@ PATHS = (
     *("/api/work", "/api/previous?before=%ED%A0%80", "/api/group/%00", "/image/%ff", "/a/%ff"),
     *("/api/lead/ratings.xml", "/api/lead/group/x"),
 )
+KINDS = ("application/json", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "")
 FIELDS = ("score", "comment", "seconds", "wall_seconds", "changes", "based_on", "group_id", "flag", "scores", "new")
 REQUESTS = (("PUT", "/api/draft/{group}"), ("POST", "/api/submit"), ("POST", "/api/lead/decision"), ("DELETE", "/api/work"))
 BODIES = st.binary(max_size=20) | st.dictionaries(st.sampled_from(["version", "revision", "body", "subject", "action"]), VALUES).map(
@@ -58,10 +59,19 @@ def test_any_submission_is_stored_or_refused(clients: Any, field: str, value: An
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(request=st.sampled_from(REQUESTS), body=BODIES, lead=st.booleans())
-def test_any_body_is_answered(clients: Any, request: tuple[str, str], body: bytes, lead: bool) -> None:
+@given(request=st.sampled_from(REQUESTS), body=BODIES, lead=st.booleans(), kind=st.sampled_from(KINDS))
+def test_any_body_is_answered(clients: Any, request: tuple[str, str], body: bytes, lead: bool, kind: str) -> None:
     method, path = request
-    assert answered(clients[1] if lead else clients[0], method, path.format(group=clients[2]["group_id"]), body)[0] < 500
+    client = clients[1] if lead else clients[0]
+    assert answered(client, method, path.format(group=clients[2]["group_id"]), body, **{"Content-Type": kind})[0] < 500
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "multipart/form-data", ""])
+def test_a_body_that_is_not_said_to_be_json_is_refused(clients: Any, kind: str) -> None:
+    for request, path in (("POST", "/api/submit"), ("PUT", f"/api/draft/{clients[2]['group_id']}")):
+        for body in (json.dumps(clients[2]).encode(), b"\xff\xfe{}", b"\x80"):
+            status, answer = answered(clients[0], request, path, body, **{"Content-Type": kind})
+            assert status == 422 and "application/json" in json.loads(answer)["message"], (body, answer)
 
 
 def test_odd_drafts_headers_and_paths(clients: Any) -> None:

@@ -150,7 +150,7 @@ class Client:
         sent = {"X-Annotator": self.who, **({"Cookie": self.cookie} if self.cookie else {}), **(headers or {})}
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         if data is not None:
-            sent["Content-Type"] = "application/json"
+            sent.setdefault("Content-Type", "application/json")
         self._connection.close()  # the server closes one that was idle for five seconds, or whose body it did not read
         self._connection.request(method, path, data, sent)
         response = self._connection.getresponse()

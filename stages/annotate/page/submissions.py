@@ -50,6 +50,8 @@ class PageRequest(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _is_text(cls, value: Any) -> Any:
+        if isinstance(value, bytes):
+            raise ValueError("the body should be JSON, with the Content-Type application/json")
         try:
             json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
         except (UnicodeEncodeError, RecursionError):
