@@ -6,9 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Config(BaseModel):
-    """Base of the configurations of the stages: typed, frozen, no unknown keys."""
+    """Base of the configurations of the stages: typed, frozen, no unknown keys, finite numbers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class RayConfig(Config):

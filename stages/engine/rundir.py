@@ -184,6 +184,17 @@ class StepFolder:
             raise ValueError(f"step {self.name} is not done in {self.path.parent}; run `pipeline {command}` first")
         return index
 
+    def sound(self, *, files: bool = True) -> Index:
+        """The index, while the tables that it lists, and its other ``files``, are as they were published.
+
+        Raises ``ValueError`` naming the command to run when one is missing or changed, and when the step is not done."""
+        index = self.require()
+        damaged = self.damage(index if files else replace(index, files={}))
+        if damaged is not None:
+            command = COMMANDS.get(self.name, f"run {self.name}")
+            raise ValueError(f"{self.path / damaged} is missing or changed since it was published; run `pipeline {command}` again")
+        return index
+
 
 class RunDir:
     """``runs/<name>``. As a context manager it locks the directory against a second writer."""
@@ -229,22 +240,23 @@ class RunDir:
 
     def note(self, step: str, facts: Mapping[str, Any]) -> None:
         """Record times, machine and versions of a step in the manifest."""
-        try:
-            manifest = self.manifest()
-        except ValueError as error:
-            print(f"{error}; it is begun again, without the times of earlier steps", file=sys.stderr, flush=True)
-            manifest = {}
+        manifest = self.manifest()
         manifest.setdefault("steps", {})[step] = dict(facts)
         storage.publish_checked(self.path / "manifest.json", manifest)
 
     def manifest(self) -> dict[str, Any]:
-        """The manifest so far; empty before the first step. Raises ``ValueError`` when it is damaged."""
+        """The manifest so far; empty before the first step, and with a warning where it is damaged: no result depends on it."""
         path = self.path / "manifest.json"
         if not path.exists():
             return {}
-        found = storage.read_checked(path, "delete it: it has times and versions only")
-        if not isinstance(found.get("steps", {}), dict):
-            raise ValueError(f"{path} is damaged; delete it: it has times and versions only")
+        remedy = "the times and versions of earlier steps are lost"
+        try:
+            found = storage.read_checked(path, remedy)
+            if not isinstance(found.get("steps", {}), dict):
+                raise ValueError(f"{path} is damaged; {remedy}")
+        except ValueError as error:
+            print(f"warning: {error}", file=sys.stderr, flush=True)
+            return {}
         return found
 
     def artifact_hashes(self) -> dict[str, str]:

@@ -150,9 +150,11 @@ def publish_json(path: str | Path, value: Any, *, private: bool = False) -> str:
 
 
 def read_json(path: str | Path, remedy: str = "restore it or delete it and run the step again") -> Any:
-    """Parsed JSON file; a file that is not JSON raises ``ValueError`` naming it."""
+    """Parsed JSON file; what is no file, or not JSON, raises ``ValueError`` naming it."""
     try:
         return json.loads(read_bytes(path))
+    except IsADirectoryError:
+        raise ValueError(f"{path} is a folder, where a file should be; {remedy}") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON ({error}); {remedy}") from None
 

@@ -185,5 +185,5 @@ def _model(context: Context, config: EvaluateEditorConfig) -> Path:
     if config.reward.model is not None:
         return Path(config.reward.model).absolute()
     trained = context.run.step(steps.TRAIN_REWARD)
-    trained.require()
+    trained.sound()
     return trained.path / "model"

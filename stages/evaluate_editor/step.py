@@ -66,7 +66,7 @@ def run(context: Context) -> Index:
     judges = (config.judge, *config.further_judges)
     identity = config.items.identity(context.flow)
     finetuned = context.run.step(steps.FINETUNE)
-    trained = finetuned.require() if context.flow.finetune is not None else None
+    trained = finetuned.sound() if context.flow.finetune is not None else None
     arms = trained.results["arms"] if trained else ()
     folder = context.run.step(STEP)
     compared = systems(context.flow, config, arms, finetuned.path / "editors", folder.path / ENCODINGS)

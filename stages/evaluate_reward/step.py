@@ -76,7 +76,7 @@ def _model(context: Context, config: EvaluateRewardConfig) -> tuple[Path, dict[s
     """Directory of the model, and the fingerprints of what the evaluation rests on."""
     if config.model is None:
         trained = context.run.step(steps.TRAIN_REWARD)
-        return trained.path / "model", {steps.TRAIN_REWARD: trained.require().fingerprint}
+        return trained.path / "model", {steps.TRAIN_REWARD: trained.sound().fingerprint}
     model = Path(config.model).absolute()
     held_out = context.run.step(steps.PREFERENCES).index()
     return model, {"model": scorer_revision(model)} | ({steps.PREFERENCES: held_out.fingerprint} if held_out is not None else {})

@@ -233,8 +233,12 @@ def _forget_lost(step: StepFolder, unit: Unit) -> None:
     record = step.path / "units" / unit.key / "shard.parquet"
     if not record.exists():
         return
-    shard = shards.Shard(**storage.read_table(record).to_pylist()[0])
-    if not _is_there(unit.payload.folder, shard):
+    try:
+        (shard,) = (shards.Shard(**row) for row in storage.read_table(record).to_pylist())
+        there = _is_there(unit.payload.folder, shard)
+    except (ValueError, TypeError, IsADirectoryError):  # the record itself is damaged
+        there = False
+    if not there:
         shutil.rmtree(record.parent)
 
 

@@ -144,7 +144,7 @@ def select(context: Context, config: SelectionConfig) -> int:
     rule and ``--force`` is off.
     """
     step = context.run.step(STEP)
-    index = step.require()
+    index = step.sound(files=False)
     parts = index.artifacts["scores"]
     configured = {entry["name"]: entry for entry in index.settings["filter"]["selections"]}
     if config.name in configured and configured[config.name] != config.model_dump(mode="json"):
@@ -168,7 +168,7 @@ def write_shards(context: Context, config: SelectionConfig) -> str:
     """Write the shards of a selection made before; returns their folder."""
     flow: FilterConfig = context.need("filter")
     step = context.run.step(STEP)
-    index = step.require()
+    index = step.sound(files=False)
     made = {config.name: stored.find(step, config.name, index.artifacts["scores"])}
     slices = _scored_slices(context, index)
     domain = {name: text for name, text in index.results.items() if name == OTHER_DOMAIN}
@@ -187,7 +187,7 @@ def pictures(context: Context, sample_ids: Sequence[str]) -> pa.Table:
     Raises ``ValueError`` when the data set is not there or is no longer what was scored.
     """
     step = context.run.step(STEP)
-    slices = _scored_slices(context, step.require())
+    slices = _scored_slices(context, step.sound(files=False))
     delivered = step.read("edits", ["sample_id", "position"])
     places = pc.index_in(pa.array(sample_ids, pa.string()), value_set=delivered["sample_id"].combine_chunks())
     piece = edits.pick(slices, edits.numbers_of(delivered["position"].take(places)).tolist())
@@ -214,7 +214,7 @@ def _model(context: Context, config: FilterConfig) -> Path:
     if config.model:
         return Path(config.model).absolute()
     trained = context.run.step(steps.TRAIN_REWARD)
-    trained.require()
+    trained.sound()
     return trained.path / "model"
 
 

@@ -60,7 +60,7 @@ def run(context: Context) -> Index:
     compares = config.contamination if config.contamination and config.contamination.references else None
     left_out = {"workers"} if compares else {"workers", "contamination"}
     settings = {"preferences": config.model_dump(mode="json", exclude=left_out), "seed": context.flow.seed}
-    inputs = {steps.GENERATE: generate.require().fingerprint, steps.ANNOTATE: annotate.require().fingerprint}
+    inputs = {steps.GENERATE: generate.sound().fingerprint, steps.ANNOTATE: annotate.require().fingerprint}
     if annotate.require().inputs.get(steps.GENERATE) != inputs[steps.GENERATE]:
         raise ValueError(f"the ratings in {annotate.path} are not of the candidates in {generate.path}; ingest ratings of these")
     accepted, decision = accepted_ratings(context.run)

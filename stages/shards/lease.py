@@ -17,11 +17,12 @@ from pathlib import Path
 from fsspec.implementations.local import LocalFileSystem
 
 from stages.engine import storage
+from stages.engine.ids import settings_hash
 from stages.engine.rundir import StepFolder
 
 NAME = "lease.json"
 OWNER = "lease-owner"
-"""File in the step's folder with the run's name in leases: paths of runs on two machines may be the same."""
+"""File in the step's folder with a number of the run: paths of runs on two machines may be the same."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,11 @@ class Owner:
 
 
 def owner_of(step: StepFolder) -> Owner:
-    """The run as an owner of leases; named once."""
-    path = step.path / OWNER
+    """The run as an owner of leases. Its name is made of a number drawn once and of its path, so that a copy of it is another run."""
+    path, run = step.path / OWNER, str(step.path.parent.resolve())
     if not path.exists():
         storage.publish_bytes(path, uuid.uuid4().hex.encode())
-    return Owner(path.read_text(errors="replace"), str(step.path.parent), os.uname().nodename)
+    return Owner(settings_hash(path.read_text(errors="replace"), run), run, os.uname().nodename)
 
 
 def take(folder: str, owner: Owner) -> None:

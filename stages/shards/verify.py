@@ -36,10 +36,14 @@ def verify(folder: str) -> list[str]:
     filesystem, path = storage.locate(folder)
     listed = {shard["name"]: Shard(**shard) for shard in index["shards"]}
     present = {name.rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path, detail=False)}
-    problems = [f"{name} is not listed in {INDEX}" for name in sorted(present) if name.endswith(".tar") and name not in listed]
+    local = storage.local(folder)
+    odd = sorted(name for name in present & {*listed, SAMPLES} if local and not (local / name).is_file())
+    present -= {*odd}
+    problems = [f"{name} is no file: a folder or a device is there" for name in odd]
+    problems += [f"{name} is not listed in {INDEX}" for name in sorted(present) if name.endswith(".tar") and name not in listed]
     samples, faults = open_sample_index(folder, index, present)
     problems += faults
-    problems += [f"{name} is missing" for name in listed if name not in present]
+    problems += [f"{name} is missing" for name in listed if name not in present and name not in odd]
     parts = samples.by_shard() if samples else ((name, None) for name in listed)
     workers = min(VERIFIERS, os.cpu_count() or 1)
     pending: deque[Future[list[str]]] = deque()

@@ -51,7 +51,7 @@ def run(context: Context) -> Index:
     config = flow.reward
     if config.pretraining.steps and config.caption_items == 0:
         raise ValueError("reward.caption_items is 0, but reward.pretraining.steps is not; set both or neither")
-    preferred = context.run.step(steps.PREFERENCES).require()
+    preferred = context.run.step(steps.PREFERENCES).sound()
     settings = {
         "reward": config.model_dump(mode="json", exclude={"training": {"loader_workers"}}),
         "world": flow.world.model_dump(mode="json") if flow.world else None,

@@ -77,16 +77,14 @@ def test_a_damaged_index_is_refused_by_name(made: tuple[RunDir, StepFolder, Inde
 
 @few
 @given(bit=st.integers(0, 2**20), cut=st.booleans())
-def test_a_damaged_manifest_is_refused_and_begun_again(made: tuple[RunDir, StepFolder, Index], bit: int, cut: bool) -> None:
+def test_a_damaged_manifest_is_begun_again(made: tuple[RunDir, StepFolder, Index], bit: int, cut: bool) -> None:
     run, _, _ = made
     path = run.path / "manifest.json"
     sound, before = path.read_bytes(), run.manifest()
     try:
         path.write_bytes(sound[: bit % len(sound)] if cut else flipped(sound, bit))
-        try:
-            assert {key: value for key, value in run.manifest().items() if key == "steps"} == before
-        except ValueError as error:
-            assert str(path) in str(error) and "delete it" in str(error)
+        found = run.manifest()  # of which no result depends
+        assert not found or {key: value for key, value in found.items() if key == "steps"} == before
         run.note("finetune", {"seconds": 1.0})
         assert run.manifest()["steps"]["finetune"] == {"seconds": 1.0}
     finally:

@@ -372,6 +372,14 @@ def test_vectors_of_your_own(opened: Tables, tmp_path: Path, monkeypatch: pytest
         with pytest.raises(ValueError, match=sentence):
             gated(opened, rows, only(near_embedding=gate.model_dump()))
     assert gates.inputs(GatesConfig(near_embedding=gate))["embeddings"] != before and gates.inputs(GatesConfig()) == {}
+    for ids, embedding, sentence in (
+        ([*range(4), 2], [[1.0]] * 5, "has several vectors for sample 2; keep one per sample id"),
+        (range(4), [["a"]] * 4, "column embedding of .* holds list<.*string>; it should hold lists of numbers"),
+        (range(4), [1.0] * 4, "holds double; it should hold lists of numbers"),
+    ):
+        pq.write_table(pa.table({"sample_id": [f"sample {n}" for n in ids], "embedding": embedding}), path)
+        with pytest.raises(ValueError, match=sentence):
+            gated(opened, rows, only(near_embedding=gate.model_dump()))
     path.write_bytes(b"no table")
     with pytest.raises(ValueError, match="cannot be read as Parquet with the columns sample_id and embedding"):
         gated(opened, rows, only(near_embedding=gate.model_dump()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from command import pipeline, refusal
+from pydantic import ValidationError
 from scipy import stats
 from scored_run import TASKS, scored_run
 
@@ -18,6 +20,7 @@ from pipeline.config import load
 from pipeline.planning import selection_sizes
 from pipeline.planning.plan import plan
 from stages.engine import storage
+from stages.engine.rundir import RunDir
 from stages.filter.selection import difference
 from stages.filter.selection.config import SelectionConfig
 
@@ -92,7 +95,7 @@ def test_what_does_not_replay_or_is_damaged_is_one_sentence(run: Path) -> None:
     command = ["select", "--run", run, "--name", "few", "--rule", "top", "--count", 4]
     pipeline(*command)
     folder = run / "filter" / "selections"
-    description = json.loads((folder / "few.json").read_text())
+    description = storage.read_checked(folder / "few.json", "")
     storage.publish_json(folder / "few.json", description | {"sha256": "0" * 64})
     assert "selection few does not replay" in refusal(*command)
     assert "few.parquet is damaged" in refusal("select", "diff", "few", "selected", "--run", run)
@@ -102,7 +105,41 @@ def test_what_does_not_replay_or_is_damaged_is_one_sentence(run: Path) -> None:
         "select", "diff", "none", "few", "--run", run
     )
     pipeline(*command)  # of the present scores again
-    assert json.loads((folder / "few.json").read_text()) == description
+    assert storage.read_checked(folder / "few.json", "") == description
+    for damaged in ("[]", "null", "{}", (folder / "few.json").read_text().replace('"rows": 4', '"rows": 5')):
+        (folder / "few.json").write_text(damaged)
+        for asked in (command, ["select", "diff", "few", "selected", "--run", run], [*command[:-2], "--like", "few", "--name", "more"]):
+            assert re.search(r"few\.json is damaged: .*; delete it and make the selection again", refusal(*asked))
+    (folder / "few.json").unlink()
+    pipeline(*command)
+    assert storage.read_checked(folder / "few.json", "") == description
+
+
+@pytest.mark.parametrize("how", ["a bit", "its end", "all"])
+@pytest.mark.parametrize("artifact", ["scores", "edits"])
+def test_scores_that_are_not_those_published_give_no_selection(run: Path, artifact: str, how: str) -> None:
+    step = RunDir(run).step("filter")
+    path = step.path / step.require().artifacts[artifact][0].path
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    if how == "a bit":
+        path.write_bytes(bytes([*data[:50], data[50] ^ 64, *data[51:]]))
+    if how == "all":
+        path.unlink()
+    expected = f"{path} is missing or changed since it was published; run `pipeline run filter` again"
+    assert expected in refusal("select", "--run", run, "--name", "few", "--rule", "top", "--count", 4, "--shards")
+    assert expected in refusal("select", "diff", "selected", "control", "--run", run)
+    assert not (run / "filter" / "selections" / "few.json").exists()
+
+
+def test_numbers_that_no_selection_can_have_are_refused(run: Path) -> None:
+    command = ["select", "--run", run, "--name", "few", "--rule", "top"]
+    huge = 10**24
+    assert "numbers" in refusal(*command, "--quota-by", "task", "--quota", f"{TASKS[0]}={huge}")
+    assert "--at-most" in refusal(*command, "--count", 3, "--at-most", huge, "--per", "task")
+    for field in ({"threshold": math.nan}, {"threshold": -math.inf}, {"count": 1, "value": "lower-bound", "sigmas": math.inf}):
+        with pytest.raises(ValidationError, match="finite"):
+            SelectionConfig.model_validate({"name": "few", "rule": "top"} | field)
 
 
 def test_two_selections_are_compared(run: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import os
 import pickle
 import shutil
 import tarfile
@@ -33,7 +34,7 @@ from stages.datasets import readers as edits
 from stages.datasets.config import ShareGPT4oEdits
 from stages.engine import hashed_files, storage, tables
 from stages.engine.contracts import EDITS, SCORES, SELECTION
-from stages.engine.rundir import Index, StepFolder
+from stages.engine.rundir import Index, RunDir, StepFolder
 from stages.filter import known as known_of
 from stages.filter import shard_rows, shard_sets
 from stages.filter import step as filter
@@ -242,6 +243,30 @@ def test_a_shard_that_got_lost_between_two_attempts_is_written_again(
     assert again.run.artifact_hashes() == made.run.artifact_hashes()
 
 
+@pytest.mark.parametrize("how", ["cut", "a folder", "another table"])
+def test_a_shards_own_record_that_is_damaged_costs_the_shard(
+    filtered: tuple[Context, Index], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    made, _ = filtered
+    again = context(tmp_path / "run", model)
+    use(monkeypatch, [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shard_sets, "run_units", partial(in_process, log=[], backwards=False, stop_after=2))
+        with pytest.raises(KeyboardInterrupt):
+            filter.run(again)
+    record, *_ = (again.run.path / "filter" / "units").glob("*/shard.parquet")
+    data = record.read_bytes()
+    record.unlink()
+    if how == "a folder":
+        record.mkdir()
+    elif how == "cut":
+        record.write_bytes(data[: len(data) // 2])
+    else:
+        pq.write_table(pa.table({"name": ["x"]}), record)
+    filter.run(again)
+    assert again.run.artifact_hashes() == made.run.artifact_hashes()
+
+
 def shards_of(
     step: StepFolder, rule: SelectionConfig, slices: Sequence[edits.Slice], folder: Path, config: ShardsConfig | None = None
 ) -> dict[str, bytes]:
@@ -421,11 +446,15 @@ def test_missing_and_foreign_files_are_named(filtered: tuple[Context, Index], tm
     (folder / "shard-000001.tar").unlink()
     (folder / "shard-000009.tar").write_bytes(b"")
     assert verify(str(folder)) == ["shard-000009.tar is not listed in index.json", "shard-000001.tar is missing"]
+    os.mkfifo(folder / "shard-000001.tar")
+    assert verify(str(folder))[0] == "shard-000001.tar is no file: a folder or a device is there"
     table = pq.read_table(folder / "samples.parquet")
     pq.write_table(table.slice(1), folder / "samples.parquet")
     assert "samples.parquet was changed: its sha256 differs from index.json" in verify(str(folder))
     (folder / "samples.parquet").unlink()
     assert "samples.parquet is missing" in verify(str(folder))
+    (folder / "samples.parquet").mkdir()
+    assert "samples.parquet is no file: a folder or a device is there" in verify(str(folder))
     (folder / "index.json").write_text("{")
     assert f"{folder}/index.json is not valid JSON" in verify(str(folder))[0]
     (folder / "index.json").unlink()
@@ -736,6 +765,13 @@ def test_a_lease_does_not_stay_after_a_kill_or_a_refusal(
     assert (tmp_path / "out" / "first" / "index.json").exists() and (tmp_path / "out" / "first" / lease.NAME).exists()
     filter.run(made)
     assert not [*(tmp_path / "out").rglob(lease.NAME)]
+
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    first, copy = (lease.owner_of(RunDir(tmp_path / name).step("filter")) for name in ("run", "copy"))
+    lease.take(str(tmp_path / "out" / "shared"), first)
+    with pytest.raises(ValueError, match=f"is being written by run {tmp_path}/run on "):
+        lease.take(str(tmp_path / "out" / "shared"), copy)
+    lease.release(str(tmp_path / "out" / "shared"), first)
 
     foreign = lease.Owner("b", "/runs/b", "there")
     lease.take(str(tmp_path / "out" / "second"), foreign)

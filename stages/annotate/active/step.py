@@ -48,7 +48,7 @@ def run(context: Context, *, count: int, strategy: Strategy, model: str | Path |
     if strategy == "random" and model is not None:
         raise ValueError(f"--model {model}: --strategy random uses no model; leave it out")
     source_folder, rated = context.run.step(steps.GENERATE), context.run.step(steps.ANNOTATE)
-    inputs = {steps.GENERATE: source_folder.require().fingerprint}
+    inputs = {steps.GENERATE: source_folder.sound().fingerprint}
     rating_task = generated_task(context)
     complete: dict[str, CompleteGroup] = {}
     if rated.index() is not None:

@@ -12,6 +12,7 @@ near, and a near one in another cell is missed.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
@@ -118,7 +119,13 @@ def _vectors(path: str, ids: list[str]) -> np.ndarray:
         table = pq.read_table(pa.BufferReader(storage.read_bytes(path)), columns=["sample_id", "embedding"])
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"{KEY}: {path} cannot be read as Parquet with the columns sample_id and embedding ({error})") from None
+    kind = table["embedding"].type
+    if not hasattr(kind, "value_type") or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
+        raise ValueError(f"{KEY}: the column embedding of {path} holds {kind}; it should hold lists of numbers")
     rows = {name: number for number, name in enumerate(table["sample_id"].to_pylist())}
+    if len(rows) < table.num_rows:
+        (twice, _), *_ = Counter(table["sample_id"].to_pylist()).most_common(1)
+        raise ValueError(f"{KEY}: {path} has several vectors for {twice}; keep one per sample id")
     absent = [name for name in ids if name not in rows]
     if absent:
         raise ValueError(

@@ -8,6 +8,9 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from stages.engine.config import Config
 
+MOST = 10**12
+"""More samples than any data set has: 64 bits hold their sums."""
+
 
 class QuotasConfig(Config):
     """How many samples of each stratum a selection keeps."""
@@ -18,7 +21,7 @@ class QuotasConfig(Config):
     shares: Literal["proportional", "equal", "like"] | None = Field(
         None, description="proportional to the scored edits, equal, or as many per stratum as the selection named by `like` has"
     )
-    numbers: dict[str, Annotated[int, Field(ge=0)]] | None = Field(None, description="Samples per stratum, instead of shares")
+    numbers: dict[str, Annotated[int, Field(ge=0, le=MOST)]] | None = Field(None, description="Samples per stratum, instead of shares")
     short: Literal["refuse", "refill"] = Field("refuse", description="A stratum with too few: refuse, or take the next best of the others")
 
     @model_validator(mode="after")
@@ -34,7 +37,7 @@ class AtMostConfig(Config):
     """A bound on samples that resemble each other: of each cluster only the first ones in the rule's order."""
 
     per: str = Field(min_length=1, description="Column whose equal values are a cluster: source, instruction, metadata.KEY ...")
-    count: int = Field(1, ge=1, description="How many of each cluster")
+    count: int = Field(1, ge=1, le=MOST, description="How many of each cluster")
     bits: int = Field(0, ge=0, le=8, description="Of a perceptual hash: hashes that differ in so few bits are one cluster")
 
 

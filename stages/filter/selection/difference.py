@@ -66,7 +66,7 @@ def compare(context: Context, first: str, second: str, *, by: str, most: int) ->
     Raises ``ValueError`` when one of them is not there, is damaged or of other scores.
     """
     step = context.run.step("filter")
-    index = step.require()
+    index = step.sound(files=False)
     files = [str(stored.find(step, name, index.artifacts["scores"])) for name in (first, second)]
     with tables.opened(step.path) as database:
         _keep_beside(ScoredRows.of(database, step, index.artifacts, frozenset(index.results.get("flags", ()))), by)

@@ -20,6 +20,7 @@ from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.rule import Selection
 
 FOLDER = "selections"
+REMEDY = "delete it and make the selection again with `pipeline select`, or `pipeline run filter` for one of the configuration"
 
 
 def table_name(name: str) -> str:
@@ -48,25 +49,34 @@ def publish(step: StepFolder, config: SelectionConfig, made: Selection, scores: 
     rows, sha256 = storage.publish_rows(step.path / table_name(config.name), SELECTION, made.rows)
     strata = [asdict(stratum) for stratum in made.strata]
     description = recipe(config, scores, like) | {"rows": rows, "sha256": sha256, "strata": strata}
-    described = storage.publish_json(step.path / description_name(config.name), description)
+    described = storage.publish_checked(step.path / description_name(config.name), description)
     return {table_name(config.name): sha256, description_name(config.name): described}
 
 
 def names(step: StepFolder, scores: Sequence[Part]) -> list[str]:
     """Names of the selections of these scores, sorted."""
     present = scores_hash(scores)
-    return sorted(path.stem for path in (step.path / FOLDER).glob("*.json") if storage.read_json(path).get("scores") == present)
+    there = sorted(path.stem for path in (step.path / FOLDER).glob("*.json"))
+    return [name for name in there if (describe(step, name) or {}).get("scores") == present]
 
 
 def describe(step: StepFolder, name: str) -> dict[str, Any] | None:
-    """The description of a selection, or None where there is none."""
+    """The description of a selection, or None where there is none. Raises ``ValueError`` when it is damaged."""
     path = step.path / description_name(name)
-    return storage.read_json(path) if path.exists() else None
+    if not path.exists():
+        return None
+    found = storage.read_checked(path, REMEDY)
+    missing = [key for key in ("selection", "scores", "rows", "sha256") if key not in found]
+    if missing:
+        raise ValueError(f"{path} is damaged: it has no {missing[0]}; {REMEDY}")
+    return found
 
 
 def samples_in(step: StepFolder, name: str) -> int:
     """The number of samples of a selection that is there."""
-    return storage.read_json(step.path / description_name(name))["rows"]
+    description = describe(step, name)
+    assert description is not None, "the selection was found before"
+    return description["rows"]
 
 
 def find(step: StepFolder, name: str, scores: Sequence[Part]) -> Path:
