@@ -10,8 +10,7 @@ The plan reads the three columns of names, without images, and keeps its rows as
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +22,7 @@ from stages.datasets.io.blocks import read_addressed
 from stages.datasets.io.faults import Fault
 from stages.datasets.io.files import OneOpen, find
 from stages.datasets.io.locations import digest
+from stages.datasets.io.text_tables import Bad
 from stages.datasets.slices import Edit, Request, Slice, cut, position
 from stages.engine.contracts import Quarantined
 
@@ -44,18 +44,19 @@ def plan(config: EditRewardDataEdits, request: Request) -> list[Slice]:
 
 
 def _entries(folder: str, names: list[str], columns: list[str], request: Request) -> Iterator[tuple[str, int, int, str, str]]:
-    """File, row group, row, side and mark of every candidate, once."""
+    """File, row group, row, side and mark of every candidate, once. Names are read as bytes: one may be no UTF-8."""
     seen: set[int] = set()
     for name in names:
         with parquet_files.opened(folder, name, needed=columns, what=request.key) as table:
             for group in range(table.num_row_groups):
                 mark = parquet_files.mark(table, group)
-                read = [column.to_pylist() for column in table.read_row_group(group, columns=NAMES).select(NAMES).columns]
+                named = table.read_row_group(group, columns=NAMES).select(NAMES).columns
+                read = [(column.cast(pa.binary()) if pa.types.is_string(column.type) else column).to_pylist() for column in named]
                 for row, (key, *images) in enumerate(zip(*read, strict=True)):
                     for side, image in zip(SIDES, images, strict=True):
-                        named = digest(repr((key, image)))
-                        if named not in seen or image is None:
-                            seen.add(named)
+                        candidate = digest(repr((key, image)))
+                        if candidate not in seen or image is None:
+                            seen.add(candidate)
                             yield name, group, row, side, mark
 
 
@@ -72,8 +73,10 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
 
 
 def _edit(batch: pa.RecordBatch, number: int, file: str, side: str) -> Edit | Quarantined:
-    row: Mapping[str, Any] = batch.to_pylist()[0]
-    where, row_id = position(file, number), cells.text(row[f"{side}_img_rel"]) or str(number)
+    where, row = position(file, number), parquet_files.values(batch, batch.schema.names)
+    if isinstance(row, Bad):
+        return Quarantined(str(number), where, "bad-row", row.message)
+    row_id = cells.text(row[f"{side}_img_rel"]) or str(number)
     instruction = cells.instruction(row["instruction"])
     if isinstance(instruction, Fault):
         return Quarantined(row_id, where, *instruction)
@@ -97,7 +100,7 @@ def _edit(batch: pa.RecordBatch, number: int, file: str, side: str) -> Edit | Qu
         licence=LICENCE,
         editor=cells.text(row[f"{side}_model"]),
         published_id=_published_id(cells.text(row["key"]), cells.text(row[f"{side}_img_rel"])),
-        metadata=json.dumps(facts, sort_keys=True, ensure_ascii=False),
+        metadata=json.dumps(cells.plain(facts), sort_keys=True, ensure_ascii=False),
     )
 
 

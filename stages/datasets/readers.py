@@ -22,9 +22,9 @@ from reward.model.origin import Domain
 from stages.datasets import candidates, editreward_data, reference_json, sharegpt4o, table, webdataset, world
 from stages.datasets.bounds import bounded
 from stages.datasets.config import WorldConfig
-from stages.datasets.io import image_files
+from stages.datasets.io import cells, image_files
 from stages.datasets.io.faults import Fault
-from stages.datasets.slices import Edit, Request, Slice, kept, numbers_of, pick, position
+from stages.datasets.slices import Edit, Request, Slice, is_text, kept, numbers_of, pick, position
 from stages.datasets.world import samples
 from stages.engine import images
 from stages.engine.contracts import Quarantined
@@ -88,7 +88,14 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
         entry = fatal(piece.dataset, number) if number in piece.fatal else next(entries)
         if isinstance(entry, Edit):
             entry = bounded(entry if piece.edited else replace(entry, edited=b"", edited_path=None))
-        yield entry
+        yield _named(entry)
+
+
+def _named(entry: Edit | Quarantined) -> Edit | Quarantined:
+    """The entry with question marks for what is no Unicode in names of files: they are bytes on disk and in tars, and text in tables."""
+    fields = ("row_id", "position", "source_path", "edited_path") if isinstance(entry, Edit) else ("row_id", "position", "message")
+    names = {field: getattr(entry, field) for field in fields}
+    return entry if is_text([*names.values()]) else replace(entry, **cells.plain(names))
 
 
 def fatal(dataset: str, number: int) -> Quarantined:

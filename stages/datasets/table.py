@@ -177,7 +177,7 @@ def _edit(piece: Slice, columns: Mapping[str, str], number: int, file: str, row:
         faults = [found for found in (source, edited) if isinstance(found, Fault)]
         return Quarantined(row_id, where, faults[0].reason, "; ".join(fault.message for fault in faults))
     wording, others = instruction
-    metadata = {name: cells.plain(value) for name, value in row.items() if name not in columns.values()}
+    metadata = cells.plain({name: value for name, value in row.items() if name not in columns.values()})
     metadata |= {"instructions": others} if others else {}
     return Edit(
         row_id=row_id,

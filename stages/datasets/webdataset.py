@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from itertools import compress, groupby, islice
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -108,7 +108,7 @@ def _edit(
         language=labels["language"] or cells.by_characters(instruction),
         task=labels["task"],
         licence=labels["licence"] or fields["licence"],
-        metadata=json.dumps(others, sort_keys=True, ensure_ascii=False),
+        metadata=json.dumps(cells.plain(others), sort_keys=True, ensure_ascii=False),
         editor=made["editor"] or (edited[which] if several else ""),
         seed=made["seed"],
     )
@@ -117,7 +117,7 @@ def _edit(
 def _parsed(data: bytes, name: str, instruction_key: str) -> tuple[str, dict[str, str], dict[str, Any]] | Fault:
     """Instruction, labels, and everything else."""
     try:
-        content: Any = json.loads(data) if name.endswith(".json") else {instruction_key: data.decode().strip()}
+        content: Any = json.loads(data) if name.lower().endswith(".json") else {instruction_key: data.decode("utf-8-sig").strip()}
     except (ValueError, RecursionError) as error:
         return Fault("bad-sample", f"{name} cannot be read ({error})")
     if isinstance(content, dict) and is_nested(content):
@@ -150,14 +150,15 @@ def _samples(file: BinaryIO, start: int) -> Iterator[tuple[str, Members]]:
     """Key and members of each sample, from a byte where a header begins."""
     file.seek(start)
     members = tar.scan(file)  # which seeks by itself, so the members may be read in between
-    for key, same in groupby(members, key=lambda member: _key(member.name)):
+    for key, same in groupby((member for member in members if _key(member.name)), key=lambda member: _key(member.name)):
         yield key, [(member.name[len(key) + 1 :], member) for member in same]
 
 
 def _key(name: str) -> str:
-    """The key of the sample that a member of this name is of."""
-    dot = name.find(".", name.rfind("/") + 1)
-    return name if dot < 0 else name[:dot]
+    """The key of the sample that a member of this name is of; empty for hidden files, such as those that macOS adds to archives."""
+    base = name.rfind("/") + 1
+    dot = name.find(".", base)
+    return name if dot < 0 else name[:dot] if dot > base else ""
 
 
 def _blocks(folder: str, name: str, digests: array[int], request: Request) -> Iterator[Block]:
@@ -166,6 +167,9 @@ def _blocks(folder: str, name: str, digests: array[int], request: Request) -> It
     last, listed = None, list[list[Any]]()
     for found in _scanned(folder, name, request):
         keys = [_key(member) if "/" in member else member.partition(".")[0] for member in found.names]  # most names have no folder
+        if "" in keys:
+            found = tar.Members(*map(list, (compress(column, keys) for column in found)))  # ty: ignore[invalid-argument-type]
+            keys = [*filter(None, keys)]
         new = [place for place, (key, before) in enumerate(zip(keys, [last, *keys], strict=False)) if key != before]
         digests.extend(digest(keys[place]) for place in new)
         members = [[member, size] for member, size in zip(found.names, found.sizes, strict=True)]
@@ -175,7 +179,7 @@ def _blocks(folder: str, name: str, digests: array[int], request: Request) -> It
             begin, done, listed = found.begins[place], place, []
             count -= BLOCK_SAMPLES
         count += len(new)
-        last, listed = keys[-1], listed + members[done:]
+        last, listed = keys[-1] if keys else last, listed + members[done:]
     if count:
         yield Block(name, begin, count, settings_hash(listed))
 
@@ -196,13 +200,13 @@ def _reject_duplicates(folder: str, keys: Mapping[str, array[int]], request: Req
     where = []
     for name, digests in keys.items():
         if np.isin(equal, np.frombuffer(digests, np.int64)).any():
-            there = groupby(_key(member) for found in _scanned(folder, name, request) for member in found.names)
+            there = groupby(key for found in _scanned(folder, name, request) for member in found.names if (key := _key(member)))
             where += [(key, name) for key, _ in there if digest(key) in equal]
     first, (there, *_) = where[0], [name for key, name in where[1:] if digest(key) == digest(where[0][0])]
-    raise ValueError(
-        f"{request.key}: {folder}: the key {first[0]} is in {first[1]} and in {there}; a key names one sample: remove the "
-        "superfluous tar, or name those to read with a pattern"
-    )
+    places, remedy = f"in {first[1]} and in {there}", "remove the superfluous tar, or name those to read with a pattern"
+    if there == first[1]:
+        places, remedy = f"twice in {there}", "write that tar anew, members of a sample one after the other"
+    raise ValueError(f"{request.key}: {folder}: the key {first[0]} is {places}; a key names one sample: {remedy}")
 
 
 def _check_fields(folder: str, name: str, fields: Mapping[str, Any], request: Request) -> None:

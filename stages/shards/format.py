@@ -150,4 +150,4 @@ def _json(sample: Sample) -> bytes:
     """The json member; sorted keys, so that equal facts are equal bytes."""
     sha256 = {"source": sample.source_sha256, "edited": sample.edited_sha256}
     content = {**sample.facts, "sample_id": sample.sample_id, "sha256": sha256}
-    return (json.dumps(content, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(content, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import http.server
 import io
 import json
+import math
 import os
 import socket
+import tarfile
 import threading
 import zipfile
 from pathlib import Path
@@ -23,7 +25,8 @@ from reward.inputs.decoding import decode
 from reward.inputs.sample import ImageError
 from stages.datasets import bounds, table
 from stages.datasets import readers as edits
-from stages.datasets.config import TableEdits, TripletEdits
+from stages.datasets.config import EditRewardDataEdits, TableEdits, TripletEdits, WebdatasetEdits
+from stages.datasets.editreward_data import SCORES
 from stages.datasets.io import files, image_files
 from stages.datasets.io.text_tables import MOST_LEVELS
 from stages.datasets.slices import Edit, Request
@@ -107,6 +110,61 @@ def test_a_bad_image_costs_its_row(folder: Path, kind: str) -> None:
     assert "HTML page" in bad["b1"].message and "page.jpg" in bad["b1"].message
 
 
+def test_values_that_are_none_cost_their_row(folder: Path) -> None:
+    """Bytes that are a text, as a table saved as JSON has them; a name of a column, and of the table itself, that is no Unicode."""
+    sound = {"source": "sound.jpg", "instruction": "x", "edited": "sound.jpg"}
+    cells = [{"bytes": "iVBOR", "path": None}, {"bytes": [137, 80]}, {"bytes": 7}]
+    rows = [sound | {"id": f"b{n}", "source": cell} for n, cell in enumerate(cells)]
+    rows += [sound | {"id": "odd", "\ud800": 1}, sound | {"id": "typed", "source": {"bytes": None, "path": "sound.jpg"}}]
+    name = os.fsdecode(b"caf\xe9.jsonl")
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found, bad = inspected(TableEdits(dataset="table", path=str(folder / name)))
+    assert [row["row_id"] for row in found] == ["odd", "typed"] and found[0]["position"] == "caf?.jsonl[3]"
+    assert {row.reason for row in bad.values()} == {"bad-row"} and sorted(bad) == ["b0", "b1", "b2"]
+    assert "the bytes of the source image are no bytes" in bad["b0"].message
+    (piece,) = edits.plan(TableEdits(dataset="table", path=str(folder / name)), seed=0, world=None, unit_rows=9)
+    assert next(json.loads(row.metadata) for row in edits.fetch(piece) if isinstance(row, Edit)) == {"?": 1}
+
+
+def test_odd_members_of_a_tar_cost_nobody_else(tmp_path: Path) -> None:
+    """Hidden files, as macOS puts them before each file and in folders; names that are no UTF-8; numbers that JSON has not."""
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
+
+        def add(name: str, data: bytes) -> None:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+        for key in ("0", "in/1", os.fsdecode(b"caf\xe9")):
+            head, _, base = key.rpartition("/")
+            text = b'{"instruction": "x", "score": NaN, "big": 1e999, "seed": 3}'
+            for field, data in (("source.jpg", encoded()), ("edited.jpg", encoded(1)), ("JSON", text)):
+                add(f"{head}/._{base}.{field}" if head else f"._{base}.{field}", b"Mac OS X")
+                add(f"{key}.{field}", data)
+        add("in/.DS_Store", b"x")
+        add("in/._2", b"x")
+    config = WebdatasetEdits(dataset="webdataset", path=str(tmp_path / "a.tar"), source="source", edited="edited", text="JSON")
+    (piece,) = edits.plan(config, seed=0, world=None, unit_rows=9)
+    found = [row for row in edits.fetch(piece) if isinstance(row, Edit)]
+    assert [(row.row_id, row.source_path) for row in found] == [(key, f"{key}.source.jpg") for key in ("0", "in/1", "caf?")]
+    assert json.loads(found[0].metadata) == {"big": "inf", "score": "nan", "seed": 3} and found[0].instruction == "x"
+    assert len(inspection.make_work()(piece).tables["inspected"]) == 3
+
+
+def test_a_quote_that_is_not_closed_makes_no_edit_of_two_rows(folder: Path) -> None:
+    for number in range(5):
+        (folder / f"{number}.jpg").write_bytes(encoded(number))
+    lines = ["source,instruction,edited", "0.jpg,x,0.jpg", '1.jpg,"y,1.jpg', '2.jpg,"z",2.jpg', "3.jpg,x,3.jpg", '4.jpg,"x,4.jpg']
+    (folder / "rows.csv").write_text("\n".join(lines) + "\n")
+    config = TableEdits(dataset="table", path=str(folder / "rows.csv"))
+    found, bad = inspected(config)
+    assert [row["row_id"] for row in found] == ["0", "2"]
+    assert [row.reason for row in bad.values()] == ["bad-line"] * 2 and "in 2 lines: is a quote not closed?" in bad["1"].message
+    (folder / "rows.csv").write_bytes("\r".join(lines).encode())
+    with pytest.raises(ValueError, match=r"rows\.csv: its first line is no header \(.*\); end lines with line feeds"):
+        edits.plan(config, seed=0, world=None, unit_rows=9)
+
+
 def test_rows_without_end_cost_themselves(folder: Path) -> None:
     sound = {"source": "sound.jpg", "instruction": "x", "edited": "sound.jpg"}
     deep = "[" * 100_000 + "]" * 100_000
@@ -150,17 +208,18 @@ def test_a_pipe_in_place_of_a_table_is_refused(tmp_path: Path) -> None:
 
 
 class Server(http.server.BaseHTTPRequestHandler):
-    """Fails the first requests for an image with 503; another image is forbidden, a third never there."""
+    """Fails the first requests for an image with 503; another image is forbidden, a third never there, and a fourth elsewhere for ever."""
 
     failures = 3
 
     def do_GET(self) -> None:
-        code = {"/forbidden.jpg": 403, "/down.jpg": 503, "/busy.jpg": 200}.get(self.path, 404)
+        code = {"/forbidden.jpg": 403, "/down.jpg": 503, "/busy.jpg": 200, "/loop.jpg": 302}.get(self.path, 404)
         if self.path == "/busy.jpg" and Server.failures:
             Server.failures -= 1
             code = 503
         data = encoded() if code == 200 else b""
         self.send_response(code)
+        self.send_header("Location", "/loop.jpg")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         if self.command == "GET":
@@ -179,8 +238,8 @@ def test_what_is_the_networks_fault_is_tried_again_and_then_ends_the_unit(monkey
     base = f"http://127.0.0.1:{server.server_port}"
     assert image_files.read(f"{base}/busy.jpg", "it") == encoded() and waited and Server.failures == 0
     waited.clear()
-    for name in ("forbidden", "absent"):
-        fault = image_files.read(f"{base}/{name}.jpg", "it")
+    for url in (f"{base}/forbidden.jpg", f"{base}/absent.jpg", f"{base}/loop.jpg"):
+        fault = image_files.read(url, "it")
         assert isinstance(fault, image_files.Fault) and fault.reason == "missing-image" and not waited
     with pytest.raises(OSError, match=r"the source image a \(http.*/down\.jpg\) could not be read in 5 tries in 15 seconds .*run again"):
         image_files.read(f"{base}/down.jpg", "the source image a")
@@ -256,3 +315,14 @@ def test_a_column_that_python_cannot_have_is_no_reason_to_stop(tmp_path: Path) -
     bad, good = rows("needed.parquet")
     assert isinstance(bad, Quarantined) and bad.reason == "bad-line" and "instruction" in bad.message
     assert isinstance(good, Edit) and good.instruction == "sound"
+
+    scores = {f"{side}_{name}_score": [math.nan, 1.0] for side in ("left", "right") for name in SCORES}
+    images = {"source_img": [{"bytes": encoded(), "path": None}] * 2}
+    images |= {f"{side}_output_image": [{"bytes": encoded(1), "path": None}] * 2 for side in ("left", "right")}
+    names = {"key": texts, "left_img_rel": ["a", "b"], "right_img_rel": ["c", "d"], "left_model": texts, "right_model": ["m", "m"]}
+    (tmp_path / "pairs").mkdir()
+    pq.write_table(pa.table({**images, **names, **scores, "instruction": ["x", "y"]}), tmp_path / "pairs" / "train-0.parquet")
+    plan = edits.plan(EditRewardDataEdits(dataset="editreward-data", path=str(tmp_path / "pairs")), seed=0, world=None, unit_rows=9)
+    of_pairs = [row for piece in plan for row in edits.fetch(piece)]
+    assert [isinstance(row, Edit) for row in of_pairs] == [False, False, True, True]
+    assert all("column key cannot be read" in row.message for row in of_pairs if isinstance(row, Quarantined))

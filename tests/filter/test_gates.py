@@ -196,6 +196,7 @@ def test_texts_that_are_no_instructions_and_those_that_only_look_so() -> None:
         "让天空变成粉色，谢谢", "make her 👩🏽‍🚀",
     )  # fmt: skip
     assert [text for text in sound if broken_text.faults(text)] == []
+    assert [broken_text.faults(f"add a {sign}") for sign in "\U0001fae8\U0001faea\ufdd0\ufffe\U0010ffff\a"] == [0, 0, 1, 1, 1, 1]
     config = GatesConfig()
     lengths = table([row(0), row(1, characters=config.broken_text.longest + 1), row(2, text_faults=1)])
     assert found(lengths, "broken_text", config) == [False, True, True]

@@ -21,9 +21,11 @@ def image(cell: Any, folder: str, role: str) -> tuple[bytes, str | None] | Fault
         cell = cell[0] if cell else None
     name = cell
     if isinstance(cell, dict):
-        name = cell.get("path")
-        if cell.get("bytes"):
-            return cell["bytes"], name or None
+        data, name = cell.get("bytes"), cell.get("path")
+        if data and isinstance(data, bytes):
+            return data, name if name and isinstance(name, str) else None
+        if data:
+            return Fault("bad-row", f"the bytes of the {role} image are no bytes but {str(data)[:40]!r}; give its path, or use Parquet")
     if isinstance(name, bytes) and name:
         return name, None
     if not name:

@@ -66,6 +66,8 @@ def fault_of(error: BaseException, path: str, what: str) -> Fault | None:
     absent = Fault("missing-image", f"{what} cannot be read ({type(error).__name__})")
     if any(isinstance(entry, storage.UnknownLocation) or getattr(entry, "errno", None) == errno.EPROTONOSUPPORT for entry in chain):
         return Fault("unknown-location", f"{what}: {error}")
+    if any(type(entry).__name__ == "TooManyRedirects" for entry in chain):  # of aiohttp, which is imported with the first URL only
+        return absent
     codes = [code for entry in chain if isinstance(code := getattr(entry, "status", None), int)]  # of aiohttp's errors
     if codes:
         return absent if 400 <= codes[0] < 500 and codes[0] not in _BUSY else None

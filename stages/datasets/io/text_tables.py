@@ -42,14 +42,22 @@ def records(file: BinaryIO, name: str, start: int = 0) -> Iterator[tuple[int, Re
     """
     suffix = posixpath.splitext(name)[1].lower()
     if suffix in _SEPARATORS:
-        return _separated(file, start, _SEPARATORS[suffix])
+        return _separated(file, name, start, _SEPARATORS[suffix])
     return _json(file, name, start) if suffix == ".json" else _lines(file, start)
 
 
 def header(file: BinaryIO, name: str) -> list[str] | None:
     """The names in the header of a CSV or TSV file, also those that are there twice; None for the other formats, which have no header."""
     separator = _SEPARATORS.get(posixpath.splitext(name)[1].lower())
-    return next(csv.reader(_CountedLines(file, 0), delimiter=separator), []) if separator else None
+    return _header(_CountedLines(file, 0), name, separator) if separator else None
+
+
+def _header(lines: _CountedLines, name: str, separator: str) -> list[str]:
+    """Raises ``ValueError`` for a first line that is none of such a table, in a file whose lines end in carriage returns too."""
+    try:
+        return next(csv.reader(lines, delimiter=separator, strict=True), [])
+    except csv.Error as error:
+        raise ValueError(f"{name}: its first line is no header ({error}); end lines with line feeds, and save it as CSV again") from None
 
 
 def _lines(file: BinaryIO, start: int) -> Iterator[tuple[int, Record]]:
@@ -105,26 +113,28 @@ class _CountedLines:
 
     def __init__(self, file: BinaryIO, start: int) -> None:
         file.seek(start)
-        self.file, self.end = file, start
+        self.file, self.end, self.count = file, start, 0
 
     def __iter__(self) -> Iterator[str]:
         for line in self.file:
             text = (line.removeprefix(_BOM) if self.end == 0 else line).decode(errors="surrogateescape")
             self.end += len(line)
+            self.count += 1
             yield text
 
 
-def _separated(file: BinaryIO, start: int, separator: str) -> Iterator[tuple[int, Record]]:
+def _separated(file: BinaryIO, name: str, start: int, separator: str) -> Iterator[tuple[int, Record]]:
     header = _CountedLines(file, 0)
-    names = next(csv.reader(header, delimiter=separator), [])
+    names = _header(header, name, separator)
     lines = _CountedLines(file, max(start, header.end))
-    reader = csv.reader(lines, delimiter=separator)
+    reader = csv.reader(lines, delimiter=separator, strict=True)  # otherwise a quote that is not closed makes one record of two
     while True:
-        begin = lines.end
+        begin, before = lines.end, lines.count
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            yield begin, Bad(f"the record is not {'TSV' if separator != ',' else 'CSV'} ({error})")
+            several = f", in {lines.count - before} lines: is a quote not closed?" if lines.count > before + 1 else ""
+            yield begin, Bad(f"the record is not {'TSV' if separator != ',' else 'CSV'} ({error}{several})")
             continue
         if cells is None:
             return

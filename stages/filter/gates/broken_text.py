@@ -50,8 +50,10 @@ def faults(instruction: str) -> int:
 
 
 def _is_control(character: str) -> bool:
-    """Whether no text has this character: controls, private use, and the mark of a decoding error."""
-    return character == "\ufffd" or (unicodedata.category(character) in ("Cc", "Co", "Cn", "Cs") and character not in _TEXT_CONTROLS)
+    """Whether no text has this character: controls, private use, non-characters, and the mark of a decoding error."""
+    if character == "\ufffd" or "\ufdd0" <= character <= "\ufdef" or ord(character) & 0xFFFE == 0xFFFE:
+        return True  # others that are not assigned may be, in a later Unicode than this Python's
+    return unicodedata.category(character) in ("Cc", "Co", "Cs") and character not in _TEXT_CONTROLS
 
 
 def measure(pair: Pair) -> dict[str, float | int | None]:
@@ -66,6 +68,7 @@ def decide(inspected: pa.Table, config: BrokenTextGate) -> Finding:
 
 
 GATE = Gate(
+    revision=2,
     config=BrokenTextGate,
     description="Refusals, links, markup and other texts that are no instructions",
     caption="texts that are no instructions, faults",
