@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from stages.engine import hashed_files, storage
 from stages.engine.contracts import SCHEMAS
 from stages.engine.ids import settings_hash
-from stages.engine.steps import COMMANDS
+from stages.engine.steps import COMMANDS, REMEDIES, RUN_AGAIN
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,10 @@ class StepFolder:
         if not path.exists():
             return None
         try:
-            return Index.from_json(storage.read_checked(path, "delete it and run the step again: finished units are kept"))
+            return Index.from_json(storage.read_checked(path, REMEDIES.get(self.name, RUN_AGAIN)))
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} does not have the layout of a step index ({error}); delete the step's folder") from None
+            remedy = REMEDIES.get(self.name, "delete the step's folder")
+            raise ValueError(f"{path} does not have the layout of a step index ({error}); {remedy}") from None
 
     def begin(self, *, settings: Mapping[str, Any], inputs: Mapping[str, str], force: bool) -> tuple[Index, Index | None]:
         """Start the step: an index without content for :meth:`publish`, and the published index if the step is up to date.

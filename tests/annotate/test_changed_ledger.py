@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +59,26 @@ def test_every_reader_names_the_batch_of_a_changed_file(tmp_path: Path) -> None:
         preferences.run(context)
     annotation_qc.run(context)
     assert preferences.run(context).counts["out"] == 6
+
+
+def test_a_ledger_without_its_index_is_not_begun_anew_from_some_of_its_files(tmp_path: Path) -> None:
+    context = make_run(tmp_path / "run", groups=6, simulate=None)
+    work = rating_task_of(context)
+    files = [write_csv(tmp_path / f"{name}.csv", ratings_of(work, name)) for name in ("ann", "bob", "cat")]
+    annotate.ingest(context, files)
+    folder = context.run.step("annotate")
+    index = folder.path / "index.json"
+    whole = index.read_text()
+    for damaged in (whole[:-20], "{}", "[]"):
+        index.write_text(damaged)
+        with pytest.raises(ValueError, match=r"index\.json .*restore this file from a backup; or delete it, not the folder, .*"):
+            annotation_qc.run(context)
+    index.unlink()
+    with pytest.raises(ValueError, match=r"lost its index\.json, and of its 3 batches 2 are not of the files given .* all files"):
+        annotate.ingest(context, files[:1])
+    assert len(list((folder.path / "units").iterdir())) == 3 and not index.exists()
+    annotate.ingest(context, files)
+    assert index.read_text() == whole, "all files again give the same ledger"
+    index.unlink()
+    annotate.ingest(replace(context, force=True), files[:1])
+    assert folder.require().counts["out"] == 48

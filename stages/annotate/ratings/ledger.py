@@ -9,7 +9,7 @@ compares its files with their hashes in the index first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -63,18 +63,33 @@ def batch_key(delivery: Delivery, rating_task: RatingTask) -> str:
     return settings_hash(delivery.sha256, delivery.format, name, rating_task.inputs, rating_task.settings)
 
 
-def open_ledger(folder: StepFolder, *, inputs: Mapping[str, str], settings: Mapping[str, Any], force: bool) -> Index | None:
-    """The ledger's index, or None for a new ledger.
+def open_ledger(
+    folder: StepFolder, *, inputs: Mapping[str, str], settings: Mapping[str, Any], given: Collection[str], force: bool
+) -> Index | None:
+    """The ledger's index, or None for a new ledger. given: keys of the batches to append.
 
-    Raises ``ValueError`` when the ledger has other inputs or settings or a damaged file; with ``force`` a new ledger is started instead.
+    Raises ``ValueError`` when the ledger has other inputs or settings or a damaged file, and when it has lost its index and not all of its
+    batches are given; with ``force`` a new ledger is started instead.
     """
     index = folder.index()
-    problem = None if index is None else _problem(folder, index, inputs, settings)
+    problem = _lost(folder, given) if index is None else _problem(folder, index, inputs, settings)
     if problem is None:
         return index
     if force:
         return None
     raise ValueError(f"the ledger in {folder.path} {problem}, or start a new ledger from the files given with --force")
+
+
+def _lost(folder: StepFolder, given: Collection[str]) -> str | None:
+    """What to do about batches that no index lists and that are not given: a new ledger would remove them. Or None."""
+    batches = sorted(path.parent.name for path in folder.path.glob("units/*/ratings.parquet"))
+    lost = [batch for batch in batches if batch not in given]
+    if not lost:
+        return None
+    return (
+        f"has lost its index.json, and of its {len(batches)} batches {len(lost)} are not of the files given (units/{lost[0]} is the first); "
+        "restore index.json from a backup, or ingest all files of ratings again in one command"
+    )
 
 
 def _problem(folder: StepFolder, index: Index, inputs: Mapping[str, str], settings: Mapping[str, Any]) -> str | None:
