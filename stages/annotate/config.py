@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from reward.config import DIMENSIONS
 from stages.engine.config import Config
@@ -171,3 +171,15 @@ class AnnotateConfig(Config):
     serve: ServeConfig = Field(ServeConfig(), description="The rating page")
     quality: QualityConfig = Field(QualityConfig(), description="Quality control (docs/annotation-quality.md)")
     benchmark: BenchConfig = Field(BenchConfig(), description="Benchmark from ratings of experts")
+
+    @model_validator(mode="after")
+    def _scale_has_its_bounds_as_levels(self) -> AnnotateConfig:
+        steps = (self.scale_max - self.scale_min) / self.scale_step
+        if round(steps) < 1 or abs(steps - round(steps)) > 1e-6:
+            raise ValueError(
+                f"annotate.scale_step {self.scale_step:g} does not lead from annotate.scale_min {self.scale_min} to annotate.scale_max "
+                f"{self.scale_max} in whole steps; give a larger scale_max, or a step that divides the range"
+            )
+        if len(set(self.dimensions)) < len(self.dimensions):
+            raise ValueError(f"annotate.dimensions has a dimension twice: {', '.join(self.dimensions)}; keep one")
+        return self

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rated_run import EDITORS, candidates, drawn, make_run, rating_task_of, ratings_of, write_csv
 
 from stages.annotate import step as annotate
-from stages.annotate.config import SimulatedRaters
+from stages.annotate.config import AnnotateConfig, SimulatedRaters
 from stages.annotate.formats import imagenhub
 from stages.annotate.formats import read as readers
 from stages.annotate.ratings.delivery import COLUMNS
@@ -111,6 +111,15 @@ def test_export_needs_the_rubric_of_its_version_and_scale(tmp_path: Path) -> Non
         annotate.export(make_run(tmp_path / "a", rubric_version="v9"))
     with pytest.raises(ValueError, match="describes the scores 1, 2, 3, 4 of instruction_following, the scale has 1, 2, 3, 4, 5"):
         annotate.export(make_run(tmp_path / "b", scale_max=5))
+
+
+def test_a_scale_ends_at_its_bounds_and_a_dimension_is_named_once() -> None:
+    for scale in ({"scale_step": 0.09}, {"scale_step": 0.7}, {"scale_step": 5}, {"scale_min": 4, "scale_max": 1}, {"scale_max": 1}):
+        with pytest.raises(ValueError, match=r"annotate\.scale_step .* does not lead from annotate\.scale_min"):
+            AnnotateConfig.model_validate(scale)
+    with pytest.raises(ValueError, match=r"annotate\.dimensions has a dimension twice"):
+        AnnotateConfig(dimensions=("visual_quality", "visual_quality"))
+    assert AnnotateConfig(scale_max=5, scale_step=0.1).scale_step == 0.1
 
 
 def test_a_filled_in_template_is_ingested(context: Context, work: RatingTask) -> None:

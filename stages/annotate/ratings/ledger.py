@@ -87,7 +87,7 @@ def _lost(folder: StepFolder, given: Collection[str]) -> str | None:
     if not lost:
         return None
     return (
-        f"has lost its index.json, and of its {len(batches)} batches {len(lost)} are not of the files given (units/{lost[0]} is the first); "
+        f"has lost its index.json, and of its {len(batches)} batches {len(lost)} are not of the files given (first units/{lost[0]}); "
         "restore index.json from a backup, or ingest all files of ratings again in one command"
     )
 
