@@ -14,6 +14,7 @@ from page_run import Client, exported, page_run, plan, roster, serving
 from stages.annotate import step as annotate
 from stages.annotate.formats import read as formats
 from stages.annotate.page.database import Database
+from stages.context import Context
 
 
 def submissions(path: Path) -> list[str]:
@@ -38,6 +39,9 @@ def test_a_backup_beside_the_server_is_whole_private_and_can_be_restored(tmp_pat
         pipeline("annotate", "backup", "--run", run, "--to", tmp_path / "backups")
         shutil.copy(page / "submissions.sqlite", before)  # as a file manager copies it: confirmed ratings are in the log
         assert not {entry["submission_id"] for entry in sent} & set(_of_copy(before))
+        (tmp_path / "killed").mkdir()  # what a server that was killed leaves
+        for file in (*page.glob("submissions.sqlite*"), page / "roster.json"):
+            shutil.copy(file, tmp_path / "killed")
         files = [path for path in (*page.rglob("*"), *(tmp_path / "backups").rglob("*")) if path.name.startswith(("sub", "roster"))]
         assert {path.name for path in files} == {"submissions.sqlite", "submissions.sqlite-wal", "submissions.sqlite-shm", "roster.json"}
         assert all(path.stat().st_mode & 0o077 == 0 for path in (page, *files))
@@ -67,11 +71,30 @@ def test_a_backup_beside_the_server_is_whole_private_and_can_be_restored(tmp_pat
         assert Client(address, token).get("/api/previous")["group_id"] == sent[-1]["group_id"]
         assert Client(address, token).ask("POST", "/api/submit", sent[-1]) == (200, {"revision": 1})
 
+    assert _joined(context, "Cyd") == "annotator-03", "Ben had annotator-02, and may have rated"
+    assert "(3 submissions" in pipeline("annotate", "restore", "--run", run, "--from", tmp_path / "killed").output
+    assert sorted(_of_copy(page / "submissions.sqlite")) == sorted(names) and not (page / "submissions.sqlite-wal").exists()
+
     data = (second / "submissions.sqlite").read_bytes()
     (second / "submissions.sqlite").write_bytes(data[: len(data) // 2])
     assert "is damaged" in refusal("annotate", "restore", "--run", run, "--from", second)
     assert "is not a backup" in refusal("annotate", "restore", "--run", run, "--from", tmp_path)
     assert submissions(page / "submissions.sqlite") == names
+
+    (tmp_path / "shared").mkdir(mode=0o755)
+    pipeline("annotate", "backup", "--run", run, "--to", tmp_path / "shared")
+    assert (tmp_path / "shared").stat().st_mode & 0o777 == 0o755 and len([*(tmp_path / "shared").iterdir()]) == 1
+    (page / "submissions.sqlite").write_bytes(data[: len(data) // 2])
+    sentence = refusal("annotate", "backup", "--run", run, "--to", tmp_path / "shared")
+    assert f"{page}/submissions.sqlite is damaged" in sentence and "restore it from a backup" in sentence and "\n" not in sentence.strip()
+    assert len([*(tmp_path / "shared").iterdir()]) == 1
+    (page / "submissions.sqlite").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"submissions\.sqlite is empty, so its submissions are lost; restore it"), serving(context):
+        pass
+
+
+def _joined(context: Context, name: str) -> str:
+    return roster(context).add(name)[0].pseudonym
 
 
 def _latest(folder: Path, number: int) -> Path:

@@ -194,8 +194,11 @@ def test_the_page_by_mouse_and_at_200_percent(tmp_path: Path, browser: Browser, 
                               "return r.top >= 0 && r.bottom <= innerHeight + 1 && b.scrollWidth <= b.clientWidth + 1 })")  # fmt: skip
             assert buttons, f"a score is out of sight at {width} x {height}, {zoom}"
 
-        # what cannot be rated is sent with its reason, by keys alone
-        tab.key("f")
+        # what cannot be rated is sent with its reason, and with what was written of it before, by keys alone
+        tab.key("c")
+        tab.wait("document.querySelector('#comment').open")
+        tab.type("the source is cut off")
+        tab.key("Escape", "f")
         tab.wait("document.querySelector('#flag').open")
         assert tab.run("document.querySelector('#flag-send').disabled")
         tab.key("ArrowDown")
@@ -203,8 +206,8 @@ def test_the_page_by_mouse_and_at_200_percent(tmp_path: Path, browser: Browser, 
         tab.key("Tab", "Tab", "Enter")
         tab.wait("document.querySelector('#progress').textContent.includes('rated 1 group.')")
         with sqlite3.connect(context.run.path / "annotate" / "page" / "submissions.sqlite") as connection:
-            (flag,) = connection.execute("SELECT flag FROM unrateable").fetchone()
-        assert flag in ("source-broken", "instruction-impossible")
+            flag, comment = connection.execute("SELECT flag, comment FROM unrateable").fetchone()
+        assert flag in ("source-broken", "instruction-impossible") and comment == "the source is cut off"
 
         # from who is paused nothing is taken, and nothing is lost
         boss = Client(address, people.add("Boss", "lead")[1])

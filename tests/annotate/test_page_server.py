@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sqlite3
 import threading
 import xml.etree.ElementTree as xml
@@ -642,6 +643,15 @@ def test_the_roster_by_commands(tmp_path: Path) -> None:
     renewed = pipeline("annotate", "roster", "renew", "--run", run, "Ada Lovelace").output.split("/a/")[1].strip()
     assert people.of_token(token) is None and people.of_token(renewed) is not None
     assert "is not on the roster" in refusal("annotate", "roster", "revoke", "--run", run, "Nobody")
+    sound = people.path.read_text()
+    for damaged in ("[", "5", "null", '["a"]', '[{"nme": "x"}]', sound.replace('"name": "Boss"', '"name": null')):
+        people.path.write_text(damaged)
+        assert people.of_token(renewed) is not None, "a server goes on with the people that it read before"
+        assert "restore it from a backup" in refusal("annotate", "roster", "list", "--run", run)
+    people.path.write_text(sound)
+    shutil.copytree(run / "annotate" / "page", run / "annotate" / "page" / "before-restore-2026")
+    people.path.write_text("[]")
+    assert "annotator-02" in pipeline("annotate", "roster", "add", "--run", run, "Frank").output
     assert "there is no run directory" in refusal("annotate", "roster", "list", "--run", tmp_path / "elsewhere")
 
 

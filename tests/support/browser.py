@@ -10,7 +10,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,13 @@ KEYS = {
 }
 
 
+NAVIGATED = "Inspected target navigated or closed"
+
+
+class NavigatedError(Exception):
+    """The page that a command was for is no longer there."""
+
+
 class Tab:
     """One tab."""
 
@@ -63,6 +70,8 @@ class Tab:
             message = json.loads(self._socket.recv(timeout=PATIENCE))
             self._note(message)
             if message.get("id") == number:
+                if message.get("error", {}).get("message") == NAVIGATED:
+                    raise NavigatedError
                 assert "error" not in message, f"{method}: {message['error']}"
                 return message["result"]
 
@@ -89,9 +98,10 @@ class Tab:
         """Wait until an expression is true."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
-            value = self.run(f"(() => {{ try {{ return {script} }} catch {{ return null }} }})()")
-            if value:
-                return value
+            with suppress(NavigatedError):  # the page before was asked
+                value = self.run(f"(() => {{ try {{ return {script} }} catch {{ return null }} }})()")
+                if value:
+                    return value
             time.sleep(0.03)
         raise AssertionError(f"never true: {script}\n{self.run('document.body.innerText')}\n{self.errors}")
 

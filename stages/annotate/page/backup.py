@@ -16,7 +16,7 @@ from pathlib import Path
 from stages.annotate.formats.page_database import require_log
 from stages.annotate.page import server_lock
 from stages.annotate.page.database import DATABASE
-from stages.annotate.page.roster import ROSTER, folder_of, make_private
+from stages.annotate.page.roster import BEFORE_RESTORE, ROSTER, folder_of, make_private
 from stages.engine import storage
 from stages.engine.rundir import RunDir
 
@@ -37,19 +37,20 @@ def write(run: RunDir, backups: Path) -> Backup:
     if not (page / DATABASE).exists():
         raise ValueError(f"there are no submissions in {page}; `pipeline annotate serve` makes them")
     require_log(page / DATABASE)
-    make_private(backups)
+    _checked(page / DATABASE, "restore it from a backup")
+    if not backups.exists():
+        make_private(backups)
     folder = backups / _time()
     partial = storage.partial_folder(folder)
-    make_private(partial)
-    copy = partial / DATABASE
-    copy.touch(mode=0o600)
-    with closing(sqlite3.connect(f"{(page / DATABASE).absolute().as_uri()}?mode=ro", uri=True)) as source, closing(_opened(copy)) as target:
-        source.backup(target)
-        target.execute("PRAGMA journal_mode=DELETE")
-    if (page / ROSTER).exists():
-        _copy(page / ROSTER, partial / ROSTER)
-    submissions, latest = _checked(copy)
-    storage.replace_folder(partial, folder)
+    try:
+        make_private(partial)
+        _copy_database(page / DATABASE, partial / DATABASE)
+        if (page / ROSTER).exists():
+            _copy(page / ROSTER, partial / ROSTER)
+        submissions, latest = _checked(partial / DATABASE, "make the backup again")
+        storage.replace_folder(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
     return Backup(folder, submissions, latest)
 
 
@@ -62,35 +63,45 @@ def restore(run: RunDir, backup: Path) -> Backup:
     if not (backup / DATABASE).is_file():
         raise ValueError(f"{backup} is not a backup: it has no {DATABASE}; give a folder that `pipeline annotate backup` made")
     require_log(backup / DATABASE)
-    submissions, latest = _checked(backup / DATABASE)
+    _checked(backup / DATABASE, "use another backup")
     make_private(page)
     with server_lock.held(page):
-        aside = page / f"before-restore-{_time()}"
+        aside = page / f"{BEFORE_RESTORE}{_time()}"
         restored = {name for name in (DATABASE, ROSTER) if (backup / name).exists()}
         moved = [path for path in sorted(page.iterdir()) if path.name.startswith(DATABASE) or path.name in restored]
         if moved:
             make_private(aside)
         for path in moved:
             path.rename(aside / path.name)
-        for name in sorted(restored):
-            _copy(backup / name, page / name)
+        _copy_database(backup / DATABASE, page / DATABASE)
+        if ROSTER in restored:
+            _copy(backup / ROSTER, page / ROSTER)
+        submissions, latest = _checked(page / DATABASE, "use another backup")
     return Backup(backup, submissions, latest, aside if moved else None)
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, isolation_level=None)
+def _copy_database(source: Path, target: Path) -> None:
+    """Copy a database with what is in its write-ahead log; the copy has none."""
+    target.touch(mode=0o600)
+    with closing(_reading(source)) as old, closing(sqlite3.connect(target, isolation_level=None)) as new:
+        old.backup(new)
+        new.execute("PRAGMA journal_mode=DELETE")
 
 
-def _checked(path: Path) -> tuple[int, str]:
-    """Number of submissions and time of the newest one. Raises ``ValueError`` for a damaged database."""
+def _reading(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
+def _checked(path: Path, remedy: str) -> tuple[int, str]:
+    """Number of submissions and time of the newest one. Raises ``ValueError``, which ends with the ``remedy``, for a damaged database."""
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        with closing(_reading(path)) as connection:
             (state,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
             if state == "ok":
                 return connection.execute("SELECT count(*), coalesce(max(submitted_at), '') FROM submissions").fetchone()
     except sqlite3.DatabaseError as error:
         state = str(error)
-    raise ValueError(f"{path} is damaged ({state}); use another backup")
+    raise ValueError(f"{path} is damaged ({' '.join(state.split())}); {remedy}")
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -113,6 +113,8 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.RLock()
+        if path.exists() and not path.stat().st_size:
+            raise ValueError(f"{path} is empty, so its submissions are lost; restore it from a backup, or delete it to begin without any")
         path.touch(mode=0o600)
         path.chmod(0o600)  # before it is opened: SQLite gives the log the rights of the file
         require_log(path)

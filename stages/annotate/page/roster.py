@@ -10,7 +10,8 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import secrets
-from collections.abc import Generator
+import sys
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +23,8 @@ from stages.engine.rundir import RunDir
 Role = Literal["annotator", "lead"]
 
 ROSTER = "roster.json"
+BEFORE_RESTORE = "before-restore-"
+"""Beginning of the folders beside the roster that hold what a backup replaced."""
 
 TOKEN_BYTES = 24
 """Random bytes of a token: 192 bits."""
@@ -54,13 +57,24 @@ class Roster:
         except FileNotFoundError:
             return []
         if (found.st_mtime_ns, found.st_ino) != self._read_at:
-            value = storage.read_json(self.path)
             try:
-                self._people = [Person(**entry) for entry in value]
-            except TypeError as error:
-                raise ValueError(f"{self.path} is not a roster ({error}); restore it from a backup") from None
+                self._people = self._read()
+            except ValueError as error:
+                if self._read_at is None:
+                    raise
+                print(f"warning: {error}; the people read before stay", file=sys.stderr, flush=True)  # somebody may be writing it
             self._read_at = (found.st_mtime_ns, found.st_ino)
         return self._people
+
+    def _read(self) -> list[Person]:
+        value = storage.read_json(self.path, "restore it from a backup")
+        try:
+            people = [Person(**entry) for entry in value]
+        except TypeError as error:
+            raise ValueError(f"{self.path} is not a roster ({error}); restore it from a backup") from None
+        if not isinstance(value, list) or not all(isinstance(text, str) for p in people for text in (p.pseudonym, p.name, p.token_sha256)):
+            raise ValueError(f"{self.path} is not a roster: it should be a list of people, with texts; restore it from a backup")
+        return people
 
     def of_token(self, token: str) -> Person | None:
         """The person with this token; None for an unknown or revoked token."""
@@ -77,11 +91,16 @@ class Roster:
                 raise ValueError(
                     f"{name} is on the roster; `pipeline annotate roster renew` gives a new link, another person needs another name"
                 )
-            number = 1 + sum(person.role == role for person in people)
+            number = 1 + max((_number(pseudonym) for pseudonym in self._given(people) if pseudonym.startswith(f"{role}-")), default=0)
             token = secrets.token_urlsafe(TOKEN_BYTES)
             person = Person(f"{role}-{number:02d}", name, role, _digest(token))
             people.append(person)
         return person, token
+
+    def _given(self, people: Sequence[Person]) -> list[str]:
+        """Pseudonyms that were given, also to people who joined after the backup that was restored: their ratings may be in the ledger."""
+        before = [Roster(path).people for path in self.path.parent.glob(f"{BEFORE_RESTORE}*/{ROSTER}")]
+        return [person.pseudonym for group in (people, *before) for person in group]
 
     def revoke(self, who: str) -> Person:
         """Revoke a person's link; ``who`` is a name or a pseudonym."""
@@ -125,6 +144,11 @@ def make_private(folder: Path) -> None:
 def roster_of(run: RunDir) -> Roster:
     """The roster of a run."""
     return Roster(folder_of(run) / ROSTER)
+
+
+def _number(pseudonym: str) -> int:
+    digits = pseudonym.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else 0
 
 
 def _digest(token: str) -> str:

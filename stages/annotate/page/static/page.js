@@ -301,7 +301,7 @@ async function submit(flag = null, words = null) {
     based_on: state.revision,
     scores: flag === null ? scores : [],
     flag,
-    comment: clean(words ?? state.comment),
+    comment: clean([words, state.comment].filter(Boolean).join("; ")),
     seconds: Math.min(state.seconds, 86400),
     wall_seconds: (Date.now() - state.opened) / 1000,
     changes: state.changes,
