@@ -19,7 +19,7 @@ from reward.inputs.sample import ImageError
 from reward.likeness import perceptual_hash, words
 from stages.contamination.config import BenchmarkItems, ImageFolder, Reference
 from stages.datasets import readers
-from stages.datasets.io import files, image_files
+from stages.datasets.io import cells, files, image_files
 from stages.datasets.io.faults import Fault
 from stages.datasets.slices import Slice
 from stages.engine import contracts, storage
@@ -141,8 +141,9 @@ def _pieces(reference: Reference, key: str) -> Iterator[tuple[Payload, str, int]
 def _items(piece: Payload) -> Iterator[Item | Quarantined]:
     if isinstance(piece, ImagePaths):
         for name in piece.names:
-            data = image_files.read(f"{piece.folder}/{name}", f"the picture {name}")
-            yield Quarantined(name, name, *data) if isinstance(data, Fault) else (name, data, "")
+            item = cells.plain(name)  # a name on disk need not be Unicode
+            data = image_files.read(f"{piece.folder}/{name}", f"the picture {item}")
+            yield Quarantined(item, item, *data) if isinstance(data, Fault) else (item, data, "")
     elif isinstance(piece, Pictures):
         from reward.benchmarks.pictures import read
 

@@ -547,6 +547,22 @@ def test_roles_are_drawn_before_anybody_rates_and_do_not_move(tmp_path: Path) ->
         annotate.export(context, groups=chosen)
 
 
+def test_calibration_groups_that_go_into_another_round_are_not_replaced(tmp_path: Path) -> None:
+    """Otherwise everybody would have to rate further calibration groups in the middle of the project."""
+    context, chosen = page_run(tmp_path / "run", groups=12, plan=plan(calibration=4)), tmp_path / "chosen.csv"
+    annotate.export(context)
+    path = context.run.path / "annotate" / "plan.json"
+    first = plans.read(path)
+    chosen.write_text("".join(f"{group}\n" for group in first.calibration[:2]))
+    annotate.export(context, groups=chosen, round="benchmark")
+    assert plans.read(path).calibration == first.calibration[2:] and plans.read(path).calibrated == sorted(first.calibration[:2])
+    chosen.write_text(f"{first.calibration[3]}\n")
+    annotate.export(context, groups=chosen, round="ranking")
+    annotate.export(context)
+    last = plans.read(path)
+    assert last.calibration == first.calibration[2:3] and {*last.wanted} == {*first.wanted, *last.calibrated}
+
+
 def test_gold_that_cannot_work_is_refused(tmp_path: Path) -> None:
     context = page_run(tmp_path / "run", groups=5)
     work = rating_task_of(context)

@@ -57,7 +57,8 @@ Disputed = Mapping[str, Mapping[str, Sequence[float]]]
 class RatingPlan:
     """wanted: number of raters per production group, in the order of assignment. rated: previous raters of groups that are re-annotated;
     their ``wanted`` counts further people. calibration, training, exams, hidden: groups in these roles. rounds: of the groups that were
-    exported for a round of their own; disputed: the cells that were ever exported for adjudication."""
+    exported for a round of their own; calibrated: those of them that were calibration groups before, whose places nobody takes; disputed:
+    the cells that were ever exported for adjudication."""
 
     project: str
     seed: int
@@ -69,6 +70,7 @@ class RatingPlan:
     hidden: Sequence[str] = ()
     hidden_share: float = 0.0
     rounds: Mapping[str, str] = field(default_factory=dict)
+    calibrated: Sequence[str] = ()
     disputed: Mapping[str, Disputed] = field(default_factory=dict)
     gold: Mapping[str, GoldCells] = field(default_factory=dict)
 
@@ -120,7 +122,9 @@ def draw(
     cells = _added(before.disputed if before else {}, disputed or {})
     kept = set(before.calibration) if before else set()
     once = [group for group in groups if group not in {*gold, *rounds} and (group not in again or group in kept)]
-    calibration, fresh = once[: config.calibration], set(once[config.calibration :])
+    calibrated = sorted({*kept, *(before.calibrated if before else ())} & rounds.keys())
+    places = max(0, config.calibration - len(calibrated))
+    calibration, fresh = once[:places], set(once[places:])
     again = {group: tuple(sorted(again[group])) for group in groups if group in again and group not in {*gold, *calibration}}
     fresh -= again.keys()
     people = {group: config.overlap_raters if uniform("overlap", seed, group) < config.overlap else 1 for group in fresh}
@@ -137,6 +141,7 @@ def draw(
         hidden=golden[needed:],
         hidden_share=config.hidden_gold if len(golden) > needed else 0.0,
         rounds=rounds,
+        calibrated=calibrated,
         disputed=cells,
         gold={group: gold[group] for group in golden},
     )
