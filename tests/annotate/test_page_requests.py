@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import sqlite3
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,3 +99,18 @@ def test_odd_drafts_headers_and_paths(clients: Any) -> None:
         with contextlib.suppress(ConnectionError):  # closed at once, so that the answer may not arrive
             assert answered(client, "POST", "/api/submit", b"{}", **{"Content-Length": "9" * 5000})[0] < 500
         assert answered(client, "GET", "/api/work")[0] < 500, "and the server goes on"
+
+
+def test_what_is_not_there_and_a_locked_database_have_a_sentence(tmp_path: Path) -> None:
+    context = exported(page_run(tmp_path / "run", groups=3, edits=2, plan=plan(overlap=0)))
+    token = roster(context).add("Ada")[1]
+    with serving(context) as address:
+        ada = Client(address, token)
+        assert ada.ask("GET", "/nope") == (404, {"message": "Not Found"})
+        assert ada.ask("POST", "/", b"") == (405, {"message": "Method Not Allowed"})
+        other = sqlite3.connect(context.run.path / "annotate" / "page" / "submissions.sqlite", isolation_level=None)
+        with contextlib.closing(other) as holder:
+            holder.execute("BEGIN IMMEDIATE")  # as a program that shows tables does while a cell is changed
+            status, body, headers = ada.raw("GET", "/api/work")
+            assert status == 503 and "database" in json.loads(body)["message"] and headers["retry-after"] == str(json.loads(body)["wait"])
+        assert ada.get("/api/work")["groups"]

@@ -8,6 +8,8 @@ others and no sign of hidden gold. Errors are ``{"message": ...}`` with one sent
 
 from __future__ import annotations
 
+import sqlite3
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from importlib import resources
@@ -18,6 +20,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 
 from stages.annotate.config import AnnotateConfig
 from stages.annotate.packet import rubric
@@ -46,6 +49,7 @@ SCRIPTS = (
 )
 STATIC = dict.fromkeys(SCRIPTS, "text/javascript") | dict.fromkeys(("page.css", "lead.css"), "text/css")
 LARGEST_BODY = 200_000
+RETRY_SECONDS = 5
 FAILED_LINKS_PER_MINUTE = 30
 AHEAD = 2
 """Groups that are assigned at a time: the one to rate, and the next one so that its images are loaded in time."""
@@ -88,6 +92,8 @@ def make(current: CurrentPacket, database: Database, roster: Roster, config: Ann
     app.add_middleware(_Guard)
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _unknown)
+    app.add_exception_handler(sqlite3.OperationalError, _busy)
     return app
 
 
@@ -276,6 +282,18 @@ async def _invalid(request: Request, error: Exception) -> Response:
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])
     return JSONResponse({"message": f"{place}: {first['msg']}"}, status_code=422)
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"message": error.detail}, status_code=error.status_code, headers=error.headers)
+
+
+async def _busy(request: Request, error: Exception) -> Response:
+    """The database is locked by another program, or its disk is full: this passes, and the page asks again."""
+    print(f"warning: {request.method} {request.url.path}: the page's database cannot be used ({error})", file=sys.stderr, flush=True)
+    body = {"message": "The server cannot use its database at the moment. Try again.", "wait": RETRY_SECONDS}
+    return JSONResponse(body, status_code=503, headers={"retry-after": str(RETRY_SECONDS)})
 
 
 class _Guard:
