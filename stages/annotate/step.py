@@ -143,7 +143,8 @@ def ingest(
     folder = context.run.step(steps.ANNOTATE)
     people = pseudonyms.read(pseudonym_list) if pseudonym_list is not None else None
     dimensions = context.flow.annotate.dimensions
-    deliveries = [pseudonyms.apply(formats.read(file, format, dimensions), people) for file in _listed(files)]
+    rated: pseudonyms.Rated = {}
+    deliveries = [pseudonyms.apply(formats.read(file, format, dimensions), people, rated) for file in _listed(files)]
     if context.flow.generate is not None and context.flow.generate.candidates is not None:
         deliveries = published_edits.given_to_candidates(deliveries, context.run.step(steps.GENERATE))
     dataset = imported_items.dataset_of(deliveries)

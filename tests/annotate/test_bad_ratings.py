@@ -192,9 +192,14 @@ def test_two_people_with_one_pseudonym_and_times_before_the_export(tmp_path: Pat
     people.write_text("name,pseudonym\nAda,p1\nada@lab.org,p1\nBen,p1\n")
     alias = ratings_of(work, "Ada", [first]) + ratings_of(work, "ada@lab.org", [second])
     path = write_csv(tmp_path / "a.csv", alias + ratings_of(work, "Ben", [second]))
-    with pytest.raises(ValueError, match=r"a\.csv line 18: this and line 10 rate the same, by two names with the pseudonym p1") as error:
+    with pytest.raises(
+        ValueError, match=r"a\.csv line 18: this and a.csv line 10 rate the same, by two names with the pseudonym p1"
+    ) as error:
         annotate.ingest(context, [path], pseudonym_list=people)
     assert "Ben" not in str(error.value)
+    his = write_csv(tmp_path / "his.csv", ratings_of(work, "Ben", [second], round="Production"))  # everybody sends a file, as people do
+    with pytest.raises(ValueError, match=r"his\.csv line 2: this and a\.csv line 10 rate the same, by two names"):
+        annotate.ingest(context, [write_csv(path, alias), his], pseudonym_list=people)
     assert annotate.ingest(context, [write_csv(path, alias)], pseudonym_list=people).index.counts["out"] == 16, "one person, two names"
 
     annotate.export(context)
@@ -202,6 +207,13 @@ def test_two_people_with_one_pseudonym_and_times_before_the_export(tmp_path: Pat
     rows += ratings_of(work, "dan", [first], project=work.project, rated_at=datetime.now(UTC).isoformat())
     index = annotate.ingest(context, [write_csv(tmp_path / "b.csv", rows)]).index
     assert index.quarantined == {"time-before-export": 8} and index.counts["out"] == 24
+
+    people.write_text("name,pseudonym\nJos\u00e9,p2\n")
+    jose = ratings_of(work, "Jose\u0301", [first])  # as some programs spell it
+    assert annotate.ingest(context, [write_csv(tmp_path / "c.csv", jose)], pseudonym_list=people).index.counts["out"] == 32
+    for number, name in enumerate(("Ren\u00e9e", "Rene\u0301e")):
+        index = annotate.ingest(context, [write_csv(tmp_path / f"d{number}.csv", ratings_of(work, name, [second]))]).index
+    assert index.counts["out"] == 40, "no second rater"
     noted = context.run.path / "annotate" / "first-export.json"
     noted.unlink()  # as an earlier version left it
     annotate.export(context)

@@ -3,18 +3,20 @@
 In: a delivery, and optionally a list of people: CSV with the columns ``name`` (a name, e-mail address or user number of an annotation tool)
 and ``pseudonym``, which the lead keeps outside the run. Out: the delivery with pseudonyms; ratings of somebody who is not on the list
 become invalid rows ``annotator-not-listed``, without the name. One person may have several names, but no two names with one pseudonym may
-have rated the same. Without a list, annotator ids are taken as pseudonyms, and a file with an
-e-mail address among them is refused.
+have rated the same, in one file or in several of an ingest. Without a list, annotator ids are taken as pseudonyms, and a file with an
+e-mail address among them is refused. Names count as equal whatever way Unicode spells their accents.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from stages.annotate.formats.files import RatingFile, delimited
 from stages.annotate.ratings.delivery import Delivery, InvalidRow, RawRating, spelled
+from stages.annotate.ratings.rating_task import PRODUCTION
 
 
 def read(path: str | Path) -> dict[str, str]:
@@ -28,7 +30,7 @@ def read(path: str | Path) -> dict[str, str]:
         )
     people: dict[str, str] = {}
     for number, cells in table.rows:
-        person, pseudonym = (cells[header.index(column)].strip() for column in ("name", "pseudonym"))
+        person, pseudonym = (_composed(cells[header.index(column)].strip()) for column in ("name", "pseudonym"))
         if not person or not pseudonym or "@" in pseudonym:
             raise ValueError(f"{name} line {number}: expected a name and a pseudonym that is not an e-mail address")
         if people.setdefault(person, pseudonym) != pseudonym:
@@ -36,11 +38,18 @@ def read(path: str | Path) -> dict[str, str]:
     return {pseudonym: pseudonym for pseudonym in people.values()} | people
 
 
-def apply(delivery: Delivery, people: Mapping[str, str] | None) -> Delivery:
-    """The delivery with pseudonyms instead of names.
+Rated = dict[tuple[str, ...], tuple[str, str]]
+"""By pseudonym, candidate, dimension and round: the name of who rated, and where."""
+
+
+def apply(delivery: Delivery, people: Mapping[str, str] | None, rated: Rated) -> Delivery:
+    """The delivery with pseudonyms instead of names; rated: of the deliveries before this one, completed here.
 
     Raises ``ValueError`` for an e-mail address when there is no list, and where two people have one pseudonym.
     """
+    named = [row if row.annotator_id.isascii() else row._replace(annotator_id=_composed(row.annotator_id)) for row in delivery.rows]
+    revised = [one._replace(annotator_id=_composed(one.annotator_id)) for one in delivery.revisions]
+    delivery = replace(delivery, rows=named, revisions=revised)
     if people is None:
         for row in delivery.rows:
             if "@" in row.annotator_id:
@@ -51,15 +60,15 @@ def apply(delivery: Delivery, people: Mapping[str, str] | None) -> Delivery:
         return delivery
     rows: list[RawRating] = []
     invalid = list(delivery.invalid)
-    first: dict[tuple[str, ...], RawRating] = {}
     for row in delivery.rows:
         pseudonym = people.get(row.annotator_id)
         if pseudonym is not None:
-            other = first.setdefault((pseudonym, row.candidate_id, spelled(row.dimension), row.round), row)
-            if other.annotator_id != row.annotator_id:
+            cell = (pseudonym, row.candidate_id, spelled(row.dimension), row.round.strip().lower() or PRODUCTION)
+            name, place = rated.setdefault(cell, (row.annotator_id, delivery.at(row.number)))
+            if name != row.annotator_id:
                 raise ValueError(
-                    f"{delivery.at(row.number)}: this and {delivery.counts_in} {other.number} rate the same, by two names with the "
-                    f"pseudonym {pseudonym}; give everybody a pseudonym of their own"
+                    f"{delivery.at(row.number)}: this and {place} rate the same, by two names with the pseudonym {pseudonym}; give "
+                    "everybody a pseudonym of their own"
                 )
         if pseudonym is not None or not row.annotator_id:
             rows.append(row._replace(annotator_id=people.get(row.annotator_id, "")))
@@ -69,3 +78,8 @@ def apply(delivery: Delivery, people: Mapping[str, str] | None) -> Delivery:
             )
     listed = [one._replace(annotator_id=people[one.annotator_id]) for one in delivery.revisions if one.annotator_id in people]
     return replace(delivery, rows=rows, invalid=invalid, revisions=listed)
+
+
+def _composed(name: str) -> str:
+    """The name in one Unicode spelling: letters with accents can be one character or two."""
+    return unicodedata.normalize("NFC", name)
