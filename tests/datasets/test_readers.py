@@ -238,6 +238,7 @@ def test_damaged_rows_of_tables_cost_only_themselves(tmp_path: Path, triplets: l
         ({"path": "texts/a.jsonl", "preset": "omniedit"}, "has no column src_img; it has src, text"),
         ({"path": "texts/b.json"}, "b.json is not valid JSON after byte 15 "),
         ({"path": "texts/c.json"}, "c.json should be a JSON list of records"),
+        ({"path": "lines.json"}, r"lines.json is no JSON list but JSON Lines, a record per line; give it the ending .jsonl"),
         ({"path": "texts/d.jsonl"}, "d.jsonl has no rows"),
         ({"path": "cut.parquet"}, "cut.parquet is not a whole Parquet file .*download it again"),
         ({"path": "texts/a.jsonl", "preset": "gedit-bench"}, "gedit-bench has sources and instructions but no edited images"),
@@ -250,6 +251,7 @@ def test_a_table_that_cannot_be_read_is_one_sentence(tmp_path: Path, config: dic
     for name, content in contents.items():
         (texts / name).write_text(content)
     (tmp_path / "cut.parquet").write_bytes(b"PAR1 and nothing more")
+    (tmp_path / "lines.json").write_text('{"source": "a", "instruction": "b"}\n' * 2)
     with pytest.raises(ValueError, match=sentence) as error:
         everything(TableEdits.model_validate({"dataset": "table", **config, "path": f"{tmp_path}/{config['path']}"}))
     assert "\n" not in str(error.value)

@@ -214,6 +214,7 @@ class _Text:
 
 _SIGN = re.compile(r'"(?:[^"\\]|\\.)*"|["\[\]{}]', re.DOTALL)
 """A whole string, the beginning of one that does not end, or a bracket."""
+_OPENS = str.maketrans("]}", "[{")
 _SPACE, _BETWEEN = re.compile(r"[ \t\r\n\ufeff]*"), re.compile(r"[ \t\r\n,]*")
 
 
@@ -230,7 +231,10 @@ def _json(file: BinaryIO, name: str, start: int) -> Iterator[tuple[int, Record]]
         begin, key = text.start, None
         if following in ("]", "}"):
             text.take()
-            if following != {"[": "]", "{": "}"}[opening] or text.skip(_SPACE):
+            rest = text.skip(_SPACE)
+            if opening == following.translate(_OPENS) == rest == "{":
+                raise ValueError(f"{name} is no JSON list but JSON Lines, a record per line; give it the ending .jsonl")
+            if opening != following.translate(_OPENS) or rest:
                 message = "something follows its list of records; correct it or download it again"
                 raise ValueError(f"{name} is not valid JSON after byte {begin:,} ({message})")
             return
