@@ -225,16 +225,20 @@ def test_an_interrupted_run_continues_to_the_same_bytes(
     assert len(log) == len(set(log)) == 4 + 4 + 3 + 4  # slices inspected and scored, shards of 20 and of 25: nothing twice
 
 
-def test_a_shard_that_got_lost_between_two_attempts_is_written_again(
-    filtered: tuple[Context, Index], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, _ = filtered
-    again = context(tmp_path / "run", model)
+def stopped_after_two_shards(folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
+    again = context(folder / "run", model)
     use(monkeypatch, [])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shard_sets, "run_units", partial(in_process, log=[], backwards=False, stop_after=2))
         with pytest.raises(KeyboardInterrupt):
             filter.run(again)
+    return again
+
+
+def test_a_shard_that_got_lost_between_two_attempts_is_written_again(
+    filtered: tuple[Context, Index], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, again = filtered[0], stopped_after_two_shards(tmp_path, model, monkeypatch)
     written = sorted(folder_of(again).glob("*.tar"))
     assert [path.name for path in written] == ["shard-000000.tar", "shard-000001.tar"]
     written[0].unlink()
@@ -247,13 +251,7 @@ def test_a_shard_that_got_lost_between_two_attempts_is_written_again(
 def test_a_shards_own_record_that_is_damaged_costs_the_shard(
     filtered: tuple[Context, Index], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    made, _ = filtered
-    again = context(tmp_path / "run", model)
-    use(monkeypatch, [])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shard_sets, "run_units", partial(in_process, log=[], backwards=False, stop_after=2))
-        with pytest.raises(KeyboardInterrupt):
-            filter.run(again)
+    made, again = filtered[0], stopped_after_two_shards(tmp_path, model, monkeypatch)
     record, *_ = (again.run.path / "filter" / "units").glob("*/shard.parquet")
     data = record.read_bytes()
     record.unlink()
