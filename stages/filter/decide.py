@@ -156,28 +156,11 @@ def _decide(name: str, inspected: pa.Table, config: GatesConfig) -> Finding:
 
 def _summary(database: Tables, decided: str, settings: GateConfig, dropped: int) -> dict[str, Any]:
     """``measured``: edits with a value; ``dropped``: those that no gate before dropped, so that these add up; quantiles of the value."""
-    measured = database.number(f"SELECT count(value) FROM {decided}")
     return {
         "action": settings.action,
         "settings": settings.model_dump(mode="json", exclude={"action"}),
-        "measured": measured,
+        "measured": database.number(f"SELECT count(value) FROM {decided}"),
         "caught": database.number(f"SELECT count(*) FROM {decided} WHERE caught"),
         "dropped": dropped,
-        "quantiles": [round(value, DECIMALS) for value in _quantiles(database, decided, measured)] if measured else None,
+        "quantiles": [round(value, DECIMALS) for value in database.quantiles("value", decided, QUANTILES)] or None,
     }
-
-
-def _quantiles(database: Tables, decided: str, count: int) -> list[float]:
-    """As ``np.quantile`` gives them, of ``count`` values. Equal values are counted first: sorting many of them takes memory for all, and a
-    function that finds a quantile holds all.
-    """
-    exact = [level * (count - 1) for level in QUANTILES]
-    wanted = np.array([[int(level), min(int(level) + 1, count - 1)] for level in exact])  # the values on both sides
-    found = np.zeros(wanted.shape)
-    first = 0
-    for batch in database.rows(f"SELECT value, count(*) AS times FROM {decided} WHERE value IS NOT NULL GROUP BY value ORDER BY value"):
-        ends = first + np.cumsum(batch["times"].to_numpy())
-        here = (wanted >= first) & (wanted < ends[-1])
-        found[here] = batch["value"].to_numpy()[np.searchsorted(ends, wanted[here], side="right")]
-        first = int(ends[-1])
-    return [float(np.quantile(sides, level - int(level))) for sides, level in zip(found, exact, strict=True)]

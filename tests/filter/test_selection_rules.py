@@ -245,12 +245,13 @@ def test_likert_values_need_a_calibrated_model() -> None:
 
 
 def test_many_ties_are_in_the_order_of_ids() -> None:
-    """More equal keys than can be told apart by the first digits of an id."""
     names = np.array([b"%08x%016x" % (n % 7, (n * 2654435761) % 2**32) for n in range(5000)])
     key = np.repeat([1.0, -0.0, 0.0, 2.0, 0.0], 1000)
-    order = ranked(key, names)
+    ids_of_rows = pa.chunked_array([names[:2000].astype(str), names[2000:].astype(str)])
+    order = ranked(key, ids_of_rows)
     assert order.tolist() == np.lexsort((names, key)).tolist()
-    assert first(key, names, 1700).tolist() == order[:1700].tolist()
+    assert first(key, ids_of_rows, 1700).tolist() == order[:1700].tolist()
+    assert first(key, ids_of_rows, 9999).tolist() == order.tolist()
 
 
 def test_a_selection_around_its_cut(tmp_path: Path) -> None:
