@@ -16,28 +16,16 @@ from stages.datasets.slices import numbers_of
 from stages.engine import contracts
 from stages.engine.tables import Tables
 from stages.filter.gates.config import GATES, GatesConfig
-from stages.filter.gates.gate import SEEN, Finding, Gate, GateConfig
+from stages.filter.gates.gate import SEEN, Finding, GateConfig
 from stages.filter.pair import Pair
 
-FIRST = (
-    "largest_change", "background_change", "background_match", "swap_evidence", "fine_detail", "latin_share", "han_share", "asked_words",
-)  # fmt: skip
-"""Measures of the first version of the table ``inspected``, in its order; later ones follow in the order of the gates."""
-
-
-def _measured() -> dict[str, tuple[str, Gate]]:
-    """Per column of the gates its Arrow type and its gate, in the order of the table ``inspected``."""
-    found = {column: (kind, gate) for gate in GATES.values() for column, kind in gate.columns.items()}
-    return {column: found[column] for column in sorted(found, key=lambda column: FIRST.index(column) if column in FIRST else len(FIRST))}
-
-
 INSPECTED = pa.schema(
-    [*contracts.INSPECTED, *((column, pa.type_for_alias(kind)) for column, (kind, _) in _measured().items())],
+    [*contracts.INSPECTED, *((column, pa.type_for_alias(kind)) for gate in GATES.values() for column, kind in gate.columns.items())],
     metadata=contracts.INSPECTED.metadata,
 )
 """The contract ``inspected`` with the measures of all gates; null where one does not apply."""
-LATER = tuple(f"{column}/{gate.revision}" for column, (_, gate) in _measured().items() if column not in FIRST or gate.revision > 1)
-"""Measures that came after the first version: part of the names of inspected units, so that a new measure inspects anew."""
+REVISIONS = tuple(f"{column}/{gate.revision}" for gate in GATES.values() for column in gate.columns)
+"""Measures with their revisions: part of the names of inspected units, so that a new measure inspects anew."""
 
 TOGETHER = 2_000_000
 """Numbers of edits whose ids are joined at a time: a join of all, with its rows in order, would need more memory than there is."""

@@ -443,19 +443,15 @@ def test_a_threshold_may_be_met() -> None:
 
 def test_the_table_of_inspected_edits_is_the_contract_and_the_gates_columns() -> None:
     added = [name for name in gates.INSPECTED.names if name not in contracts.INSPECTED.names]
-    assert tuple(added[: len(gates.FIRST)]) == gates.FIRST  # the order that existing runs have
+    assert added == [revision.split("/")[0] for revision in gates.REVISIONS]
     assert gates.INSPECTED.metadata == contracts.INSPECTED.metadata and gates.INSPECTED.field("asked_words").type == pa.int32()
-    later = {name.split("/")[0] for name in gates.LATER}
-    assert later == {*added[len(gates.FIRST) :], "background_change", "largest_change"}, (
-        "columns that came later, and those measured in another way since"
-    )
 
 
 def test_a_changed_measure_inspects_again(monkeypatch: pytest.MonkeyPatch) -> None:
     piece = edits.Slice("triplets", "", {}, [(0, "a")])
     before = inspection.unit_key(piece)
-    assert before == settings_hash("inspect", inspection.REVISION, DECODER, piece.fingerprint, *gates.LATER)
-    monkeypatch.setattr(gates, "LATER", ("fine_detail/2",))
+    assert before == settings_hash("inspect", inspection.REVISION, DECODER, piece.fingerprint, *gates.REVISIONS)
+    monkeypatch.setattr(gates, "REVISIONS", ("fine_detail/2",))
     assert inspection.unit_key(piece) != before
 
 
