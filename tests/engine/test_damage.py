@@ -92,7 +92,7 @@ def test_a_damaged_manifest_is_begun_again(made: tuple[RunDir, StepFolder, Index
 
 
 def test_a_file_without_its_checksum_is_damaged(tmp_path: Path) -> None:
-    run, step, index = finished(tmp_path / "run")
+    _, step, index = finished(tmp_path / "run")
     storage.publish_json(step.path / "index.json", index.to_json())
     with pytest.raises(ValueError, match=r"index\.json is damaged: it does not have the checksum"):
         step.index()
