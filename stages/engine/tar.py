@@ -15,7 +15,7 @@ BLOCK = 512
 END = bytes(2 * BLOCK)
 """An archive ends with two zero blocks."""
 _CHUNK = 1 << 20
-_RUN = 512
+_RUN = 1024
 """Headers that are read before they are checked together, where they are far from each other."""
 _NEAR = 1 << 13
 """Bytes between headers up to which what lies between them is read with them."""
