@@ -7,8 +7,8 @@ instruction. With several fields of edited images a sample is as many rows; ``ed
 fields, and where the text names no editor the field does.
 
 The plan scans the headers of the tars once; its memory is a span per 64 samples and, while it runs, 8 bytes per sample to find keys that
-occur twice. Workers seek. Fingerprints are made of the names, offsets and sizes of members; a changed byte is noticed when
-shards are written.
+occur twice. Workers seek. Fingerprints are made of the names, order and sizes of members and of where blocks begin; a changed byte is
+noticed when shards are written.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from stages.datasets.io import cells, files
 from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.faults import Fault
 from stages.datasets.io.locations import digest, repeated
+from stages.datasets.io.tar_index import scanned
 from stages.datasets.io.text_tables import MOST_LEVELS, is_nested
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
 from stages.engine import tar
 from stages.engine.contracts import Quarantined
-from stages.engine.ids import settings_hash
+from stages.engine.ids import content_id
 
 DATASET = "webdataset"
 BLOCK_SAMPLES = 64
@@ -164,32 +165,30 @@ def _key(name: str) -> str:
 def _blocks(folder: str, name: str, digests: array[int], request: Request) -> Iterator[Block]:
     """Blocks of a tar; a digest of each key goes to ``digests``."""
     begin = count = 0
-    last, listed = None, list[list[Any]]()
-    for found in _scanned(folder, name, request):
+    last, names, sizes = None, list[str](), np.empty(0, np.int64)
+    for found in scanned(folder, name, request.key):
         keys = [_key(member) if "/" in member else member.partition(".")[0] for member in found.names]  # most names have no folder
         if "" in keys:
-            found = tar.Members(*map(list, (compress(column, keys) for column in found)))  # ty: ignore[invalid-argument-type]
+            kept = [*map(bool, keys)]
+            found = tar.Members([*compress(found.names, kept)], *(column[kept] for column in found[1:]))
             keys = [*filter(None, keys)]
         new = [place for place, (key, before) in enumerate(zip(keys, [last, *keys], strict=False)) if key != before]
         digests.extend(digest(keys[place]) for place in new)
-        members = [[member, size] for member, size in zip(found.names, found.sizes, strict=True)]
-        done = 0
+        first, done = len(names), 0
+        names, sizes = names + found.names, np.append(sizes, found.sizes)
         for place in new[BLOCK_SAMPLES - count :: BLOCK_SAMPLES]:
-            yield Block(name, begin, BLOCK_SAMPLES, settings_hash(listed + members[done:place]))
-            begin, done, listed = found.begins[place], place, []
+            yield Block(name, begin, BLOCK_SAMPLES, _mark(names[done : first + place], sizes[done : first + place]))
+            begin, done = int(found.begins[place]), first + place
             count -= BLOCK_SAMPLES
         count += len(new)
-        last, listed = keys[-1] if keys else last, listed + members[done:]
+        last, names, sizes = keys[-1] if keys else last, names[done:], sizes[done:]
     if count:
-        yield Block(name, begin, count, settings_hash(listed))
+        yield Block(name, begin, count, _mark(names, sizes))
 
 
-def _scanned(folder: str, name: str, request: Request) -> Iterator[tar.Members]:
-    try:
-        with files.opened(f"{folder}/{name}") as file:
-            yield from tar.scan_whole(file)
-    except tar.Damaged as error:
-        raise ValueError(f"{request.key}: {folder}/{name} {error}; download it again") from None
+def _mark(names: Sequence[str], sizes: np.ndarray) -> str:
+    """Hash of the names and sizes, int64 [n], of members."""
+    return content_id("members", "\0".join(names).encode(errors="surrogateescape"), sizes.astype("<i8").tobytes())
 
 
 def _reject_duplicates(folder: str, keys: Mapping[str, array[int]], request: Request) -> None:
@@ -200,7 +199,7 @@ def _reject_duplicates(folder: str, keys: Mapping[str, array[int]], request: Req
     where = []
     for name, digests in keys.items():
         if np.isin(equal, np.frombuffer(digests, np.int64)).any():
-            there = groupby(key for found in _scanned(folder, name, request) for member in found.names if (key := _key(member)))
+            there = groupby(key for found in scanned(folder, name, request.key) for member in found.names if (key := _key(member)))
             where += [(key, name) for key, _ in there if digest(key) in equal]
     first, (there, *_) = where[0], [name for key, name in where[1:] if digest(key) == digest(where[0][0])]
     places, remedy = f"in {first[1]} and in {there}", "remove the superfluous tar, or name those to read with a pattern"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -14,16 +15,12 @@ BLOCK = 512
 END = bytes(2 * BLOCK)
 """An archive ends with two zero blocks."""
 _CHUNK = 1 << 20
-_RUN = 256
-"""Headers that are read before they are checked together."""
+_RUN = 1024
+"""Headers that are read before they are checked together, where they are far from each other."""
 _NEAR = 1 << 13
 """Bytes between headers up to which what lies between them is read with them."""
-_MANY, _ONE = 1 << 16, 1 << 11
+_MANY, _ONE = 1 << 20, 3 * BLOCK
 """Bytes read at a time where headers are near each other, and elsewhere: a header, and the next where a short text is between them."""
-_NUMBERS = np.r_[100:148, 329:345]
-"""Bytes of a header that are mode, owner, group, size, time and devices."""
-_LAST = np.isin(_NUMBERS, (107, 115, 123, 135, 147, 336, 344))
-_POWERS = 8 ** np.arange(5, -1, -1)
 
 
 class Damaged(ValueError):
@@ -51,6 +48,20 @@ def header(name: str, size: int) -> bytes:
     return info.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
 
 
+_FIELDS = np.r_[100:157, 329:346]
+"""Bytes of a header that are mode, owner, group, size, time, checksum, type, devices, and the first of the prefix."""
+_ABSENT = ~np.isin(_FIELDS, np.r_[124:135, 148:157])
+"""Which of them may be zero."""
+_SAMPLE = np.frombuffer(header("", 0), np.uint8)
+_BITS = np.where(_SAMPLE & 0xDF, 0xF8, 0xDF).astype(np.uint8)
+_BITS[[156, 345]] = 0xFF
+"""Bits that are the same in all headers of regular files without a prefix: numbers are octal digits that a zero or a blank ends."""
+_OCTAL = 8 ** np.arange(10, -1, -1)
+_WEIGHTS = np.ones(BLOCK, np.int32)
+_WEIGHTS[148:156] = [*-_OCTAL[-6:], 0, 0]
+"""With them the sum of all bytes is the same in all headers whose checksum is right."""
+
+
 def padding(size: int) -> bytes:
     """Zeros that fill the last block of a member."""
     return bytes(-size % BLOCK)
@@ -60,9 +71,9 @@ class Members(NamedTuple):
     """Regular files that follow each other in an archive: names, where their headers begin, offsets of their first bytes, sizes."""
 
     names: list[str]
-    begins: list[int]
-    offsets: list[int]
-    sizes: list[int]
+    begins: np.ndarray
+    offsets: np.ndarray
+    sizes: np.ndarray
 
 
 def scan(file: BinaryIO) -> Iterator[Member]:
@@ -71,7 +82,7 @@ def scan(file: BinaryIO) -> Iterator[Member]:
     Raises :class:`Damaged` when the archive does not end as an archive does: readers take a truncated archive for complete.
     """
     for found in _found(file, None):
-        yield from map(Member, found.names, found.offsets, found.sizes)
+        yield from map(Member, found.names, found.offsets.tolist(), found.sizes.tolist())
 
 
 def scan_whole(file: BinaryIO) -> Iterator[Members]:
@@ -98,20 +109,18 @@ def _found(file: BinaryIO, descriptor: int | None) -> Iterator[Members]:
                 if archive.offset > length:  # where a size is damaged, further than any file reaches
                     raise tarfile.ReadError("unexpected end of data")
                 if info.isreg():
-                    yield Members([info.name.removeprefix("./")], [end], [info.offset_data], [info.size])
+                    yield Members([info.name.removeprefix("./")], *np.array([[end], [info.offset_data], [info.size]]))
                     end = archive.offset
                 while descriptor is not None and not archive.pax_headers:
-                    blocks, begins, sizes = _headers(descriptor, archive.offset, length, _MANY if distance < _NEAR else _ONE)
-                    names = _names(blocks)
-                    count = len(names)
-                    if count < len(blocks):
-                        descriptor = None  # tarfile reads on: another writer, or damage
-                    if not names:
+                    read = _together if distance < _NEAR else _one_by_one
+                    found = _plain(*read(descriptor, archive.offset), archive.offset, length)
+                    if not found.names:
+                        descriptor = None  # tarfile reads on: the end, another writer, or damage
                         break
-                    offsets = [begin + BLOCK for begin in begins[:count]]
-                    yield Members(names, [end, *begins[1:count]], offsets, sizes[:count])
-                    archive.offset = end = Member("", offsets[-1], sizes[count - 1]).end
-                    distance = (end - begins[0]) / count
+                    found.begins[0] = end
+                    yield found
+                    archive.offset = end = Member("", int(found.offsets[-1]), int(found.sizes[-1])).end
+                    distance = (_MANY if read is _together else end - found.offsets[0]) / len(found.names)
     except (tarfile.TarError, EOFError, ValueError, OverflowError, MemoryError) as error:  # the last three of sizes that no memory has
         raise Damaged(f"is not a whole tar archive ({error})") from None
     end = archive.offset
@@ -123,48 +132,45 @@ def _found(file: BinaryIO, descriptor: int | None) -> Iterator[Members]:
         raise Damaged(f"has a damaged header at byte {end}")
 
 
-def _headers(descriptor: int, at: int, length: int, window: int) -> tuple[list[bytes], list[int], list[int]]:
-    """Blocks from the byte ``at`` on that are headers if nothing is odd, where they begin, and the sizes they give, none of which goes
-    beyond the ``length`` of the archive; ``window`` bytes are read at a time."""
-    blocks, begins, sizes = list[bytes](), list[int](), list[int]()
-    data, first = b"", at
-    while len(blocks) < _RUN:
-        place = at - first
-        if place + BLOCK > len(data):
-            data, first, place = os.pread(descriptor, window, at), at, 0
-        block = data[place : place + BLOCK]
-        digits = block[124:135]
-        if not digits.isdigit() or len(block) < BLOCK:
-            break
-        try:
-            size = int(digits, 8)
-        except ValueError:  # not octal
-            break
-        begin, at = at, at + BLOCK + size + -size % BLOCK
-        if at > length:
-            break
-        blocks.append(block)
-        begins.append(begin)
-        sizes.append(size)
-    return blocks, begins, sizes
+def _together(descriptor: int, at: int) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks that look like headers among those from the byte ``at`` on, uint8 [n, 512], and where they begin, int64 [n]."""
+    data = os.pread(descriptor, _MANY, at)
+    blocks = np.frombuffer(data, np.uint8, len(data) // BLOCK * BLOCK).reshape(-1, BLOCK)
+    places = np.flatnonzero(blocks.view("<u4")[:, 64] >> 8 == int.from_bytes(b"ust", "little"))
+    return blocks[places], at + BLOCK * places
 
 
-def _names(blocks: Sequence[bytes]) -> list[str]:
-    """Names in headers of regular files, up to the first that is another's, has a prefix of its name, numbers that are not octal, or a
-    wrong checksum."""
-    headers = np.frombuffer(b"".join(blocks), np.uint8).reshape(-1, BLOCK)
-    numbers, stored = headers[:, _NUMBERS], headers[:, 148:154]
-    octal = (numbers & 0xF8 == ord("0")) | (numbers == 0) | ((numbers == ord(" ")) & _LAST)
-    ended = headers[:, [135, 154, 155]] & 0xDF == 0  # by a zero or a blank
-    total = headers.sum(1, dtype=np.uint32) - headers[:, 148:156].sum(1, dtype=np.uint32) + 8 * ord(" ")
-    equal = (stored & 0xF8 == ord("0")).all(1) & ((stored - ord("0")) @ _POWERS == total)
-    plain = octal.all(1) & ended.all(1) & equal & (headers[:, 156] == ord("0")) & (headers[:, 345] == 0)
+def _one_by_one(descriptor: int, at: int) -> tuple[np.ndarray, np.ndarray]:
+    """The same, read by seeking from header to header."""
+    blocks, begins, data = list[bytes](), list[int](), b""
+    with suppress(ValueError):  # of a size that is not octal
+        for _ in range(_RUN):
+            if len(data) < BLOCK and len(data := os.pread(descriptor, _ONE, at)) < BLOCK:
+                break
+            if (size := int(data[124:135], 8)) < 0:
+                break
+            blocks.append(data[:BLOCK])
+            begins.append(at)
+            step = BLOCK + size + -size % BLOCK
+            at, data = at + step, data[step:]
+    return np.frombuffer(b"".join(blocks), np.uint8).reshape(-1, BLOCK), np.array(begins, np.int64)
+
+
+def _plain(headers: np.ndarray, begins: np.ndarray, at: int, length: int) -> Members:
+    """Members that follow each other from the byte ``at`` on, up to the first header that is not of a regular file, has a prefix of its
+    name, numbers that are not octal, or a wrong checksum, or whose file goes beyond the ``length`` of the archive."""
+    fields = headers[:, _FIELDS]
+    formed = ((fields & _BITS[_FIELDS] == (_SAMPLE & _BITS)[_FIELDS]) | (fields == 0) & _ABSENT).all(1)
+    summed = np.einsum("ij,j->i", headers, _WEIGHTS) == _SAMPLE @ _WEIGHTS
+    sizes = headers[:, 124:135] @ _OCTAL - ord("0") * _OCTAL.sum()
+    ends = begins + BLOCK + sizes + -sizes % BLOCK
+    plain = formed & summed & (begins == np.append(at, ends[:-1])) & (ends <= length)
     count = len(plain) if plain.all() else int(plain.argmin())
     names: list[bytes] = headers[:count, :100].copy().view("S100")[:, 0].tolist()
     decoded = b"\0".join(names).decode(errors="surrogateescape").split("\0")
     if len(decoded) > count:  # something follows the zero that ends a name
         decoded = [name.partition(b"\0")[0].decode(errors="surrogateescape") for name in names]
-    return [name.removeprefix("./") for name in decoded[:count]]
+    return Members([name.removeprefix("./") for name in decoded[:count]], begins[:count], begins[:count] + BLOCK, sizes[:count])
 
 
 def read(file: BinaryIO) -> Iterator[tuple[Member, Iterator[bytes]]]:

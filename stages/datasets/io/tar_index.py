@@ -26,14 +26,14 @@ class TarIndex:
         """Scan the headers. Raises ``ValueError`` for a tar that was cut short and for a name that occurs twice."""
         digests, tars, offsets, sizes = array("q"), array("H"), array("Q"), array("Q")
         for number, name in enumerate(names):
-            for found in _scanned(folder, name, what):
+            for found in scanned(folder, name, what):
                 digests.extend(map(digest, found.names))
                 tars.extend(repeat(number, len(found.names)))
-                offsets.extend(found.offsets)
-                sizes.extend(found.sizes)
+                offsets.frombytes(found.offsets.tobytes())
+                sizes.frombytes(found.sizes.tobytes())
         equal = repeated(digests)
         if len(equal):
-            members = ((member, name) for name in names for found in _scanned(folder, name, what) for member in found.names)
+            members = ((member, name) for name in names for found in scanned(folder, name, what) for member in found.names)
             where = [(member, name) for member, name in members if digest(member) in equal]
             first, (there, *_) = where[0], [name for member, name in where[1:] if digest(member) == digest(where[0][0])]
             raise ValueError(f"{what}: {folder}: {first[0]} is in {first[1]} and in {there}; remove the superfluous tar")
@@ -66,7 +66,8 @@ def unpacked(text: str, first: int, count: int) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text[first * LOCATION_SIGNS : (first + count) * LOCATION_SIGNS]), LOCATION)
 
 
-def _scanned(folder: str, name: str, what: str) -> Iterator[tar.Members]:
+def scanned(folder: str, name: str, what: str) -> Iterator[tar.Members]:
+    """Members of a tar. Raises ``ValueError`` when it was cut short or is damaged."""
     try:
         with opened(f"{folder}/{name}") as file:
             yield from tar.scan_whole(file)
