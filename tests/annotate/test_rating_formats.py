@@ -392,7 +392,8 @@ def test_a_revision_after_its_ingest_replaces_what_was_said_and_keeps_it_in_the_
         connection.backup(copy)
     copy.close()
 
-    submit(database, work, first, "annotator-01", 2, 2)  # one score of eight is another
+    earlier = "2025-03-31T13:05:00+00:00"  # the clock of the server was set back
+    submit(database, work, first, "annotator-01", 2, 2, submitted_at=earlier)  # one score of eight is another
     with sqlite3.connect(database) as connection:
         connection.execute("UPDATE scores SET score = 4 WHERE rowid = (SELECT max(rowid) FROM scores)")
     submit(database, work, second, "annotator-01", 2, None, flag="unsafe")

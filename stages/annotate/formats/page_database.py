@@ -28,10 +28,12 @@ _RATINGS = (
 _UNRATEABLE = "SELECT group_id, annotator, flag, comment FROM unrateable ORDER BY group_id, annotator"
 
 _REVISIONS = (
-    "SELECT s.submission_id, s.group_id, s.annotator, s.revision FROM submissions s JOIN latest l USING (annotator, group_id) "
+    "SELECT s.submission_id, s.group_id, s.annotator, s.revision + max(CAST(86400000 * (julianday(s.submitted_at) - 2440587.5) AS INTEGER)) "
+    "OVER (PARTITION BY s.annotator, s.group_id ORDER BY s.revision) FROM submissions s JOIN latest l USING (annotator, group_id) "
     "ORDER BY s.group_id, s.annotator, s.revision"
 )
-"""The fields of :class:`Revision` in their order."""
+"""The fields of :class:`Revision` in their order. The page counts from 1, and again so after a backup is put back. So revisions are numbered
+by their time in milliseconds since 1970, or the latest time before it where the clock was set back, plus the page's number."""
 
 
 _WAL = b"\x02\x02"
