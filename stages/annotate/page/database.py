@@ -11,7 +11,8 @@ Tables (times are ISO 8601 in UTC, scores are numbers of the scale, in a ranking
     ``exam-1``, ``exam-2``, ``calibration``, ``production``, ``reannotation``, ``pilot``, ``adjudication``, ``benchmark``, ``ranking``),
     flag (null, or why the group cannot be rated: ``source-broken``, ``instruction-impossible``, ``unsafe``, ``image-missing``; it then has
     no scores), comment, seconds (active, of the whole group, of this revision alone), wall_seconds, changes (how often a score was replaced
-    before it was sent), submitted_at, rubric_version, scale_min, scale_max, project, content (hash of the submission)
+    before it was sent), submitted_at, rubric_version, scale_min, scale_max, project, content (digest,
+    :func:`stages.annotate.formats.page_database.seal`)
 ``scores``: the scores of a submission: submission_id, candidate_id, dimension, score, position (on the page, from 1)
 ``assignments``: annotator, group_id, round, opened_at, lease_ends (seconds since 1970; 0: skipped), done (0 or 1)
 ``drafts``: annotator, group_id, version, body (JSON text), saved_at
