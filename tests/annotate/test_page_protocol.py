@@ -293,3 +293,25 @@ def test_ratings_of_another_rubric_are_quarantined_until_it_was_exported(tmp_pat
     context = page_run(tmp_path / "run", groups=1, edits=2)
     path = write_csv(tmp_path / "a.csv", ratings_of(rating_task_of(context), rubric_version="v0"))
     assert annotate.ingest(context, [path]).index.quarantined == {"rubric-unknown": 4}
+
+
+def test_hours_of_groups_that_are_open(tmp_path: Path) -> None:
+    context = exported(page_run(tmp_path / "run", groups=2, edits=2, plan=plan(overlap=0)))
+    with serving(context) as address:
+        ann, lead = Client(address, roster(context).add("Ann")[1]), Client(address, roster(context).add("Lead", "lead")[1])
+        first, second = ann.get("/api/work")["groups"]
+        ann.submit(first, seconds=10.0)
+
+        def hours_with(group: dict[str, Any], revision: int, version: int, seconds: object) -> float:
+            body = {"version": version, "revision": revision, "body": {"scores": {}, "seconds": seconds}}
+            assert ann.ask("PUT", f"/api/draft/{group['group_id']}", body)[0] == 200
+            (of,) = lead.get("/api/lead/summary")["hours"]
+            assert (of["groups"], of["revisions"]) == (1, 0)
+            return of["seconds"]
+
+        assert hours_with(first, 1, 0, 4) == 14.0
+        odd = (5.5, -1, 1e12, "long", None, {"of": 1}, [3])
+        assert [hours_with(second, 0, n, seconds) for n, seconds in enumerate(odd)] == [19.5, 14.0, 86414.0, 14.0, 14.0, 14.0, 14.0]
+        ann.submit(second, seconds=6.0)
+        ann.submit(ann.get("/api/group/" + first["group_id"]), seconds=5.0)
+        assert lead.get("/api/lead/summary")["hours"][0]["seconds"] == 21.0, "a submission has the time of its draft"
