@@ -102,7 +102,7 @@ def test_mistakes_are_one_sentence_before_any_work(tmp_path: Path, log: list[str
     given = ("annotate", "start", "--config", CONFIG, "--run", run, f"generate.candidates.path={table}")
     assert "give --annotator NAME" in refusal(*given)
     assert "give --annotator NAME" in refusal(*given, "--lead", "Boss")
-    assert "--annotator '': give a name" in refusal(*given, "--annotator", " ")
+    assert "the name ' ' is empty" in refusal(*given, "--annotator", " ")
     assert "--lead 'Ada': the roster has this name as annotator" in refusal(*given, "--annotator", "Ada", "--lead", "Ada")
     assert "--expose" in refusal(*given, "--annotator", "Ada", "--host", "0.0.0.0")
     assert not run.exists() and not log

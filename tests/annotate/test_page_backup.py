@@ -82,6 +82,8 @@ def test_a_backup_beside_the_server_is_whole_private_and_can_be_restored(tmp_pat
     (second / "submissions.sqlite").write_bytes(data[: len(data) // 2])
     assert "is damaged" in refusal("annotate", "restore", "--run", run, "--from", second)
     assert "is not a backup" in refusal("annotate", "restore", "--run", run, "--from", tmp_path)
+    assert "is the page's own folder" in refusal("annotate", "restore", "--run", run, "--from", page)
+    assert "is a file; give a folder" in refusal("annotate", "backup", "--run", run, "--to", before)
     assert submissions(page / "submissions.sqlite") == names
 
     (tmp_path / "shared").mkdir(mode=0o755)

@@ -204,6 +204,7 @@ def test_the_page_by_mouse_and_at_200_percent(tmp_path: Path, browser: Browser, 
         tab.key("Escape", "f")
         tab.wait("document.querySelector('#flag').open")
         assert tab.run("document.querySelector('#flag-send').disabled")
+        assert tab.run("document.querySelector('#flag-text').maxLength") == 4000 - len("the source is cut off; ")
         tab.key("ArrowDown")
         tab.screenshot(shots / "cannot-be-rated-1280.png")
         tab.key("Tab", "Tab", "Enter")

@@ -11,6 +11,8 @@ import * as view from "./view.js";
 import * as zoom from "./zoom.js";
 
 const SAVE_AFTER = 500;
+const LONGEST_COMMENT = 4000;
+const SEPARATOR = "; ";
 const state = { session: null, group: null, scores: {}, comment: "", index: 0, dimension: 0, seconds: 0, changes: 0, opened: 0, revision: 0, version: 0, stored: null };
 let keeping = null;
 let busy = false; // a submission is being sent
@@ -292,6 +294,7 @@ async function seen() {
 function flag() {
   const missing = view.unseen();
   for (const input of $("reasons").querySelectorAll("input")) input.disabled = (input.value === "image-missing") !== missing;
+  $("flag-text").maxLength = Math.max(0, LONGEST_COMMENT - state.comment.length - SEPARATOR.length); // both are sent as one comment
   toggle("flag");
 }
 
@@ -321,7 +324,7 @@ async function submit(flag = null, words = null) {
     based_on: state.revision,
     scores: flag === null ? scores : [],
     flag,
-    comment: clean([words, state.comment].filter(Boolean).join("; ")),
+    comment: clean([words, state.comment].filter(Boolean).join(SEPARATOR)),
     seconds: Math.min(state.seconds, 86400),
     wall_seconds: (performance.now() - state.opened) / 1000,
     changes: state.changes,
