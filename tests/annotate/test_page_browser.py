@@ -261,6 +261,9 @@ def test_what_is_left_is_on_the_server_with_its_time(tmp_path: Path, browser: Br
         tab.key("1", "2", "3", "4", "Enter")
         tab.wait(f"!({shown.format(first)})")
         second, before = group_of(tab), hours()
+        tab.run("Object.assign(document.querySelector('#comment-text'), { value: 'half: \\ud83d, whole: \\ud83d\\ude00' })"
+                ".dispatchEvent(new Event('input'))")  # fmt: skip
+        tab.wait(SAVED)
         tab.key("3", "Backspace")  # within half a second
         tab.wait(shown.format(first))
         assert drafts()[second][0] == [3] and first not in drafts()

@@ -174,7 +174,7 @@ function turn(step) {
 }
 
 function comment(text) {
-  state.comment = text;
+  state.comment = clean(text);
   changed();
 }
 
@@ -378,8 +378,8 @@ function afterwards(show) {
   $("feedback-next").focus();
 }
 
-// Control characters, which come from pasting, cannot be stored.
-const clean = (text) => text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g, " ");
+// Control characters and halves of characters, which come from pasting, cannot be stored.
+const clean = (text) => text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]|\p{Surrogate}/gu, " ");
 
 // From an earlier group to the one to rate now, without submitting.
 async function forward() {
