@@ -5,7 +5,6 @@ docs/annotation-quality.md gives the reasons for the defaults of quality control
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -151,7 +150,8 @@ class PlanConfig(Config):
     @classmethod
     def _are_pseudonyms(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
-            if re.fullmatch(r"annotator-[0-9]{2,}", name) is None:
+            digits = name.removeprefix("annotator-")
+            if digits == name or len(digits) < 2 or not (digits.isascii() and digits.isdigit()):
                 raise ValueError(f"{name!r} is no pseudonym of an annotator such as annotator-01; see `pipeline annotate roster list`")
         return names
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from stages.annotate.formats.files import RatingFile, Row, delimited
+from stages.annotate.formats.files import RatingFile, Row, Table, delimited
 from stages.annotate.packet.plan import Disputed
 from stages.annotate.ratings.delivery import SCORES_GIVEN
 from stages.annotate.ratings.rating_task import RatingTask
@@ -57,7 +57,8 @@ def disputed(path: str | Path, task: RatingTask) -> dict[str, Disputed]:
 def _table(path: str | Path) -> tuple[list[str], Sequence[Row]]:
     """The first line, in lower case where it names columns, and the other lines."""
     try:
-        table = delimited(RatingFile(path).text, str(path))
+        file = RatingFile(path)
+        table = delimited(file.text, file.name) if file.data.strip() else Table([COLUMN], [], "line")
     except ValueError as error:
         raise ValueError(f"--groups {error}") from None
     if table.invalid:
