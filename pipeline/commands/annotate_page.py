@@ -76,12 +76,15 @@ def check_host(host: str, expose: bool) -> None:
 def serve_page(run: RunDir, config: AnnotateConfig, host: str, ready: Callable[[str], None] = lambda _: None) -> None:
     """Serve the rating page of a run until interrupted; ``ready`` is called with the address once the socket is open."""
     from stages.annotate.page import server
+    from stages.annotate.page.waiting import unknown_experts
 
     def started(address: str) -> None:
         ready(address)
         people = [person for person in server.roster_of(run).people if not person.revoked]
         if not people:
             click.echo("the roster is empty; `pipeline annotate roster add` makes links", err=True)
+        for text in unknown_experts(people, config.plan):
+            click.echo(f"warning: {text}", err=True)
         click.echo(f"rating page: {address} (open it with a personal link; on the roster: {len(people)}; Ctrl-C stops it)")
 
     server.serve(run, config, host=host, started=started)

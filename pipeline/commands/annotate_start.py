@@ -51,15 +51,15 @@ def start(options: Options, annotators: Sequence[str], leads: Sequence[str], hom
 
 def _wanted(run: RunDir, annotators: Sequence[str], leads: Sequence[str]) -> dict[str, Role]:
     """Roles by name. Raises ``ValueError`` where nobody could rate, or one name has two roles."""
-    from stages.annotate.page.roster import roster_of
+    from stages.annotate.page.roster import as_name, roster_of
 
     wanted: dict[str, Role] = {}
     people = roster_of(run).people
     for role, names in (("annotator", annotators), ("lead", leads)):
-        for name in (given.strip() for given in names):
+        for name in map(as_name, names):
             other = next((person.role for person in people if person.name == name), wanted.get(name, role))
-            if not name or other != role:
-                raise ValueError(f"--{role} {name!r}: " + (f"the roster has this name as {other}; give another" if name else "give a name"))
+            if other != role:
+                raise ValueError(f"--{role} {name!r}: the roster has this name as {other}; give another")
             wanted[name] = role
     if "annotator" not in wanted.values() and not any(person.role == "annotator" and not person.revoked for person in people):
         raise ValueError("nobody is there to rate: give --annotator NAME, once for each person")

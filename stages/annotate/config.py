@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from reward.config import DIMENSIONS
 from stages.engine.config import Config
@@ -145,6 +145,15 @@ class PlanConfig(Config):
     pilot_raters: int = Field(3, ge=1, description="People per group of a pilot (`export --round pilot`)")
     benchmark_raters: int = Field(3, ge=1, description="Experts per group of a benchmark (`export --round benchmark`)")
     ranking_raters: int = Field(3, ge=1, description="People who rank a group (`export --round ranking`)")
+
+    @field_validator("experts")
+    @classmethod
+    def _are_pseudonyms(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            digits = name.removeprefix("annotator-")
+            if digits == name or len(digits) < 2 or not (digits.isascii() and digits.isdigit()):
+                raise ValueError(f"{name!r} is no pseudonym of an annotator such as annotator-01; see `pipeline annotate roster list`")
+        return names
 
 
 class ServeConfig(Config):

@@ -305,7 +305,7 @@ REVISIONS = _schema(
     ("submission", pa.string()),
     ("group_id", pa.string()),
     ("annotator_id", pa.string()),
-    ("revision", pa.int64()),  # from 1; of one person and group the highest counts
+    ("revision", pa.int64()),  # grows with the time; of one person and group the highest counts
 )  # fmt: skip
 EXCLUSIONS = _schema(
     "exclusions", 1,

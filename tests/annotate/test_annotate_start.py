@@ -88,7 +88,8 @@ def test_one_command_from_photographs_to_links_and_what_is_done_is_skipped(tmp_p
 
     pipeline("annotate", "export", "--run", run, "--limit", "2", "--replace")
     pipeline("annotate", "roster", "revoke", "--run", run, "Ben")
-    again = start(run, table, "--annotator", "Ada Lovelace", "--annotator", "Cyd")
+    again = start(run, table, "--annotator", "Ada Lovelace", "--annotator", "Cyd", "annotate.plan.experts=[annotator-03,annotator-02]")
+    assert re.findall(r"experts names (annotator-..), who is no annotator on the roster", again) == ["annotator-02"], "Ben"
     assert len(log) == done and "up to date" in again
     assert len((run / "annotate" / "export" / "groups.jsonl").read_text().splitlines()) == 2
     assert re.findall(r"^\S+  (.+)  http", again, re.MULTILINE) == ["Cyd"]
@@ -101,7 +102,7 @@ def test_mistakes_are_one_sentence_before_any_work(tmp_path: Path, log: list[str
     given = ("annotate", "start", "--config", CONFIG, "--run", run, f"generate.candidates.path={table}")
     assert "give --annotator NAME" in refusal(*given)
     assert "give --annotator NAME" in refusal(*given, "--lead", "Boss")
-    assert "--annotator '': give a name" in refusal(*given, "--annotator", " ")
+    assert "the name ' ' is empty" in refusal(*given, "--annotator", " ")
     assert "--lead 'Ada': the roster has this name as annotator" in refusal(*given, "--annotator", "Ada", "--lead", "Ada")
     assert "--expose" in refusal(*given, "--annotator", "Ada", "--host", "0.0.0.0")
     assert not run.exists() and not log

@@ -99,6 +99,10 @@ CASES: dict[str, Case] = {
     "seconds negative": cell("seconds-invalid", "not a number from 0 to 86400", seconds="-1"),
     "seconds a word": cell("seconds-invalid", "not a number", seconds="long"),
     "seconds more than a day": cell("seconds-invalid", "not a number", seconds="86401"),
+    "seconds with a comma before three digits": cell("seconds-ambiguous", "may be 1234 or 1.234", seconds="1,234"),
+    "seconds with decimal commas": Case(
+        lambda rows, work: [rows[0] | {"seconds": "1,234"}, rows[1] | {"seconds": "4,5"}, *rows[2:]],
+    ),
     "rubric unknown": cell("rubric-unknown", "'v0' is not the project's, which is 'v1'", rubric_version="v0"),
     "comment with control characters": cell("comment-invalid", "control characters", comment="bell \x07"),
     "comment too long": cell("comment-invalid", "more than 10000 characters", comment="x" * 10_001),

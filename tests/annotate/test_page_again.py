@@ -15,6 +15,7 @@ from page_run import Client, exported, gold_file, page_run, plan, roster, servin
 
 from stages.annotate import step as annotate
 from stages.annotate.config import PlanConfig, QualityConfig
+from stages.annotate.formats import page_database
 from stages.annotate.packet import plan as plans
 from stages.annotate.quality import step as annotation_qc
 from stages.context import Context
@@ -128,6 +129,7 @@ def test_what_quality_control_sends_back_is_rated_by_somebody_else_and_settled(t
         connection.execute(
             "INSERT INTO scores SELECT 'x', candidate_id, dimension, score, position FROM scores WHERE submission_id = ?", (name,)
         )
+        page_database.seal(connection, "x")
     revoked, unknown = annotate.ingest(context, [database(context)]).warnings
     assert "submissions.sqlite: 42 ratings are by annotator-02 (whose link is revoked); they count like all others" in revoked
     assert "submissions.sqlite: 14 ratings are by annotator-99 (not on the roster of this run); they count" in unknown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from page_run import Client, exported, page_run, plan, roster, serving
 from stages.annotate import step as annotate
 from stages.annotate.formats import read as formats
 from stages.annotate.page.database import Database
+from stages.annotate.ratings import ledger
 from stages.context import Context
+from stages.engine.rundir import RunDir
 
 
 def submissions(path: Path) -> list[str]:
@@ -79,6 +82,8 @@ def test_a_backup_beside_the_server_is_whole_private_and_can_be_restored(tmp_pat
     (second / "submissions.sqlite").write_bytes(data[: len(data) // 2])
     assert "is damaged" in refusal("annotate", "restore", "--run", run, "--from", second)
     assert "is not a backup" in refusal("annotate", "restore", "--run", run, "--from", tmp_path)
+    assert "is the page's own folder" in refusal("annotate", "restore", "--run", run, "--from", page)
+    assert "is a file; give a folder" in refusal("annotate", "backup", "--run", run, "--to", before)
     assert submissions(page / "submissions.sqlite") == names
 
     (tmp_path / "shared").mkdir(mode=0o755)
@@ -126,3 +131,45 @@ def test_a_server_that_was_killed_loses_nothing_and_one_that_ends_leaves_one_fil
         with again.read() as connection:
             assert [tuple(row) for row in connection.execute("SELECT * FROM meta")] == [("a", "b")]
         again.close()
+
+
+def test_what_is_submitted_after_a_restore_counts_whatever_the_ledger_has(tmp_path: Path) -> None:
+    context = exported(page_run(tmp_path / "run", groups=1, edits=2, plan=plan(overlap=0)))
+    run, page = context.run.path, context.run.path / "annotate" / "page" / "submissions.sqlite"
+    token = roster(context).add("Ada")[1]
+
+    def rated(*scores: int) -> None:
+        with serving(context) as address:
+            ada = Client(address, token)
+            for score in scores:
+                work = ada.get("/api/work")["groups"]
+                ada.submit(work[0] if work else ada.get("/api/previous"), score)
+
+    def copied(name: str) -> Path:
+        return Path(shutil.copy(page, tmp_path / name))
+
+    def counting(of: Context) -> set[float]:
+        return set(ledger.current(of.run.step("annotate"))["score"].to_pylist())
+
+    Database(page).close()  # a backup from before the first submission
+    pipeline("annotate", "backup", "--run", run, "--to", tmp_path / "backups")
+    rated(1)
+    pipeline("annotate", "backup", "--run", run, "--to", tmp_path / "backups")
+    rated(2, 3)
+    lost = copied("lost.sqlite")
+    assert annotate.ingest(context, [lost]).new[0].accepted == 4 and counting(context) == {3.0}
+    copies = [lost]
+    for backup, score in ((1, 4), (0, 2), (1, 1)):  # the ledger has three revisions, more than either backup
+        pipeline("annotate", "restore", "--run", run, "--from", _latest(tmp_path, backup))
+        rated(score)
+        copies.append(copied(f"after-{score}.sqlite"))
+        batch = annotate.ingest(context, [copies[-1]]).new[0]
+        assert (batch.accepted, batch.quarantined) == (4, {}) and counting(context) == {float(score)}
+    assert annotate.ingest(context, copies).new == [], "a copy delivered twice"
+    page.unlink()  # begun without any submission
+    rated(3)
+    assert annotate.ingest(context, [copied("last.sqlite"), lost]).new[0].accepted == 4 and counting(context) == {3.0}
+    other = replace(context, run=RunDir(tmp_path / "other"))
+    shutil.copytree(run / "generate", other.run.path / "generate")
+    annotate.ingest(other, [tmp_path / "last.sqlite", *reversed(copies)])
+    assert counting(other) == {3.0}, "in whatever order they come"

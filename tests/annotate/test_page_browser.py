@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from browser import CHROMIUM, Browser, Tab, browsing
 from page_run import HOSTILE, Client, exported, gold_file, page_run, plan, roster, serving
 
 from stages.annotate.config import PlanConfig
+from stages.annotate.page import packet as packets
 from stages.context import Context
 from stages.engine.ids import content_id
 
@@ -201,6 +204,7 @@ def test_the_page_by_mouse_and_at_200_percent(tmp_path: Path, browser: Browser, 
         tab.key("Escape", "f")
         tab.wait("document.querySelector('#flag').open")
         assert tab.run("document.querySelector('#flag-send').disabled")
+        assert tab.run("document.querySelector('#flag-text').maxLength") == 4000 - len("the source is cut off; ")
         tab.key("ArrowDown")
         tab.screenshot(shots / "cannot-be-rated-1280.png")
         tab.key("Tab", "Tab", "Enter")
@@ -230,6 +234,64 @@ def test_the_page_by_mouse_and_at_200_percent(tmp_path: Path, browser: Browser, 
         tab.wait("document.querySelector('#message-title').textContent === 'No valid link' && !document.querySelector('#message').hidden")
         assert tab.errors == []
         tab.close()
+
+
+def test_what_is_left_is_on_the_server_with_its_time(tmp_path: Path, browser: Browser) -> None:
+    context = exported(page_run(tmp_path / "run", groups=3, edits=2, plan=plan(overlap=0)))
+    path = context.run.path / "annotate" / "page" / "submissions.sqlite"
+
+    def drafts() -> dict[str, tuple[list[int], float]]:
+        """Scores and seconds by source picture."""
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
+            bodies = [(group, json.loads(body)) for group, body in connection.execute("SELECT group_id, body FROM drafts")]
+        pictures = packets.load(path.parent.parent).groups
+        scores = {group: [score for of in body["scores"].values() for score in of.values()] for group, body in bodies}
+        return {f"/image/{pictures[group].source}": (scores[group], body["seconds"]) for group, body in bodies}
+
+    def hours() -> float:
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
+            return connection.execute("SELECT coalesce(sum(seconds), 0) FROM hours").fetchone()[0]
+
+    with serving(context) as address:
+        tab = browser.tab()
+        tab.open(f"http://{address}/a/{roster(context).add('Ada')[1]}")
+        tab.wait(READY)
+        first, shown = group_of(tab), "document.querySelector('#source').getAttribute('src') === '{}'"
+        tab.run("Date.now = (was => () => was() - 3_600_000)(Date.now)")  # the clock of the computer is set back
+        tab.key("1", "2", "3", "4", "Enter")
+        tab.wait(f"!({shown.format(first)})")
+        second, before = group_of(tab), hours()
+        tab.run("Object.assign(document.querySelector('#comment-text'), { value: 'half: \\ud83d, whole: \\ud83d\\ude00' })"
+                ".dispatchEvent(new Event('input'))")  # fmt: skip
+        tab.wait(SAVED)
+        tab.key("3", "Backspace")  # within half a second
+        tab.wait(shown.format(first))
+        assert drafts()[second][0] == [3] and first not in drafts()
+        tab.run("new Promise(done => setTimeout(done, 2500))")
+        tab.key("n")
+        tab.wait(shown.format(second))
+        scores, seconds = drafts()[first]
+        assert sorted(scores) == [1, 2, 3, 4] and seconds >= 1 and hours() >= before + 1, "the earlier group was looked at, not changed"
+        other = browser.tab()  # two windows; the first one only looks
+        other.open(f"http://{address}/")
+        other.wait(f"{READY} && {shown.format(second)}")
+        tab.run("new Promise(done => setTimeout(done, 1500))")
+        tab.key("Backspace")
+        tab.wait(shown.format(first))
+        looked = drafts()[second]
+        other.key("2")
+        other.wait(SAVED)
+        assert drafts()[second][0] == [3, 2] and drafts()[second][1] >= looked[1] and other.run("document.querySelector('#banner').hidden")
+        other.key("g", "2", "1")
+        other.open("about:blank")
+        other.wait("document.body.innerText === ''")
+        for _ in range(300):
+            if drafts()[second][0] == [3, 2, 1]:
+                break
+            time.sleep(0.1)
+        assert drafts()[second][0] == [3, 2, 1]
+        assert [error for error in tab.errors + other.errors if "409" not in error] == []
+        tab.close(), other.close()
 
 
 def test_training_and_the_lead_s_page(tmp_path: Path, browser: Browser, shots: Path) -> None:

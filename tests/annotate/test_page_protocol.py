@@ -196,7 +196,7 @@ def test_pilot_production_adjudication_ranking(tmp_path: Path) -> None:
         counts = {
             name: (phase["groups"], phase["wanted"], phase["done"]) for name, phase in phases.items() if phase["done"] or phase["groups"]
         }
-        assert counts == {"pilot": (0, 0, 2), "production": (2, 2, 2), "adjudication": (1, 1, 2), "ranking": (1, 1, 1)}
+        assert counts == {"pilot": (1, 2, 2), "production": (2, 2, 2), "adjudication": (1, 1, 2), "ranking": (1, 1, 1)}
     annotate.ingest(context, [context.run.path / "annotate" / "page" / "submissions.sqlite"])
     assert list(csv.DictReader(listed.read_text().splitlines()))
     annotation_qc.run(context)
@@ -204,6 +204,45 @@ def test_pilot_production_adjudication_ranking(tmp_path: Path) -> None:
     ranked = ledger.current(context.run.step("annotate")).to_pylist()
     ranks = {row["candidate_id"]: row["score"] for row in ranked if row["round"] == "ranking" and row["scale_max"] == 3}
     assert ranks == {candidate: float(rank) for candidate, rank in place.items()}
+
+
+def test_a_group_counts_in_every_phase_in_which_it_was_rated_and_one_that_nobody_may_rate_is_named(tmp_path: Path) -> None:
+    """Two calibration groups become benchmark groups, for experts who have rated one of them, and of whom one is misspelt."""
+    context = page_run(tmp_path / "run", groups=3, edits=2, plan=plan(overlap=0, calibration=2, benchmark_raters=1))
+    experts = plan(overlap=0, calibration=2, benchmark_raters=1, experts=("annotator-01", "annotator-12"))
+    later = with_settings(exported(context), plan=experts.model_dump())
+    with serving(later) as address:
+        ann = Client(address, roster(context).add("Ann")[1])
+        lead = Client(address, roster(context).add("Lead", "lead")[1])
+        first, second = (group["group_id"] for group in ann.get("/api/work")["groups"])
+        ann.submit(ann.get("/api/work")["groups"][0])
+
+        def shown() -> tuple[dict[str, Any], list[str]]:
+            summary = lead.get("/api/lead/summary")
+            return {p["round"]: (p["groups"], p["wanted"], p["done"]) for p in summary["phases"]}, summary["waiting"]
+
+        phases, waiting = shown()
+        assert phases["calibration"] == (2, None, 1) and waiting == [
+            "annotate.plan.experts names annotator-12, who is no annotator on the roster with a valid link: `pipeline annotate roster list`"
+        ]
+        (tmp_path / "list.csv").write_text(f"{first}\n{second}\n")
+        annotate.export(later, groups=tmp_path / "list.csv", round="benchmark")
+        ann.get("/api/work")
+        phases, waiting = shown()
+        assert phases["calibration"] == (1, None, 1) and phases["benchmark"] == (2, 2, 0)
+        assert waiting[1:] == [
+            f"benchmark: 1 group waits (first {first}): every expert on the roster has rated or skipped it, or is paused, or there is "
+            "none; `pipeline annotate roster add` adds a person, whom annotate.plan.experts must name before the page is started again"
+        ]
+        roster(context).revoke("Ann")
+        assert "benchmark: 2 groups wait" in " ".join(shown()[1])
+    roster(context).add("Ben")
+    with serving(context) as address:
+        lead = Client(address, roster(context).renew("Lead")[1])
+        assert lead.get("/api/lead/summary")["waiting"] == [], "without experts everybody may rate"
+    for name in ("Ann", "lead-01", "annotator-1"):
+        with pytest.raises(ValueError, match=f"'{name}' is no pseudonym of an annotator such as annotator-01"):
+            plan(experts=(name,))
 
 
 def test_skip_hand_over_and_hours(tmp_path: Path) -> None:
@@ -293,3 +332,25 @@ def test_ratings_of_another_rubric_are_quarantined_until_it_was_exported(tmp_pat
     context = page_run(tmp_path / "run", groups=1, edits=2)
     path = write_csv(tmp_path / "a.csv", ratings_of(rating_task_of(context), rubric_version="v0"))
     assert annotate.ingest(context, [path]).index.quarantined == {"rubric-unknown": 4}
+
+
+def test_hours_of_groups_that_are_open(tmp_path: Path) -> None:
+    context = exported(page_run(tmp_path / "run", groups=2, edits=2, plan=plan(overlap=0)))
+    with serving(context) as address:
+        ann, lead = Client(address, roster(context).add("Ann")[1]), Client(address, roster(context).add("Lead", "lead")[1])
+        first, second = ann.get("/api/work")["groups"]
+        ann.submit(first, seconds=10.0)
+
+        def hours_with(group: dict[str, Any], revision: int, version: int, seconds: object) -> float:
+            body = {"version": version, "revision": revision, "body": {"scores": {}, "seconds": seconds}}
+            assert ann.ask("PUT", f"/api/draft/{group['group_id']}", body)[0] == 200
+            (of,) = lead.get("/api/lead/summary")["hours"]
+            assert (of["groups"], of["revisions"]) == (1, 0)
+            return of["seconds"]
+
+        assert hours_with(first, 1, 0, 4) == 14.0
+        odd = (5.5, -1, 1e12, "long", None, {"of": 1}, [3])
+        assert [hours_with(second, 0, n, seconds) for n, seconds in enumerate(odd)] == [19.5, 14.0, 86414.0, 14.0, 14.0, 14.0, 14.0]
+        ann.submit(second, seconds=6.0)
+        ann.submit(ann.get("/api/group/" + first["group_id"]), seconds=5.0)
+        assert lead.get("/api/lead/summary")["hours"][0]["seconds"] == 21.0, "a submission has the time of its draft"

@@ -652,6 +652,8 @@ def test_the_roster_by_commands(tmp_path: Path) -> None:
     assert people.of_token(token) is not None and people.of_token(token[:-1]) is None
     assert "is on the roster" in refusal("annotate", "roster", "add", "--run", run, "Ada Lovelace")
     assert "lead-01" in pipeline("annotate", "roster", "add", "--run", run, "Boss", "--lead").output
+    for name in ("a\x07", "Ada\nEve", "\u200b", "\udcff", " "):
+        assert "give the name of the person" in refusal("annotate", "roster", "add", "--run", run, name)
     pipeline("annotate", "roster", "revoke", "--run", run, "annotator-01")
     assert people.of_token(token) is None
     listed = pipeline("annotate", "roster", "list", "--run", run).output
@@ -667,6 +669,8 @@ def test_the_roster_by_commands(tmp_path: Path) -> None:
     people.path.write_text(sound)
     shutil.copytree(run / "annotate" / "page", run / "annotate" / "page" / "before-restore-2026")
     people.path.write_text("[]")
+    pipeline("annotate", "roster", "add", "--run", run, "Jos\u00e9 \u5c71\u7530", "--lead")
+    assert "is on the roster" in refusal("annotate", "roster", "add", "--run", run, "Jose\u0301 \u5c71\u7530"), "in another spelling"
     assert "annotator-02" in pipeline("annotate", "roster", "add", "--run", run, "Frank").output
     assert "there is no run directory" in refusal("annotate", "roster", "list", "--run", tmp_path / "elsewhere")
 

@@ -19,13 +19,14 @@ from rated_run import make_run, rating_task_of, ratings_of, write_csv
 from pipeline.commands.print_ratings import ingested
 from pipeline.report.published import Published
 from stages.annotate import step as annotate
-from stages.annotate.formats import editreward_data
+from stages.annotate.formats import editreward_data, page_database
 from stages.annotate.formats import read as readers
 from stages.annotate.quality import step as annotation_qc
 from stages.annotate.ratings.accepted import accepted_ratings
 from stages.annotate.ratings.rating_task import RatingTask
 from stages.context import Context
 from stages.engine import storage
+from stages.engine.ids import ID_DIGITS
 from stages.preferences import step as preferences
 
 IF, VQ = "instruction_following", "visual_quality"
@@ -332,7 +333,8 @@ def test_editreward_data_in_several_files_and_with_faults(tmp_path: Path) -> Non
 
 PAGE = """
 CREATE TABLE submissions (
-  submission_id, annotator, group_id, revision, round, flag, comment, seconds, submitted_at, rubric_version, scale_min, scale_max, project);
+  submission_id, annotator, group_id, revision, round, flag, comment, seconds, submitted_at, rubric_version, scale_min, scale_max, project,
+  wall_seconds, changes, content);
 CREATE TABLE scores (submission_id, candidate_id, dimension, score, position);
 CREATE VIEW latest AS SELECT *, max(revision) FROM submissions WHERE round IN ('calibration', 'production') GROUP BY annotator, group_id;
 CREATE VIEW ratings AS SELECT l.*, s.candidate_id, s.dimension, s.score, s.position FROM latest l JOIN scores s USING (submission_id)
@@ -342,19 +344,23 @@ CREATE VIEW unrateable AS SELECT * FROM latest WHERE flag IS NOT NULL;
 """The columns and views that :mod:`stages.annotate.formats.page_database` reads."""
 
 
-def submit(database: Path, work: RatingTask, group: str, who: str, revision: int, score: int | None, **changes: Any) -> None:
+def submit(
+    database: Path, work: RatingTask, group: str, who: str, revision: int, score: int | None, last: int | None = None, **changes: Any
+) -> None:
+    """A submission with one score for all cells, or another one for the last cell."""
     row = {"submission_id": f"{who}-{group}-{revision}", "annotator": who, "group_id": group, "revision": revision, "round": "production"}
     row |= {"flag": None, "comment": "", "seconds": 4.5, "submitted_at": "2025-03-31T14:05:00+00:00", "rubric_version": "v1"}
-    row |= {"scale_min": 1, "scale_max": 4, "project": work.project} | changes
+    row |= {"scale_min": 1, "scale_max": 4, "project": work.project, "wall_seconds": 6.0, "changes": 0, "content": ""} | changes
     with sqlite3.connect(database) as connection:
         if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
             connection.executescript(PAGE)
         connection.execute(f"INSERT INTO submissions VALUES ({', '.join('?' * len(row))})", list(row.values()))
-        for place, candidate in enumerate(work.sampled[group] if score else ()):
-            for dimension in work.dimensions:
-                connection.execute(
-                    "INSERT INTO scores VALUES (?, ?, ?, ?, ?)", (row["submission_id"], candidate, dimension, score, place + 1)
-                )
+        cells = [(candidate, dimension) for candidate in work.sampled[group] for dimension in work.dimensions] if score else []
+        for number, (candidate, dimension) in enumerate(cells, start=1):
+            given = last if last is not None and number == len(cells) else score
+            connection.execute("INSERT INTO scores VALUES (?, ?, ?, ?, ?)", (row["submission_id"], candidate, dimension, given, 1))
+        if row["content"] == "":
+            page_database.seal(connection, row["submission_id"])
     connection.close()
 
 
@@ -392,9 +398,8 @@ def test_a_revision_after_its_ingest_replaces_what_was_said_and_keeps_it_in_the_
         connection.backup(copy)
     copy.close()
 
-    submit(database, work, first, "annotator-01", 2, 2)  # one score of eight is another
-    with sqlite3.connect(database) as connection:
-        connection.execute("UPDATE scores SET score = 4 WHERE rowid = (SELECT max(rowid) FROM scores)")
+    earlier = "2025-03-31T13:05:00+00:00"  # the clock of the server was set back
+    submit(database, work, first, "annotator-01", 2, 2, last=4, submitted_at=earlier)
     submit(database, work, second, "annotator-01", 2, None, flag="unsafe")
     revised = annotate.ingest(context, [database])
     (batch,) = revised.new
@@ -432,6 +437,41 @@ def test_a_revision_after_its_ingest_replaces_what_was_said_and_keeps_it_in_the_
     by_table = ratings_of(work, "annotator-02", [third], score=1)
     (batch,) = annotate.ingest(context, [write_csv(tmp_path / "table.csv", by_table)]).new
     assert (batch.accepted, batch.quarantined) == (0, {"conflict": cells}), "a table knows no revisions"
+
+
+CHANGES = {
+    "UPDATE scores SET score = 4 WHERE rowid = 2": "ada",
+    "UPDATE submissions SET annotator = 'cyd' WHERE annotator = 'ben'": "ben",
+    "UPDATE submissions SET flag = NULL WHERE flag IS NOT NULL": "cyd",
+    "DELETE FROM scores WHERE rowid = 1": "ada",
+    "DELETE FROM submissions WHERE annotator = 'ada'": "ben",
+    "UPDATE scores SET score = x'00' WHERE rowid = 1": "ada",
+    "UPDATE submissions SET submitted_at = 'now' WHERE annotator = 'ben'": "ben",
+    "INSERT INTO submissions SELECT 'new', 'dan', group_id, 1, round, flag, comment, seconds, submitted_at, rubric_version, scale_min, "
+    "scale_max, project, wall_seconds, changes, content FROM submissions WHERE annotator = 'ada'": "new",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_database_that_somebody_changed_is_refused(context: Context, work: RatingTask, tmp_path: Path, change: str) -> None:
+    database, groups = tmp_path / "submissions.sqlite", list(work.sampled)
+    submit(database, work, groups[0], "ada", 1, 2)
+    submit(database, work, groups[1], "ben", 1, 3)
+    submit(database, work, groups[2], "cyd", 1, None, flag="unsafe")
+    with sqlite3.connect(database) as connection:
+        connection.execute(change)
+    with pytest.raises(
+        ValueError, match=rf"submissions\.sqlite: submission {CHANGES[change]}.* is not as the page stored it, or one before"
+    ):
+        annotate.ingest(context, [database])
+    assert context.run.step("annotate").index() is None
+
+
+def test_submissions_of_an_earlier_version_have_no_digest_and_ingest_says_so(context: Context, work: RatingTask, tmp_path: Path) -> None:
+    database, groups = tmp_path / "submissions.sqlite", list(work.sampled)
+    submit(database, work, groups[0], "ada", 1, 2, content="0" * ID_DIGITS)
+    submit(database, work, groups[1], "ada", 1, 2)
+    assert any("1 submissions are of an earlier version" in warning for warning in annotate.ingest(context, [database]).warnings)
 
 
 def test_databases_that_are_not_the_pages(context: Context, tmp_path: Path) -> None:

@@ -95,6 +95,35 @@ def test_export_is_the_same_everywhere_and_a_limit_is_its_beginning(tmp_path: Pa
         annotate.export(make_run(tmp_path / "d"), limit=0)
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "group_id\n{}\n{}\n",
+        "{}\n\n{}\n",
+        "reason;Group_ID\nx;{}\ny;{}\n",
+        "sep=;\r\ngroup_id;reason\r\n{};x\r\n{};y\r\n",
+        "\ufeff{}\tx\n{}\ty\n",
+    ],
+)
+def test_lists_of_groups_as_spreadsheets_write_them(tmp_path: Path, layout: str) -> None:
+    context = make_run(tmp_path / "run")
+    groups = list(rating_task_of(context).sampled)[3:5]
+    listed = tmp_path / "list.csv"
+    listed.write_text(layout.format(*groups), encoding="utf-8", newline="")
+    folder = annotate.export(context, groups=listed)
+    assert [json.loads(line)["group_id"] for line in (folder / "groups.jsonl").read_text().splitlines()] == groups
+    listed.write_text(layout.format(groups[0], "nobody"), encoding="utf-8", newline="")
+    with pytest.raises(ValueError, match=r"--groups .*list\.csv line [2-4]: there is no group 'nobody'"):
+        annotate.export(context, groups=listed)
+    queue = f"group_id;candidate_id;dimension;scores_given\n{groups[0]};nobody;visual_quality;1 4\n"
+    listed.write_text(queue)
+    with pytest.raises(ValueError, match=r"list\.csv line 2: there is no candidate 'nobody'"):
+        annotate.export(context, groups=listed, round="adjudication")
+    listed.write_text(queue.replace("1 4", "1;4"))
+    with pytest.raises(ValueError, match=r"--groups .*list\.csv line 2: the row has 5 fields"):
+        annotate.export(context, groups=listed, round="adjudication")
+
+
 def test_export_leaves_an_equal_packet_alone_and_restores_a_lost_image(context: Context) -> None:
     folder = annotate.export(context)
     before = storage.tree_hashes(folder)

@@ -4,6 +4,9 @@ In: the database with its views ``ratings`` (the latest revision of every annota
 and ``latest``. Out: one rating per row of ``ratings``, and the revision history of each group. A group that an annotator flagged as
 impossible to rate has no scores; it becomes one invalid row ``unrateable`` with the flag and the comment. The hash of the delivery is
 that of the rows, not of the file: SQLite may still have new rows in its write-ahead log.
+
+The page stores a digest with every submission (:func:`seal`), which covers the submission, its scores and the digest before it. A database
+in which somebody changed, added or removed a submission is refused, unless the last ones were removed or the digests computed again.
 """
 
 from __future__ import annotations
@@ -12,11 +15,14 @@ import hashlib
 import json
 import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from stages.annotate.formats.files import RatingFile, plain
 from stages.annotate.ratings.delivery import Delivery, InvalidRow, RawRating, Revision
+from stages.engine.ids import ID_DIGITS
 
 FORMAT = "page"
 
@@ -28,10 +34,19 @@ _RATINGS = (
 _UNRATEABLE = "SELECT group_id, annotator, flag, comment FROM unrateable ORDER BY group_id, annotator"
 
 _REVISIONS = (
-    "SELECT s.submission_id, s.group_id, s.annotator, s.revision FROM submissions s JOIN latest l USING (annotator, group_id) "
+    "SELECT s.submission_id, s.group_id, s.annotator, "
+    "s.revision + max(CAST(86400000 * (julianday(s.submitted_at) - 2440587.5) AS INTEGER)) OVER "
+    "(PARTITION BY s.annotator, s.group_id ORDER BY s.revision) FROM submissions s JOIN latest l USING (annotator, group_id) "
     "ORDER BY s.group_id, s.annotator, s.revision"
 )
-"""The fields of :class:`Revision` in their order."""
+"""The fields of :class:`Revision` in their order. The page counts from 1, and does so again after a backup is put back. Therefore the
+number here is the time in milliseconds since 1970 (the latest one so far, where the clock was set back) plus the page's number."""
+
+_SUBMITTED = (
+    "submission_id, annotator, group_id, revision, round, flag, comment, seconds, wall_seconds, changes, submitted_at, rubric_version, "
+    "scale_min, scale_max, project"
+)
+_SCORES = "SELECT candidate_id, dimension, score, position FROM scores WHERE submission_id = ? ORDER BY candidate_id, dimension"
 
 
 _WAL = b"\x02\x02"
@@ -51,13 +66,43 @@ def require_log(path: Path) -> None:
     )
 
 
+def seal(connection: sqlite3.Connection, submission: str) -> None:
+    """Store the digest of the submission that was added last, as it is in the database."""
+    before = connection.execute("SELECT content FROM submissions ORDER BY rowid DESC LIMIT 1 OFFSET 1").fetchone()
+    row = connection.execute(f"SELECT {_SUBMITTED} FROM submissions WHERE submission_id = ?", (submission,)).fetchone()
+    digest = _digest(connection, before[0] if before else "", row)
+    connection.execute("UPDATE submissions SET content = ? WHERE submission_id = ?", (digest, submission))
+
+
+def _digest(connection: sqlite3.Connection, before: str, submission: Sequence[Any]) -> str:
+    """Hash of a submission, of its scores, and of the digest ``before`` it."""
+    scores = [list(score) for score in connection.execute(_SCORES, (submission[0],))]
+    return hashlib.sha256(json.dumps([before, list(submission), scores], default=repr).encode()).hexdigest()
+
+
+def _require_unchanged(connection: sqlite3.Connection, name: str) -> int:
+    """Raise ``ValueError`` naming a submission that differs from its digest. Returns the number of those without one, which an earlier
+    version stored."""
+    before, without = "", 0
+    for content, *submission in connection.execute(f"SELECT content, {_SUBMITTED} FROM submissions ORDER BY rowid"):
+        if len(content) == ID_DIGITS:
+            without += 1
+        elif content != _digest(connection, before, submission):
+            raise ValueError(
+                f"{name}: submission {submission[0]} ({submission[1]}, group {submission[2]}) is not as the page stored it, or one before "
+                "it was removed; ingest a backup that was made before the change (docs/annotation.md, Backups)"
+            )
+        before = content
+    return without
+
+
 def recognises(file: RatingFile) -> bool:
     """Whether the file is an SQLite database."""
     return file.data.startswith(b"SQLite format 3\0")
 
 
 def parse(file: RatingFile) -> Delivery:
-    """The ratings of the database. Raises ``ValueError`` for a remote, damaged, incomplete or foreign database, and for one
+    """The ratings of the database. Raises ``ValueError`` for a remote, damaged, incomplete, changed or foreign database, and for one
     without ratings."""
     name = file.name
     if "://" not in str(file.path):
@@ -65,6 +110,7 @@ def parse(file: RatingFile) -> Delivery:
     try:
         with closing(sqlite3.connect(f"{Path(file.path).absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.execute("BEGIN")  # one snapshot for all queries
+            without = _require_unchanged(connection, name)
             ratings, unrateable, revisions = (connection.execute(query).fetchall() for query in (_RATINGS, _UNRATEABLE, _REVISIONS))
     except sqlite3.DatabaseError as error:
         raise ValueError(
@@ -78,4 +124,5 @@ def parse(file: RatingFile) -> Delivery:
         for number, (group, annotator, flag, comment) in enumerate(unrateable, start=len(ratings) + 1)
     ]
     sha256 = hashlib.sha256(json.dumps([ratings, unrateable]).encode()).hexdigest()
-    return Delivery(name, sha256, FORMAT, "row", rows, invalid, revisions=[Revision(*cells) for cells in revisions])
+    warnings = [f"{name}: {without} submissions are of an earlier version; whether they were changed is not known"] if without else []
+    return Delivery(name, sha256, FORMAT, "row", rows, invalid, warnings, revisions=[Revision(*cells) for cells in revisions])

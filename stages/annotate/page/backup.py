@@ -38,6 +38,8 @@ def write(run: RunDir, backups: Path) -> Backup:
         raise ValueError(f"there are no submissions in {page}; `pipeline annotate serve` makes them")
     require_log(page / DATABASE)
     _checked(page / DATABASE, "restore it from a backup")
+    if backups.is_file():
+        raise ValueError(f"{backups} is a file; give a folder for the backups")
     if not backups.exists():
         make_private(backups)
     folder = backups / _time()
@@ -57,9 +59,11 @@ def write(run: RunDir, backups: Path) -> Backup:
 def restore(run: RunDir, backup: Path) -> Backup:
     """Put a backup back; what was there is moved aside, nothing is deleted.
 
-    Raises ``ValueError`` while a server runs, for a folder that is no backup, and for a damaged database.
+    Raises ``ValueError`` while a server runs, for a folder that is no backup or the page's own, and for a damaged database.
     """
     page = folder_of(run)
+    if backup.resolve() == page.resolve():
+        raise ValueError(f"{backup} is the page's own folder; give a folder that `pipeline annotate backup` made")
     if not (backup / DATABASE).is_file():
         raise ValueError(f"{backup} is not a backup: it has no {DATABASE}; give a folder that `pipeline annotate backup` made")
     require_log(backup / DATABASE)

@@ -11,7 +11,8 @@ Tables (times are ISO 8601 in UTC, scores are numbers of the scale, in a ranking
     ``exam-1``, ``exam-2``, ``calibration``, ``production``, ``reannotation``, ``pilot``, ``adjudication``, ``benchmark``, ``ranking``),
     flag (null, or why the group cannot be rated: ``source-broken``, ``instruction-impossible``, ``unsafe``, ``image-missing``; it then has
     no scores), comment, seconds (active, of the whole group, of this revision alone), wall_seconds, changes (how often a score was replaced
-    before it was sent), submitted_at, rubric_version, scale_min, scale_max, project, content (hash of the submission)
+    before it was sent), submitted_at, rubric_version, scale_min, scale_max, project, content (digest,
+    :func:`stages.annotate.formats.page_database.seal`)
 ``scores``: the scores of a submission: submission_id, candidate_id, dimension, score, position (on the page, from 1)
 ``assignments``: annotator, group_id, round, opened_at, lease_ends (seconds since 1970; 0: skipped), done (0 or 1)
 ``drafts``: annotator, group_id, version, body (JSON text), saved_at
@@ -29,8 +30,9 @@ Views, the interface for readers:
     divided by the scores of the latest), comment, rubric_version, scale_min, scale_max, project
 ``unrateable``: the same for groups whose latest revision says that they cannot be rated: submission_id, annotator, group_id, round,
     revision, flag, comment, submitted_at, seconds, project
-``hours``: active seconds by annotator and day (of the server's time zone), of all submissions, training and exams included, and of skips;
-    groups: number of submissions that are no revisions, revisions: of the others, skips
+``hours``: active seconds by annotator and day (of the server's time zone), of all submissions, training and exams included, of skips, and
+    of drafts, which have the time of groups that are still open and of earlier ones that were only looked at; groups: number of
+    submissions that are no revisions, revisions: of the others, skips
 """
 
 from __future__ import annotations
@@ -93,7 +95,10 @@ CREATE VIEW hours AS
   SELECT annotator, date(at, 'localtime') AS day, round(sum(seconds), 1) AS seconds, sum(kind = 'group') AS groups,
     sum(kind = 'revision') AS revisions, sum(kind = 'skip') AS skips
   FROM (SELECT annotator, submitted_at AS at, seconds, iif(revision = 1, 'group', 'revision') AS kind FROM submissions
-    UNION ALL SELECT annotator, skipped_at, seconds, 'skip' FROM skips) GROUP BY annotator, day;
+    UNION ALL SELECT annotator, skipped_at, seconds, 'skip' FROM skips
+    UNION ALL
+      SELECT annotator, saved_at, max(0, min(86400, CAST(coalesce(json_extract(body, '$.seconds'), 0) AS REAL))), 'draft' FROM drafts)
+  GROUP BY annotator, day;
 DROP VIEW IF EXISTS ratings;
 CREATE VIEW ratings AS
   SELECT l.submission_id, l.annotator, l.group_id, s.candidate_id, s.dimension, s.score, l.round, l.revision, s.position, l.submitted_at,

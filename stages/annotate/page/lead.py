@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stages.annotate.config import AnnotateConfig
-from stages.annotate.page import assignment, people, phases
+from stages.annotate.page import assignment, people, phases, waiting
 from stages.annotate.page.judged import Judged
 from stages.annotate.page.packet import Packet
 from stages.annotate.page.rated import Rated
@@ -45,12 +45,14 @@ def summary(
     for entry in groups:
         by_group[entry.group].append(entry)
     shared = {group: entries for group, entries in by_group.items() if len(entries) > 1}
+    persons = people.statistics(connection, packet, roster, config, judged)
     connected = quality.connected([entry.annotator for entry in entries] for entries in by_group.values())
     return {
         "progress": _progress(connection, packet, groups)
         # Severities can be compared only if shared groups connect all people.
         | {"shared_groups": len(shared), "connected": len(connected) <= 1},
-        "people": people.statistics(connection, packet, roster, config, judged),
+        "people": persons,
+        "waiting": [*waiting.unknown_experts(roster, config.plan), *waiting.groups_for_nobody(connection, persons, config.plan)],
         "quality": quality_of_all,
         "phases": phases.phases(connection, packet, quality_of_all["targets"]),
         "hours": [dict(row) for row in connection.execute(HOURS)],

@@ -6,6 +6,7 @@ In: the database, the plan. Out: one entry per phase in the order of a project (
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,25 +26,17 @@ COMMANDS = {
 
 
 def phases(connection: sqlite3.Connection, packet: Packet, targets: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """groups: in the plan; wanted, done: ratings of whole groups; people: who have submitted any; met: whether all targets of the phase are
-    met, None without ratings or target. Everybody rates the calibration groups, so these have no wanted number."""
-    plan = {
-        row["round"]: row
-        for row in connection.execute("SELECT round, count(*) AS groups, sum(wanted) AS wanted FROM groups GROUP BY round")
-    }
-    done = {
-        row["round"]: row
-        for row in connection.execute(
-            "SELECT round, count(*) AS done, count(DISTINCT annotator) AS people FROM assignments WHERE done = 1 GROUP BY round"
-        )
-    }
-    # Slots of a group that was rated in another round before are filled by those ratings.
-    filled = dict(
-        connection.execute(
-            "SELECT g.round, count(*) FROM groups g JOIN assignments a USING (group_id) "
-            "WHERE a.done = 1 AND a.round != g.round GROUP BY g.round"
-        )
+    """groups: in this phase now, or rated in it before they went into another one; wanted, done: ratings of whole groups; people: who have
+    submitted any; met: whether all targets of the phase are met, None without ratings or target. Everybody rates the calibration groups, so
+    these have no wanted number."""
+    plan = _by_round(connection, "SELECT round, count(*) AS groups, sum(wanted) AS wanted FROM groups GROUP BY round")
+    done = _by_round(
+        connection, "SELECT round, count(*) AS done, count(DISTINCT annotator) AS people FROM assignments WHERE done = 1 GROUP BY round"
     )
+    both = "FROM groups g JOIN assignments a USING (group_id) WHERE a.done = 1 AND a.round != g.round"
+    # Slots of a group that was rated in another round before are filled by those ratings.
+    filled = _by_round(connection, f"SELECT g.round, count(*) AS done {both} GROUP BY g.round")
+    left = _by_round(connection, f"SELECT a.round, count(DISTINCT group_id) AS groups, count(*) AS done {both} GROUP BY a.round")
     found = []
     for name, command in COMMANDS.items():
         calibration = name == CALIBRATION
@@ -51,12 +44,18 @@ def phases(connection: sqlite3.Connection, packet: Packet, targets: Sequence[Map
         found.append(
             {
                 "round": name,
-                "groups": len(packet.plan.calibration) if calibration else plan[name]["groups"] if name in plan else 0,
-                "wanted": None if calibration else plan[name]["wanted"] - filled.get(name, 0) if name in plan else 0,
-                "done": done[name]["done"] if name in done else 0,
-                "people": done[name]["people"] if name in done else 0,
+                "groups": left[name]["groups"] + (len(packet.plan.calibration) if calibration else plan[name]["groups"]),
+                "wanted": None if calibration else plan[name]["wanted"] - filled[name]["done"] + left[name]["done"],
+                "done": done[name]["done"],
+                "people": done[name]["people"],
                 "met": all(checked) if checked else None,
                 "command": command,
             }
         )
     return found
+
+
+def _by_round(connection: sqlite3.Connection, query: str) -> defaultdict[str, Counter[str]]:
+    """The counts of every round; 0 where there are none."""
+    rows = [dict(row) for row in connection.execute(query)]
+    return defaultdict(Counter, {row.pop("round"): Counter(row) for row in rows})

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import secrets
 import sys
+import unicodedata
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -82,10 +83,9 @@ class Roster:
         return next((p for p in self.people if secrets.compare_digest(p.token_sha256, digest) and not p.revoked), None)
 
     def add(self, name: str, role: Role = "annotator") -> tuple[Person, str]:
-        """Add a person; returns the person and the token of the link. Raises ``ValueError`` for a name that is on the roster."""
-        name = name.strip()
-        if not name:
-            raise ValueError("the name is empty; give the name of the person")
+        """Add a person; returns the person and the token of the link. Raises ``ValueError`` for a name that is on the roster
+        or has no letters."""
+        name = as_name(name)
         with self._changing() as people:
             if any(person.name == name for person in people):
                 raise ValueError(
@@ -112,6 +112,7 @@ class Roster:
         return self._replace(who, token_sha256=_digest(token), revoked=False), token
 
     def _replace(self, who: str, **changes: object) -> Person:
+        who = as_name(who)
         with self._changing() as people:
             place = next((i for i, person in enumerate(people) if who in (person.name, person.pseudonym)), None)
             if place is None:
@@ -128,6 +129,16 @@ class Roster:
             people = list(self.people)
             yield people
             storage.publish_json(self.path, [asdict(person) for person in people], private=True)
+
+
+def as_name(text: str) -> str:
+    """A name in one Unicode spelling, without spaces around it. Raises ``ValueError`` where nothing of it is seen, for control characters,
+    and for what is no text."""
+    name = unicodedata.normalize("NFC", text.strip())
+    kinds = {unicodedata.category(character) for character in name}
+    if kinds <= {"Cf", "Zs"} or kinds & {"Cc", "Cs"}:
+        raise ValueError(f"the name {text!a} is empty, or has control characters or half a character; give the name of the person")
+    return name
 
 
 def folder_of(run: RunDir) -> Path:

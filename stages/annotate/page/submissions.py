@@ -15,11 +15,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from stages.annotate.config import AnnotateConfig
+from stages.annotate.formats import page_database
 from stages.annotate.page import adjudication, assignment
 from stages.annotate.page.database import COUNTED, Database, now
 from stages.annotate.page.packet import Packet
 from stages.annotate.ratings.rating_task import ADJUDICATION
-from stages.engine.ids import settings_hash
 
 LONGEST_COMMENT = 4_000
 LONGEST_DRAFT = 32_000
@@ -28,6 +28,9 @@ STOPPED = {"paused": "the lead of the project has paused your work", "failed": "
 
 IMAGE_MISSING = "image-missing"
 """The flag that is accepted only where the packet lacks an image: a lost connection does not make a group impossible to rate."""
+
+SENT = ("submission_id", "group_id", "flag", "comment", "seconds", "wall_seconds", "changes", "rubric_version")
+"""Fields of a submission that are stored as they are sent."""
 
 NOT_ASSIGNED = "this group is not assigned to you"
 
@@ -100,11 +103,12 @@ class Draft(PageRequest):
 
 def store(database: Database, packet: Packet, config: AnnotateConfig, annotator: str, sent: Submission) -> int:
     """Store a submission and return its revision. Submissions of a paused person, or after a failed exam, are refused; the draft stays."""
-    content = settings_hash(annotator, sent.model_dump(mode="json"))
     with database.write() as connection:
-        there = connection.execute("SELECT revision, content FROM submissions WHERE submission_id = ?", (sent.submission_id,)).fetchone()
+        there = connection.execute("SELECT * FROM submissions WHERE submission_id = ?", (sent.submission_id,)).fetchone()
         if there is not None:
-            if there["content"] != content:
+            given = {(score.candidate_id, score.dimension): score.score for score in sent.scores}
+            same = [there[name] for name in SENT] == [getattr(sent, name) for name in SENT]
+            if not same or there["annotator"] != annotator or _scores(connection, sent.submission_id) != given:
                 raise Refused(409, "another submission has this id; load the page again")
             return there["revision"]
         round = round_of(connection, annotator, sent.group_id)
@@ -119,24 +123,22 @@ def store(database: Database, packet: Packet, config: AnnotateConfig, annotator:
         if sent.based_on != before:
             raise Refused(409, "this group was submitted from another window in the meantime", revision=before)
         row = {
-            **{
-                name: getattr(sent, name) for name in ("submission_id", "group_id", "flag", "comment", "seconds", "wall_seconds", "changes")
-            },
+            **{name: getattr(sent, name) for name in SENT},
             "annotator": annotator,
             "revision": before + 1,
             "round": round,
             "submitted_at": now(),
-            "rubric_version": sent.rubric_version,
             "scale_min": round_levels[0],
             "scale_max": round_levels[-1],
             "project": packet.project,
-            "content": content,
+            "content": "",
         }
         connection.execute(f"INSERT INTO submissions ({', '.join(row)}) VALUES ({', '.join(':' + name for name in row)})", row)
         connection.executemany(
             "INSERT INTO scores VALUES (?, ?, ?, ?, ?)",
             [(sent.submission_id, s.candidate_id, s.dimension, s.score, 1 + order.index(s.candidate_id)) for s in sent.scores],
         )
+        page_database.seal(connection, sent.submission_id)
         connection.execute("UPDATE assignments SET done = 1 WHERE annotator = ? AND group_id = ?", (annotator, sent.group_id))
         adjudication.update_done(connection, packet, [sent.group_id])
         connection.execute("DELETE FROM drafts WHERE annotator = ? AND group_id = ?", (annotator, sent.group_id))
@@ -204,9 +206,15 @@ def latest(connection: sqlite3.Connection, annotator: str, group_id: str) -> dic
     if row is None:
         return None
     scores: dict[str, dict[str, float]] = {}
-    for score in connection.execute("SELECT candidate_id, dimension, score FROM scores WHERE submission_id = ?", (row["submission_id"],)):
-        scores.setdefault(score["candidate_id"], {})[score["dimension"]] = score["score"]
+    for (candidate, dimension), score in _scores(connection, row["submission_id"]).items():
+        scores.setdefault(candidate, {})[dimension] = score
     return {"revision": row["revision"], "flag": row["flag"], "comment": row["comment"], "scores": scores}
+
+
+def _scores(connection: sqlite3.Connection, submission: str) -> dict[tuple[str, str], float]:
+    """Scores of a submission by candidate and dimension."""
+    rows = connection.execute("SELECT candidate_id, dimension, score FROM scores WHERE submission_id = ?", (submission,))
+    return {(candidate, dimension): score for candidate, dimension, score in rows}
 
 
 def draft(connection: sqlite3.Connection, annotator: str, group_id: str) -> dict[str, Any] | None:

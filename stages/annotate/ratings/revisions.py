@@ -4,8 +4,8 @@ In: the history in the rating page's database, and the histories that the ledger
 replaced submission stay in the ledger; :func:`counting` leaves them out. If the latest revision flags the group as unrateable, it has no
 scores, so none count.
 
-Revisions are ordered by number, not by time of ingest. Copies of a database may therefore be ingested in any order, and an old copy does
-not restore replaced ratings.
+Revisions are ordered by number, which grows with the time of submission, not by time of ingest. Copies of a database may therefore be
+ingested in any order, an old copy does not restore replaced ratings, and what is submitted after a backup was put back is the latest.
 """
 
 from __future__ import annotations

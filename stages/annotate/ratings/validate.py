@@ -7,11 +7,11 @@ another scale, or all its raters used another scale. Row checks cannot find the 
 Reasons for single rows: annotator-empty, annotator-invalid, submission-invalid, submission-of-another, time-before-export,
 annotator-on-another-scale, dimension-unknown, group-unknown, candidate-unknown,
 candidate-of-another-group, candidate-not-sampled, score-empty, score-not-a-number, score-not-whole, score-out-of-scale, time-unreadable,
-time-without-offset, time-in-the-future, round-unknown, seconds-invalid, rubric-unknown, comment-invalid, conflict, older-revision
-(:mod:`stages.annotate.ratings.revisions`). Reasons that the formats add: field-count, not-json; unrateable (our page); cancelled,
-changed-by-another, ground-truth, empty-submission, not-one-choice, control-unknown (Label Studio); not-submitted, responses-incomplete,
-control-unknown (Argilla); item-unnamed (:mod:`stages.annotate.formats.published_pairs`); edit-set-aside, pair-of-two-sources
-(:mod:`stages.annotate.ratings.published_edits`); annotator-not-listed (:mod:`stages.annotate.formats.pseudonyms`).
+time-without-offset, time-in-the-future, round-unknown, seconds-invalid, seconds-ambiguous, rubric-unknown, comment-invalid, conflict,
+older-revision (:mod:`stages.annotate.ratings.revisions`). Reasons that the formats add: field-count, not-json; unrateable (our page);
+cancelled, changed-by-another, ground-truth, empty-submission, not-one-choice, control-unknown (Label Studio); not-submitted,
+responses-incomplete, control-unknown (Argilla); item-unnamed (:mod:`stages.annotate.formats.published_pairs`); edit-set-aside,
+pair-of-two-sources (:mod:`stages.annotate.ratings.published_edits`); annotator-not-listed (:mod:`stages.annotate.formats.pseudonyms`).
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ Problem = tuple[str, str]
 """reason and message."""
 
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_THOUSANDS = re.compile(r"[1-9]\d{0,2},\d{3}", re.ASCII)
+"""Texts whose comma is a decimal comma in one country and a sign of thousands in another."""
 _UNSAFE = "it has invisible characters, or begins as a formula of a spreadsheet does; give a plain text"
 _PAGE_SUBMISSION = re.compile(r"[0-9a-f]{32}")
 """Ids that the rating page gives; those of other tools may be shared by several people."""
@@ -75,6 +77,8 @@ def validate(
     exported: time of the first export; ratings of this project before it are quarantined. rubrics: versions that were exported.
     """
     _refuse_other_project(delivery, task)
+    commas = {row.seconds for row in delivery.rows if "," in row.seconds and not math.isnan(number(row.seconds))}
+    decimal = not all(map(_THOUSANDS.fullmatch, commas))
     other_scale = _on_another_scale(delivery, task.scale)
     groups, candidates = Closest(task.sampled), Closest(task.group_of)
     accepted: list[dict[str, Any]] = []
@@ -87,6 +91,7 @@ def validate(
     for place, row in enumerate(delivery.rows):
         problem = (
             _problem(row, task, other_scale, groups, candidates, now, means=delivery.means)
+            or (None if decimal else _thousands_problem(row.seconds))
             or _rubric_problem(row, task, rubrics)
             or _export_problem(row, exported)
             or _submission_problem(row, owners, revisions)
@@ -141,6 +146,14 @@ def _problem(
 def _is_unsafe(text: str) -> bool:
     """Whether an id has invisible characters, or would be run as a formula by a spreadsheet."""
     return text.startswith(("=", "+", "-", "@")) or any(unicodedata.category(character) in ("Cc", "Cf") for character in text)
+
+
+def _thousands_problem(seconds: str) -> Problem | None:
+    """The problem of a time in a file that does not show whether a comma is a decimal comma: none of its times is like 4,5 or 0,125."""
+    if not _THOUSANDS.fullmatch(seconds):
+        return None
+    plain, point = seconds.replace(",", ""), seconds.replace(",", ".")
+    return "seconds-ambiguous", f"seconds {seconds!r} may be {plain} or {point}; write one of these"
 
 
 def _export_problem(row: RawRating, exported: datetime | None) -> Problem | None:

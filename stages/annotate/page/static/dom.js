@@ -27,13 +27,14 @@ export class Failed extends Error {
   }
 }
 
-// A JSON request. `who` is the person for whom this window was opened.
+// A JSON request. `who` is the person for whom this window was opened. A draft (PUT, small enough for it) is sent also while the page closes.
 export async function ask(method, path, who, body) {
   let response;
   const headers = { "X-Annotator": who || "" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   try {
-    response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store" });
+    const sent = body === undefined ? undefined : JSON.stringify(body);
+    response = await fetch(path, { method, headers, body: sent, cache: "no-store", keepalive: method === "PUT" });
   } catch {
     throw new Failed(0, {});
   }

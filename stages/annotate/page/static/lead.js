@@ -150,6 +150,7 @@ async function load() {
     progress(summary.progress);
     people(summary.people);
     phases(summary.phases);
+    fill($("waiting"), summary.waiting.map((text) => make("li", {}, text)));
     hours(summary.hours);
     queues(summary);
     data(summary);

@@ -11,11 +11,14 @@ import * as view from "./view.js";
 import * as zoom from "./zoom.js";
 
 const SAVE_AFTER = 500;
-const state = { session: null, group: null, scores: {}, comment: "", index: 0, dimension: 0, seconds: 0, changes: 0, opened: 0, revision: 0, version: 0 };
+const LONGEST_COMMENT = 4000;
+const SEPARATOR = "; ";
+const state = { session: null, group: null, scores: {}, comment: "", index: 0, dimension: 0, seconds: 0, changes: 0, opened: 0, revision: 0, version: 0, stored: null };
 let keeping = null;
 let busy = false; // a submission is being sent
 let saveTimer = 0;
-let saving = null; // the draft being sent
+let saving = null; // the draft being sent; state.stored is the latest one that the server has
+let mine = new Set(); // contents of this group that this window has had
 let conflict = null;
 let reviewed = false; // the overview of this group was shown before it is submitted
 let ahead = [];
@@ -58,14 +61,17 @@ function open(group) {
   const revision = group.said?.revision ?? 0;
   const kept = keeping.draft(group.group_id);
   const local = kept && kept.revision === revision && kept.dirty ? kept : null;
-  Object.assign(state, { group, revision, version: group.draft?.version ?? 0, seconds: 0, changes: 0, opened: Date.now() });
-  take(local?.body ?? group.draft?.body ?? { scores: group.said?.scores ?? {}, comment: group.said?.comment ?? "" });
+  Object.assign(state, { group, revision, version: group.draft?.version ?? 0, seconds: 0, changes: 0, opened: performance.now() });
+  const there = group.draft?.body ?? { scores: group.said?.scores ?? {}, comment: group.said?.comment ?? "" };
+  take(local?.body ?? there);
+  state.stored = local ? there : body();
+  mine = new Set([content(there), content(state)]);
   showGroup();
   view.prepareGroup(state, goTo, score);
   zoom.reset();
   draw();
   saved(local ? "" : "Saved");
-  if (local && local.version !== state.version) {
+  if (local && local.version !== state.version && content(group.draft?.body) !== content(local.body)) {
     conflictBanner("another window has a newer draft of this group", { version: state.version, revision, draft: group.draft?.body ?? null });
   } else if (local) save();
 }
@@ -79,10 +85,10 @@ function take(body) {
   state.changes = body.changes ?? 0;
 }
 
-// Whether the group differs from what was submitted.
-const differs = () => JSON.stringify([state.scores, state.comment]) !== JSON.stringify([state.group.said?.scores ?? {}, state.group.said?.comment ?? ""]);
+// What was rated in a draft or a submission, as text.
+const content = (of) => JSON.stringify([of?.scores ?? {}, of?.comment ?? ""]);
 
-const body = () => ({ scores: state.scores, comment: state.comment, index: state.index, dimension: state.dimension, seconds: state.seconds, changes: state.changes });
+const body = () => ({ scores: structuredClone(state.scores), comment: state.comment, index: state.index, dimension: state.dimension, seconds: state.seconds, changes: state.changes });
 const draw = () => view.draw(state);
 
 function firstMissing(from = 0) {
@@ -168,7 +174,7 @@ function turn(step) {
 }
 
 function comment(text) {
-  state.comment = text;
+  state.comment = clean(text);
   changed();
 }
 
@@ -189,10 +195,19 @@ function changed() {
   saveTimer = setTimeout(save, SAVE_AFTER);
 }
 
+// Whether the server lacks something of the group: scores, or the time that it was looked at.
+const unsaved = () => state.group && JSON.stringify(body()) !== JSON.stringify(state.stored);
+
+// Store the group before it is left.
+async function leave() {
+  await saving;
+  await save();
+}
+
 // One draft at a time: two with the same version would look like two windows.
 async function save() {
   clearTimeout(saveTimer);
-  if (busy || conflict || saving) return;
+  if (busy || conflict || saving || !unsaved()) return;
   saving = push();
   const wait = await saving;
   saving = null;
@@ -203,17 +218,24 @@ async function save() {
 async function push() {
   const { group_id: group } = state.group;
   const sent = { version: state.version, revision: state.revision, body: body() };
+  mine.add(content(sent.body));
   const elsewhere = () => state.group.group_id !== group || state.revision !== sent.revision || busy;
   try {
     const answer = await ask("PUT", `/api/draft/${group}`, state.session.annotator, sent);
     if (elsewhere()) return 0;
-    state.version = answer.version;
+    Object.assign(state, { version: answer.version, stored: sent.body });
     const same = unchanged(sent.body);
     keeping.keepDraft(group, { body: body(), version: state.version, revision: state.revision, dirty: !same });
     saved(same ? "Saved" : "Saving …");
     return same ? null : SAVE_AFTER;
   } catch (error) {
     if (elsewhere()) return 0;
+    const { version, draft } = error.body;
+    if (error.status === 409 && draft && mine.has(content(draft))) {
+      // The other window changed nothing, or it is this one before it was loaded again.
+      Object.assign(state, { version, seconds: Math.max(state.seconds, draft.seconds ?? 0), stored: draft });
+      return push();
+    }
     if (error.status === 409 && "revision" in error.body) conflictBanner(error.message, error.body);
     else if (again(error)) {
       saved("No connection: kept in this browser");
@@ -272,6 +294,7 @@ async function seen() {
 function flag() {
   const missing = view.unseen();
   for (const input of $("reasons").querySelectorAll("input")) input.disabled = (input.value === "image-missing") !== missing;
+  $("flag-text").maxLength = Math.max(0, LONGEST_COMMENT - state.comment.length - SEPARATOR.length); // both are sent as one comment
   toggle("flag");
 }
 
@@ -301,9 +324,9 @@ async function submit(flag = null, words = null) {
     based_on: state.revision,
     scores: flag === null ? scores : [],
     flag,
-    comment: clean([words, state.comment].filter(Boolean).join("; ")),
+    comment: clean([words, state.comment].filter(Boolean).join(SEPARATOR)),
     seconds: Math.min(state.seconds, 86400),
-    wall_seconds: (Date.now() - state.opened) / 1000,
+    wall_seconds: (performance.now() - state.opened) / 1000,
     changes: state.changes,
     rubric_version: state.session.rubric_version,
   };
@@ -327,6 +350,8 @@ async function deliver(sent) {
     keeping.sending = null;
     keeping.keepDraft(sent.group_id, null);
     busy = false;
+    Object.assign(state, { revision: answer.revision, version: 0, seconds: 0, changes: 0 }); // what follows is the time of the feedback
+    state.stored = state.group && body();
     if (answer.feedback && state.group) return afterwards(() => view.feedback(state, answer.feedback));
     if (answer.exam && state.group) return afterwards(() => view.examResult(answer.exam));
     await next();
@@ -353,14 +378,14 @@ function afterwards(show) {
   $("feedback-next").focus();
 }
 
-// Control characters, which come from pasting, cannot be stored.
-const clean = (text) => text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g, " ");
+// Control characters and halves of characters, which come from pasting, cannot be stored.
+const clean = (text) => text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]|\p{Surrogate}/gu, " ");
 
 // From an earlier group to the one to rate now, without submitting.
 async function forward() {
   if (busy || conflict || !state.group || !state.revision) return;
-  const changedSince = differs();
-  if (changedSince) await save();
+  const changedSince = content(state) !== content(state.group.said);
+  await leave();
   await next();
   if (changedSince && state.group) banner("Your changes to the earlier group are kept as a draft. They count when you submit that group again.");
 }
@@ -392,6 +417,7 @@ async function skip(reason) {
 
 async function previous() {
   if (busy) return;
+  await leave();
   try {
     const before = state.group && state.revision ? `?before=${encodeURIComponent(state.group.group_id)}` : "";
     open(await ask("GET", `/api/previous${before}`, state.session.annotator));
@@ -431,10 +457,11 @@ function use(session, of) {
 async function start() {
   if (!(await load())) return;
   if (state.session.role === "lead") return location.replace("/lead");
-  keys.listen(state, { goTo, turn, move, showGrid, scoreByKey, submit, askSkip, skip, previous, forward, next, resolve, comment, flag });
+  keys.listen(state, { goTo, turn, move, showGrid, scoreByKey, submit, askSkip, skip, previous, forward, next: () => leave().then(next), resolve, comment, flag });
   addEventListener("error", (event) => event.target.tagName === "IMG" && reload(event.target), true);
   zoom.listen();
   clock.listen(() => state.group && !busy && state.seconds++);
+  addEventListener("visibilitychange", () => document.visibilityState === "hidden" && save());
   const unsent = keeping.sending;
   if (unsent) await deliver(unsent);
   else await next();
