@@ -123,7 +123,32 @@ def test_values_that_are_none_cost_their_row(folder: Path) -> None:
     assert {row.reason for row in bad.values()} == {"bad-row"} and sorted(bad) == ["b0", "b1", "b2"]
     assert "the bytes of the source image are no bytes" in bad["b0"].message
     (piece,) = edits.plan(TableEdits(dataset="table", path=str(folder / name)), seed=0, world=None, unit_rows=9)
-    assert next(json.loads(row.metadata) for row in edits.fetch(piece) if isinstance(row, Edit)) == {"?": 1}
+    assert next(json.loads(row.metadata) for row in edits.fetch(piece) if isinstance(row, Edit)) == {"\\ud800": 1}
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "tar"])
+def test_a_value_that_is_there_twice_is_not_dropped_silently(folder: Path, ending: str) -> None:
+    """A key of the record costs the row; one inside of a passed-on column is said in its place. So are names that are no Unicode."""
+    sound = '"source": "sound.jpg", "instruction": "x", "edited": "sound.jpg"'
+    texts = [f'{{{sound}, "note": 1, "note": 2}}', f'{{{sound}, "a": {{"b": 1, "b": 2}}}}', f'{{{sound}, "\\udce8": 1, "\\udce9": 2}}']
+    path = folder / f"rows.{ending}"
+    config: TableEdits | WebdatasetEdits = TableEdits(dataset="table", path=str(path))
+    if ending == "tar":
+        config = WebdatasetEdits(dataset="webdataset", path=str(path))
+        with tarfile.open(path, "w") as archive:
+            for number, text in enumerate(texts[:2]):
+                for field, data in (("source.jpg", encoded()), ("edited.jpg", encoded()), ("json", text.encode())):
+                    info = tarfile.TarInfo(f"{number}.{field}")
+                    info.size = len(data)
+                    archive.addfile(info, io.BytesIO(data))
+    else:
+        path.write_text("\n".join(texts) if ending == "jsonl" else f"[{','.join(texts)}]")
+    (piece,) = edits.plan(config, seed=0, world=None, unit_rows=9)
+    first, *others = edits.fetch(piece)
+    assert isinstance(first, Quarantined) and "cannot be read: it has 2 values of the key 'note'" in first.message
+    columns = [json.loads(row.metadata) for row in others if isinstance(row, Edit)]
+    assert columns[0]["a"] == {"unreadable": "it has 2 values of the key 'b'"}
+    assert ending == "tar" or columns[1] == {"\\udce8": 1, "\\udce9": 2}
 
 
 def test_odd_members_of_a_tar_cost_nobody_else(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,23 +20,23 @@ BATCH_ROWS = 8
 
 
 @contextmanager
-def opened(folder: str, name: str, *, needed: Sequence[str], what: str, read: Sequence[str] = ()) -> Generator[pq.ParquetFile]:
-    """A file's footer. Raises ``ValueError`` for a file that is not whole, lacks a column, or has one of ``read`` twice."""
+def opened(folder: str, name: str, *, needed: Sequence[str], what: str) -> Generator[pq.ParquetFile]:
+    """A file's footer. Raises ``ValueError`` for a file that is not whole, lacks a column, or has one twice."""
     with files.opened(f"{folder}/{name}") as file:
         try:
             table = pq.ParquetFile(file)
         except (pa.ArrowInvalid, OSError) as error:
             raise ValueError(f"{what}: {folder}/{name} is not a whole Parquet file ({error}); download it again") from None
-        check_columns(f"{folder}/{name}", table.schema_arrow.names, needed, what=what, read=read)
+        check_columns(f"{folder}/{name}", table.schema_arrow.names, needed, what=what)
         yield table
 
 
-def check_columns(path: str, there: Sequence[str], needed: Sequence[str], *, what: str, read: Sequence[str] = ()) -> None:
-    """Raise ``ValueError`` naming the first column that is missing, and those that are there; or one of ``needed`` and ``read``, all that
-    are read where they exist, that is there more than once."""
-    twice = [name for name in (*needed, *read) if there.count(name) > 1]
-    if twice:
-        raise ValueError(f"{what}: {path} has {there.count(twice[0])} columns {twice[0]}; rename or remove all but one")
+def check_columns(path: str, there: Sequence[str], needed: Sequence[str], *, what: str) -> None:
+    """Raise ``ValueError`` naming the first column that is missing, and those that are there; or one that is there more than once, whether
+    it is needed or passed on."""
+    for name, times in Counter(there).items():
+        if times > 1:
+            raise ValueError(f"{what}: {path} has {times} columns {name or 'without a name'}; rename or remove all but one")
     missing = [name for name in needed if name not in there]
     if missing:
         raise ValueError(
