@@ -277,6 +277,43 @@ def test_what_is_the_networks_fault_is_tried_again_and_then_ends_the_unit(monkey
             image_files.read(f"http://127.0.0.1:{unused.getsockname()[1]}/a.jpg", "it")
 
 
+def test_a_host_without_an_address_costs_its_row_while_others_have_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the name does not exist, or its name servers do not answer. Without any host that has one the run must stop."""
+    waited: list[float] = []
+    monkeypatch.setattr(image_files.time, "sleep", waited.append)
+    found, answer = {"huggingface.co"}, socket.EAI_NONAME
+    numbers = socket.getaddrinfo("127.0.0.1", 80, type=socket.SOCK_STREAM)
+
+    def getaddrinfo(host: Any, port: Any, *_: Any, **__: Any) -> list[Any]:
+        if str(host) not in found:
+            raise socket.gaierror(answer, "Name or service not known")
+        return [(*entry[:4], (entry[4][0], port)) for entry in numbers]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    urls = ("http://nowhere.example/a.jpg", "https://no where/a.jpg", "zip://a.jpg::http://nowhere.example/a.zip")
+    rows = [{"source": "sound.jpg", "instruction": "x", "edited": name} for name in ("sound.jpg", *urls)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sound, bad = inspected(TripletEdits(dataset="triplets", path=str(folder / "rows.jsonl")))
+    assert len(sound) == 1 and {row.reason for row in bad.values()} == {"unknown-host"} and len(bad) == 3 and not waited
+    assert bad["1"].message.startswith(f"the edited image {urls[0]}: its host has no address")
+
+    found.clear()
+    with pytest.raises(OSError, match=r"a \(http://nowhere.*\) could not be read in 5 tries .*not known\); see to disk or netw"):
+        image_files.read(urls[0], "a")
+    assert waited == [1, 2, 4, 8]
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    found.add("images.lab")  # a network of its own, which finds no public host
+    monkeypatch.setattr(Server, "failures", 0)
+    assert image_files.read(f"http://images.lab:{server.server_port}/busy.jpg", "b") == encoded()
+    server.shutdown()
+    server.server_close()
+    waited.clear()
+    answer = socket.EAI_AGAIN
+    fault = image_files.read(urls[0], "a")
+    assert isinstance(fault, image_files.Fault) and fault.reason == "unknown-host" and waited == [1, 2, 4, 8]
+
+
 @pytest.mark.parametrize(
     "how", [{}, {"progressive": True}, {"restart_marker_blocks": 4}, {"quality": 95, "subsampling": 0}, {"quality": 20}]
 )
