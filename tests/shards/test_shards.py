@@ -44,6 +44,7 @@ from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.scored_rows import ScoredRows
 from stages.scoring.rows import scorer_revision
 from stages.shards import exports, lease, sample_index
+from stages.shards import format as shards
 from stages.shards import read as shard_reading
 from stages.shards.config import ShardsConfig
 from stages.shards.verify import verify
@@ -681,6 +682,15 @@ def picture(number: int) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(np.random.default_rng(number).integers(0, 256, (48, 48, 3), np.uint8)).save(buffer, "PNG")
     return buffer.getvalue()
+
+
+def test_a_number_that_json_does_not_have_makes_no_shard(tmp_path: Path) -> None:
+    """Readers write out those of passed-on columns; a gate that measures NaN would bring one."""
+    facts = {"instruction": "x", "measures": {"own_gate": float("nan")}}
+    sample = shards.Sample("a", picture(0), "0" * 64, picture(1), "1" * 64, facts)
+    with pytest.raises(ValueError, match="JSON"):
+        shards.write_shard(str(tmp_path), "shard-000000.tar", [sample])
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("part", ["rows", "instruction", "rank", "bytes"])
