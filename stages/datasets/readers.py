@@ -124,7 +124,7 @@ def fetch_known(piece: Slice, sample_ids: Sequence[str]) -> Iterator[Edit]:
         if isinstance(entry, Quarantined) or entry.sample_id != sample_id:
             now = entry.message if isinstance(entry, Quarantined) else "an image or the instruction is another"
             remedy = "restore the data set, or use a new run directory"
-            raise ValueError(f"{entry.position} changed since it was read as sample {sample_id} ({now}); {remedy}")
+            raise ValueError(f"{entry.position} changed since it was read as sample {sample_id} (id {entry.row_id}: {now}); {remedy}")
         yield entry
 
 

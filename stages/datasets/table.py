@@ -64,7 +64,7 @@ def _plan(config: Table | TripletEdits, request: Request) -> list[Slice]:
         folder, names = files.find(config.path, suffixes=SUFFIXES, what=request.key, in_folder=(parquet_files.SUFFIX,))
         needed = [column for role, column in columns.items() if role not in optional]
         needed += config.only if isinstance(config, SourceTable) else ()
-        blocks = files.of_each(folder, names, lambda file: _blocks(folder, file, needed, list(columns.values()), request.key))
+        blocks = files.of_each(folder, names, lambda file: _blocks(folder, file, needed, request.key))
     shared: dict[str, Any] = {"columns": columns, "licence": licence, "preset": name}
     if benchmark := _benchmark(config):
         shared |= {"benchmark": benchmark}
@@ -202,23 +202,25 @@ def _edit(piece: Slice, columns: Mapping[str, str], number: int, file: str, row:
 def _rows(tables: files.OneOpen, name: str, start: int, first: int, wanted: Set[str], others: bool) -> Iterator[pa.RecordBatch | Row]:
     """Rows of a block: batches of one row of a row group, records of a text file. ``others``: with the other columns of a Parquet file
     too, but for those with images or other bytes."""
+    path = f"{tables.folder}/{name}"
     if not name.lower().endswith(parquet_files.SUFFIX):
-        return islice((record for _, record in text_tables.records(tables.get(name), f"{tables.folder}/{name}", start)), first, None)
+        found = text_tables.records(tables.get(name), path, start, text_tables.EXACT)
+        return islice((record for _, record in found), first, None)
     table = pq.ParquetFile(tables.get(name), buffer_size=READ_AHEAD)
     schema = table.schema_arrow
     named = [field.name for field in schema if field.name in wanted or (others and not parquet_files.has_bytes(field.type))]
-    return parquet_files.rows(table, start, first, [name for name in named if named.count(name) == 1])
+    return parquet_files.rows(table, start, first, named, path)
 
 
-def _blocks(folder: str, name: str, needed: list[str], read: list[str], key: str) -> Iterator[Block]:
+def _blocks(folder: str, name: str, needed: list[str], key: str) -> Iterator[Block]:
     """Blocks of a file, in order. Raises ``ValueError`` for a file that cannot be read, lacks a column or has one twice."""
     if name.lower().endswith(parquet_files.SUFFIX):
-        with parquet_files.opened(folder, name, needed=needed, what=key, read=read) as table:
+        with parquet_files.opened(folder, name, needed=needed, what=key) as table:
             for group in range(table.num_row_groups):
                 yield Block(name, group, table.metadata.row_group(group).num_rows, parquet_files.mark(table, group))
         return
     path = f"{folder}/{name}"
     for number, block in enumerate(text_blocks.blocks(path)):
         if number == 0:
-            parquet_files.check_columns(path, text_blocks.columns(path, block.records), needed, what=key, read=read)
+            parquet_files.check_columns(path, text_blocks.columns(path, block.records), needed, what=key)
         yield Block(name, block.begin, len(block.records), hashlib.sha256(block.data).hexdigest()[:ID_DIGITS])

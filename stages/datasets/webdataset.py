@@ -27,7 +27,7 @@ from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.faults import Fault
 from stages.datasets.io.locations import digest, repeated
 from stages.datasets.io.tar_index import scanned
-from stages.datasets.io.text_tables import MOST_LEVELS, is_nested
+from stages.datasets.io.text_tables import MOST_LEVELS, Ambiguous, is_nested, unambiguous
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
 from stages.engine import tar
 from stages.engine.contracts import Quarantined
@@ -117,10 +117,13 @@ def _edit(
 
 def _parsed(data: bytes, name: str, instruction_key: str) -> tuple[str, dict[str, str], dict[str, Any]] | Fault:
     """Instruction, labels, and everything else."""
+    is_json = name.lower().endswith(".json")
     try:
-        content: Any = json.loads(data) if name.lower().endswith(".json") else {instruction_key: data.decode("utf-8-sig").strip()}
+        content: Any = json.loads(data, object_pairs_hook=unambiguous) if is_json else {instruction_key: data.decode("utf-8-sig").strip()}
     except (ValueError, RecursionError) as error:
         return Fault("bad-sample", f"{name} cannot be read ({error})")
+    if isinstance(content, Ambiguous):
+        return Fault("bad-sample", f"{name} cannot be read: {content['unreadable']}")
     if isinstance(content, dict) and is_nested(content):
         return Fault("bad-sample", f"{name} has more than {MOST_LEVELS} levels of lists and objects")
     if not isinstance(content, dict) or not is_text(content):

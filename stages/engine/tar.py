@@ -130,6 +130,9 @@ def _found(file: BinaryIO, descriptor: int | None) -> Iterator[Members]:
         raise Damaged(f"was cut short at byte {end}")
     if block.strip(b"\0"):
         raise Damaged(f"has a damaged header at byte {end}")
+    while block := file.read(_CHUNK):
+        if block.strip(b"\0"):
+            raise Damaged(f"goes on after its end at byte {end}: a header is damaged, or it is several archives one after the other")
 
 
 def _together(descriptor: int, at: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,10 +11,12 @@ time. Edits in = scored + quarantined + gated, always; what decontamination drop
 from __future__ import annotations
 
 import tempfile
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -195,10 +197,17 @@ def pictures(context: Context, sample_ids: Sequence[str]) -> pa.Table:
 
 
 def _scored_slices(context: Context, index: Index) -> Sequence[edits.Slice]:
-    """The plan of the data set that was scored. Raises ``ValueError`` when it is another one now."""
+    """The plan of the data set that was scored. Raises ``ValueError`` when it is another one now, naming a row whose image is."""
     flow: FilterConfig = context.need("filter")
-    slices = _slices(context, flow, context.run.step(STEP))
+    step = context.run.step(STEP)
+    slices = _slices(context, flow, step)
     if _fingerprint(slices) != index.inputs["edits"]:
+        delivered = step.read("edits", ["sample_id", "position"])
+        numbers = edits.numbers_of(delivered["position"])
+        for piece in (piece for piece in slices if piece.changed):
+            places = np.flatnonzero(np.isin(numbers, [number for number, _ in piece.rows]))
+            known = delivered["sample_id"].take(places).to_pylist()
+            deque(edits.fetch_known(inspection.rows_of(piece, numbers[places]), known), maxlen=0)
         raise ValueError("the edits are not those that were scored; restore them, or run the filter step again with --force")
     return slices
 

@@ -85,6 +85,7 @@ def bad_rows(folder: Path) -> dict[str, str]:
         "warp://bucket/a.jpg": "unknown-location",
         "gs://bucket/a.jpg": "unknown-location",
         "github://a.jpg": "unknown-location",
+        "hdfs://host/a.jpg": "unknown-location",
     }
 
 
@@ -123,7 +124,32 @@ def test_values_that_are_none_cost_their_row(folder: Path) -> None:
     assert {row.reason for row in bad.values()} == {"bad-row"} and sorted(bad) == ["b0", "b1", "b2"]
     assert "the bytes of the source image are no bytes" in bad["b0"].message
     (piece,) = edits.plan(TableEdits(dataset="table", path=str(folder / name)), seed=0, world=None, unit_rows=9)
-    assert next(json.loads(row.metadata) for row in edits.fetch(piece) if isinstance(row, Edit)) == {"?": 1}
+    assert next(json.loads(row.metadata) for row in edits.fetch(piece) if isinstance(row, Edit)) == {"\\ud800": 1}
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "tar"])
+def test_a_value_that_is_there_twice_is_not_dropped_silently(folder: Path, ending: str) -> None:
+    """A key of the record costs the row; one inside of a passed-on column is said in its place. So are names that are no Unicode."""
+    sound = '"source": "sound.jpg", "instruction": "x", "edited": "sound.jpg"'
+    texts = [f'{{{sound}, "note": 1, "note": 2}}', f'{{{sound}, "a": {{"b": 1, "b": 2}}}}', f'{{{sound}, "\\udce8": 1, "\\udce9": 2}}']
+    path = folder / f"rows.{ending}"
+    config: TableEdits | WebdatasetEdits = TableEdits(dataset="table", path=str(path))
+    if ending == "tar":
+        config = WebdatasetEdits(dataset="webdataset", path=str(path))
+        with tarfile.open(path, "w") as archive:
+            for number, text in enumerate(texts[:2]):
+                for field, data in (("source.jpg", encoded()), ("edited.jpg", encoded()), ("json", text.encode())):
+                    info = tarfile.TarInfo(f"{number}.{field}")
+                    info.size = len(data)
+                    archive.addfile(info, io.BytesIO(data))
+    else:
+        path.write_text("\n".join(texts) if ending == "jsonl" else f"[{','.join(texts)}]")
+    (piece,) = edits.plan(config, seed=0, world=None, unit_rows=9)
+    first, *others = edits.fetch(piece)
+    assert isinstance(first, Quarantined) and "cannot be read: it has 2 values of the key 'note'" in first.message
+    columns = [json.loads(row.metadata) for row in others if isinstance(row, Edit)]
+    assert columns[0]["a"] == {"unreadable": "it has 2 values of the key 'b'"}
+    assert ending == "tar" or columns[1] == {"\\udce8": 1, "\\udce9": 2}
 
 
 def test_odd_members_of_a_tar_cost_nobody_else(tmp_path: Path) -> None:
@@ -199,6 +225,20 @@ def test_a_long_column_is_cut_with_a_mark(folder: Path) -> None:
     assert json.loads(edit.metadata) == {"notes": {"cut": json.dumps("ab" * 5000)[: bounds.COLUMN_CHARACTERS], "characters": 10_002}}
 
 
+def test_a_damaged_page_of_a_table_is_named(tmp_path: Path) -> None:
+    image = {"bytes": encoded(), "path": None}
+    rows = [{"source": image, "instruction": f"x {n}", "edited": image} for n in range(6)]
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=3, compression="zstd")
+    data, begin = bytearray(path.read_bytes()), pq.read_metadata(path).row_group(1).column(0).dictionary_page_offset
+    data[begin : begin + 300] = bytes(300)
+    path.write_bytes(data)
+    (piece,) = edits.plan(TableEdits(dataset="table", path=str(path)), seed=0, world=None, unit_rows=9)
+    with pytest.raises(ValueError, match=r"rows\.parquet: its row group 1 cannot be read \(.*\); download it again$") as error:
+        list(edits.fetch(piece))
+    assert "\n" not in str(error.value)
+
+
 def test_a_pipe_in_place_of_a_table_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.parquet")
     with pytest.raises(ValueError, match=r"a\.parquet is no regular file"):
@@ -250,6 +290,43 @@ def test_what_is_the_networks_fault_is_tried_again_and_then_ends_the_unit(monkey
         unused.bind(("127.0.0.1", 0))
         with pytest.raises(OSError, match="could not be read in 5 tries"):
             image_files.read(f"http://127.0.0.1:{unused.getsockname()[1]}/a.jpg", "it")
+
+
+def test_a_host_without_an_address_costs_its_row_while_others_have_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the name does not exist, or its name servers do not answer. Without any host that has one the run must stop."""
+    waited: list[float] = []
+    monkeypatch.setattr(image_files.time, "sleep", waited.append)
+    found, answer = {"huggingface.co"}, socket.EAI_NONAME
+    numbers = socket.getaddrinfo("127.0.0.1", 80, type=socket.SOCK_STREAM)
+
+    def getaddrinfo(host: Any, port: Any, *_: Any, **__: Any) -> list[Any]:
+        if str(host) not in found:
+            raise socket.gaierror(answer, "Name or service not known")
+        return [(*entry[:4], (entry[4][0], port)) for entry in numbers]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    urls = ("http://nowhere.example/a.jpg", "https://no where/a.jpg", "zip://a.jpg::http://nowhere.example/a.zip")
+    rows = [{"source": "sound.jpg", "instruction": "x", "edited": name} for name in ("sound.jpg", *urls)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sound, bad = inspected(TripletEdits(dataset="triplets", path=str(folder / "rows.jsonl")))
+    assert len(sound) == 1 and {row.reason for row in bad.values()} == {"unknown-host"} and len(bad) == 3 and not waited
+    assert bad["1"].message.startswith(f"the edited image {urls[0]}: its host has no address")
+
+    found.clear()
+    with pytest.raises(OSError, match=r"a \(http://nowhere.*\) could not be read in 5 tries .*not known\); see to disk or netw"):
+        image_files.read(urls[0], "a")
+    assert waited == [1, 2, 4, 8]
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    found.add("images.lab")  # a network of its own, which finds no public host
+    monkeypatch.setattr(Server, "failures", 0)
+    assert image_files.read(f"http://images.lab:{server.server_port}/busy.jpg", "b") == encoded()
+    server.shutdown()
+    server.server_close()
+    waited.clear()
+    answer = socket.EAI_AGAIN
+    fault = image_files.read(urls[0], "a")
+    assert isinstance(fault, image_files.Fault) and fault.reason == "unknown-host" and waited == [1, 2, 4, 8]
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,13 @@ def cut_short(folder: Path, size: int) -> None:
     path.write_bytes(path.read_bytes()[:size])
 
 
+def join_tars(folder: Path) -> None:
+    """As `cat` does, with which readers drop all but the first archive."""
+    first, second = sorted(folder.glob("*.tar"))[:2]
+    first.write_bytes(first.read_bytes() + second.read_bytes())
+    second.unlink()
+
+
 def flip_header(folder: Path) -> None:
     path = folder / "text_and_image_to_image_part_0.tar"
     data = bytearray(path.read_bytes())
@@ -192,6 +199,7 @@ def flip_header(folder: Path) -> None:
         (lambda folder: cut_short(folder, 512 + 40), "part_0.tar is not a whole tar archive .*download it again"),
         (lambda folder: cut_short(folder, 1024), "part_0.tar was cut short at byte 1024; download it again"),
         (flip_header, "part_0.tar has a damaged header at byte 1024; download it again"),
+        (join_tars, "part_0.tar goes on after its end at byte 2048: a header is damaged, or it is several archives .*; download it again"),
         (
             lambda folder: shutil.copy(folder / "text_and_image_to_image_part_0.tar", folder / "text_and_image_to_image_part_2.tar"),
             "image/a.png is in .*part_0.tar and in .*part_2.tar",

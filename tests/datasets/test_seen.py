@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from stages.engine.rundir import RunDir, StepFolder
 from stages.engine.units import UnitRecord
 from stages.filter import inspection
 from stages.filter import step as filter
+from stages.filter.selection.config import SelectionConfig
 
 ROWS = [{"source": f"{n}-source.png", "instruction": f"cat {n}", "edited": f"{n}-edited.png"} for n in range(6)]
 
@@ -120,6 +121,11 @@ def test_images_in_parquet_and_behind_web_servers_are_not_looked_at(tmp_path: Pa
     before = seen(piece, Sizes())
     (tmp_path / "b.png").write_bytes(b"there now")
     assert before and seen(piece, Sizes()) not in ("", before)
+    mistyped, right = (
+        seen(plan(TableEdits(dataset="table", path=str(tmp_path / "mine.jsonl"), images=f"https://{host}.invalid"))[0], Sizes())
+        for host in ("mistyped", "right")
+    )
+    assert mistyped != right, "what was set aside with one is read again with the other"
     pq.write_table(pa.table({"source": ["b.png"], "instruction": ["x"], "edited": ["b.png"]}), tmp_path / "mine.parquet")
     drawn = readers.plan(WorldEdits(dataset="world-edits", count=10), seed=0, world=WorldConfig(), unit_rows=9)
     assert {seen(piece, Sizes()) for piece in (*plan(TableEdits(dataset="table", path=str(tmp_path / "mine.parquet"))), *drawn)} == {""}
@@ -141,12 +147,11 @@ def test_images_of_a_server_are_listed(bucket: str, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[Any, list[dict[str, Any]]]]]:
-    """Runs the filter here on the triplets in the folder: its index, and the records of the units that it did."""
+def own(tmp_path: Path) -> Callable[..., Context]:
+    """Runs, by name, over the triplets in the folder."""
     model, no_cluster = save_model(tmp_path / "model"), filter_here.NoCluster()
 
-    def started(name: str, *, force: bool = False) -> tuple[Any, list[dict[str, Any]]]:
-        filter_here.use(monkeypatch, [])
+    def context(name: str, *, force: bool = False) -> Context:
         settings = {
             "input": {"dataset": "table", "path": str(tmp_path / "mine.jsonl")},
             "model": str(model),
@@ -158,12 +163,43 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
             "prepare_workers": 0,
         }
         flow = FlowConfig.model_validate({"name": "mine", "filter": settings})
+        return Context(RunDir(tmp_path / name), flow, no_cluster, force)  # ty: ignore[invalid-argument-type]
+
+    return context
+
+
+@pytest.fixture
+def run(tmp_path: Path, own: Callable[..., Context], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, list[dict[str, Any]]]]:
+    """Runs the filter here: its index, and the records of the units that it did."""
+
+    def started(name: str, *, force: bool = False) -> tuple[Any, list[dict[str, Any]]]:
+        filter_here.use(monkeypatch, [])
         log = tmp_path / name / "filter" / "units.jsonl"
         before = len(log.read_text().splitlines()) if log.exists() else 0
-        index = filter.run(Context(RunDir(tmp_path / name), flow, no_cluster, force))  # ty: ignore[invalid-argument-type]
+        index = filter.run(own(name, force=force))
         return index, [json.loads(line) for line in log.read_text().splitlines()[before:]]
 
-    yield started
+    return started
+
+
+def test_an_image_that_is_gone_after_scoring_is_named_with_its_row(
+    tmp_path: Path, run: Callable[..., Any], own: Callable[..., Context]
+) -> None:
+    rows = [json.loads(line) for line in save_triplets(tmp_path, 12).read_text().splitlines()]
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(row | {"id": f"row {n}"}) + "\n" for n, row in enumerate(rows)))
+    (tmp_path / "4-edited.png").rename(tmp_path / "elsewhere.png")
+    run("own")
+    config = SelectionConfig(name="another", rule="all")
+    assert filter.select(own("own"), config) == 11
+    (tmp_path / "5-edited.png").rename(tmp_path / "other.png")
+    with pytest.raises(ValueError, match=r"mine\.jsonl\[5\] changed since .* \(id row 5: .* 5-edited\.png cannot be read .*\); restore"):
+        filter.write_shards(own("own"), config)
+    (tmp_path / "other.png").rename(tmp_path / "5-edited.png")
+    (tmp_path / "elsewhere.png").rename(tmp_path / "4-edited.png")  # it was set aside, so there is no sample to name
+    with pytest.raises(ValueError, match="the edits are not those that were scored; restore them, or run the filter step again"):
+        filter.write_shards(own("own"), config)
+    (tmp_path / "4-edited.png").unlink()
+    assert Path(filter.write_shards(own("own"), config)).is_dir()
 
 
 def test_a_repaired_image_is_scored_in_the_next_run_and_nothing_else(tmp_path: Path, run: Callable[..., Any]) -> None:

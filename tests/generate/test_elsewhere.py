@@ -312,7 +312,7 @@ def test_refusals(tmp_path: Path, log: list[str]) -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "parquet"])
-def test_a_doubled_column_is_refused_where_it_is_read(form: str, tmp_path: Path) -> None:
+def test_a_doubled_column_is_refused(form: str, tmp_path: Path) -> None:
     def run(names: Sequence[str]) -> None:
         path = tmp_path / f"edits.{form}"
         if form == "parquet":
@@ -325,9 +325,9 @@ def test_a_doubled_column_is_refused_where_it_is_read(form: str, tmp_path: Path)
         generate.run(context(tmp_path / "run", {"dataset": "table", "path": str(path)}))
 
     names = ["source", "instruction", "edited", "editor"]
-    for twice in ("editor", "licence"):
-        with pytest.raises(ValueError, match=rf"edits\.{form} has 2 columns {twice}; rename or remove all but one"):
-            run([*names, "licence", twice])
+    for twice, named in (("editor", "editor"), ("licence", "licence"), ("passed on", "passed on"), ("", "without a name")):
+        with pytest.raises(ValueError, match=rf"edits\.{form} has 2 columns {named}; rename or remove all but one"):
+            run([*names, "licence", "passed on", "", twice])
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.scored_rows import ScoredRows
 from stages.scoring.rows import scorer_revision
 from stages.shards import exports, lease, sample_index
+from stages.shards import format as shards
 from stages.shards import read as shard_reading
 from stages.shards.config import ShardsConfig
 from stages.shards.verify import verify
@@ -247,7 +248,7 @@ def test_a_shard_that_got_lost_between_two_attempts_is_written_again(
     assert again.run.artifact_hashes() == made.run.artifact_hashes()
 
 
-@pytest.mark.parametrize("how", ["cut", "a folder", "another table"])
+@pytest.mark.parametrize("how", ["cut", "a folder", "another table", "its footer"])
 def test_a_shards_own_record_that_is_damaged_costs_the_shard(
     filtered: tuple[Context, Index], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -259,6 +260,9 @@ def test_a_shards_own_record_that_is_damaged_costs_the_shard(
         record.mkdir()
     elif how == "cut":
         record.write_bytes(data[: len(data) // 2])
+    elif how == "its footer":
+        footer = int.from_bytes(data[-8:-4], "little")
+        record.write_bytes(data[: -8 - footer] + b"\xff" * footer + data[-8:])
     else:
         pq.write_table(pa.table({"name": ["x"]}), record)
     filter.run(again)
@@ -681,6 +685,15 @@ def picture(number: int) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(np.random.default_rng(number).integers(0, 256, (48, 48, 3), np.uint8)).save(buffer, "PNG")
     return buffer.getvalue()
+
+
+def test_a_number_that_json_does_not_have_makes_no_shard(tmp_path: Path) -> None:
+    """Readers write out those of passed-on columns; a gate that measures NaN would bring one."""
+    facts = {"instruction": "x", "measures": {"own_gate": float("nan")}}
+    sample = shards.Sample("a", picture(0), "0" * 64, picture(1), "1" * 64, facts)
+    with pytest.raises(ValueError, match="JSON"):
+        shards.write_shard(str(tmp_path), "shard-000000.tar", [sample])
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("part", ["rows", "instruction", "rank", "bytes"])

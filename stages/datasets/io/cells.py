@@ -59,9 +59,9 @@ def instruction(cell: Any) -> tuple[str, list[str]] | Fault:
 
 def plain(value: Any) -> Any:
     """A value of a column that is passed on, as JSON that every reader takes: times, decimals and infinite numbers are written out, and
-    characters that are no Unicode become question marks."""
+    characters that are no Unicode become question marks, in keys escapes, so that different keys stay different."""
     if isinstance(value, dict):
-        return {plain(str(key)): plain(entry) for key, entry in value.items()}
+        return {str(key).encode(errors="backslashreplace").decode(): plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(entry) for entry in value]
     if isinstance(value, str):

@@ -1,18 +1,21 @@
 """Image files that rows name: read from anywhere, and what is the row's fault told apart from what is the disk's or the network's.
 
 A row's fault costs the row. Anything else (a refused connection, a server's error, a disk that fails) is tried again, a little later each
-time, and then ends the unit with a sentence: the next run goes on with that unit. Nothing but regular files is opened, and no file above
-``MOST_BYTES`` is read.
+time, and then ends the unit with a sentence: the next run goes on with that unit. A host without an address is the row's fault while
+another host has one, and the network's otherwise. Nothing but regular files is opened, and no file above ``MOST_BYTES`` is read.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 import stat
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,6 +34,12 @@ WAITS = (1.0, 2.0, 4.0, 8.0)
 _ABSENT = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL}
 _BUSY = (408, 425, 429)
 """HTTP codes below 500 that a later request may not get."""
+PUBLIC_HOSTS = ("huggingface.co", "github.com")
+"""Asked for an address before any image came from a host with a name."""
+_NAMED_HOST = re.compile(r"(?:https?|ftp)://(?:[^/@]*@)?([^/:?#]*\.[^\W\d][^/:?#]*)")
+"""In a URL, the host where it is no number."""
+_host_of_newest: deque[str] = deque(maxlen=1)
+"""Of the image that this process read last from such a URL."""
 
 
 def read(path: str, what: str) -> bytes | Fault:
@@ -47,27 +56,37 @@ def patiently(attempt: Callable[[], T], path: str, what: str) -> T | Fault:
         try:
             return attempt()
         except Exception as error:  # of any library behind fsspec
-            fault = fault_of(error, path, what)
+            fault = fault_of(error, path, what, last=wait is None)
             if fault is not None:
                 return fault
             if wait is None:
-                detail = str(error) or type(error).__name__
+                cause = _chain(error)[-1]  # fsspec's own error may say nothing but the URL
+                detail = str(cause) or type(cause).__name__
                 tries = f"{len(WAITS) + 1} tries in {sum(WAITS):g} seconds"
                 raise OSError(f"{what} ({path}) could not be read in {tries} ({detail}); see to disk or network and run again") from error
             time.sleep(wait)
     raise AssertionError("the last try returns or raises")
 
 
-def fault_of(error: BaseException, path: str, what: str) -> Fault | None:
-    """The row's fault that a failed read shows; None where it is the disk's or the network's."""
-    chain = [error]  # fsspec says "file not found" of a refused connection too, with the connection's error as the cause
+def _chain(error: BaseException) -> list[BaseException]:
+    """The error and its causes: fsspec says "file not found" of a refused connection too, with the connection's error as the cause."""
+    chain = [error]
     while (cause := chain[-1].__cause__) is not None:
         chain.append(cause)
+    return chain
+
+
+def fault_of(error: BaseException, path: str, what: str, *, last: bool) -> Fault | None:
+    """The row's fault that a failed read shows; None where it is the disk's or the network's. ``last``: it is not tried again."""
+    chain = _chain(error)
     absent = Fault("missing-image", f"{what} cannot be read ({type(error).__name__})")
     if any(isinstance(entry, storage.UnknownLocation) or getattr(entry, "errno", None) == errno.EPROTONOSUPPORT for entry in chain):
         return Fault("unknown-location", f"{what}: {error}")
     if any(type(entry).__name__ == "TooManyRedirects" for entry in chain):  # of aiohttp, which is imported with the first URL only
         return absent
+    nameless = next((entry for entry in chain if isinstance(entry, socket.gaierror)), None)
+    if nameless is not None and re.search("(https?|ftp)://", path) and (last or nameless.errno != socket.EAI_AGAIN) and _hosts_are_found():
+        return Fault("unknown-host", f"{what}: its host has no address ({nameless.strerror})")
     codes = [code for entry in chain if isinstance(code := getattr(entry, "status", None), int)]  # of aiohttp's errors
     if codes:
         return absent if 400 <= codes[0] < 500 and codes[0] not in _BUSY else None
@@ -80,9 +99,17 @@ def fault_of(error: BaseException, path: str, what: str) -> Fault | None:
     return absent if isinstance(error, ValueError) or getattr(error, "errno", None) in _ABSENT else None
 
 
+def _hosts_are_found() -> bool:
+    """Whether any host has an address at this moment."""
+    for host in (*_host_of_newest, *PUBLIC_HOSTS):
+        with suppress(OSError):
+            return bool(socket.getaddrinfo(host, None))
+    return False
+
+
 def _is_transient(error: BaseException) -> bool:
     if isinstance(error, (ConnectionError, TimeoutError)) or "ClientConnectionError" in [kind.__name__ for kind in type(error).__mro__]:
-        return getattr(error, "errno", None) != socket.EAI_NONAME  # a name that does not exist
+        return True
     return isinstance(error, OSError) and error.errno is not None and error.errno not in _ABSENT
 
 
@@ -96,6 +123,7 @@ def _read(path: str, what: str) -> bytes | Fault:
     with filesystem.open(name, "rb") as file:
         size = getattr(file, "size", None)
         data = b"" if size and size > MOST_BYTES else file.read(MOST_BYTES + 1)  # the size may be unknown, or that of packed data
+    _host_of_newest.extend(_NAMED_HOST.findall(path))
     return too_large(max(size or 0, len(data)), what) or data
 
 

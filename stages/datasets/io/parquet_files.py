@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,23 +20,23 @@ BATCH_ROWS = 8
 
 
 @contextmanager
-def opened(folder: str, name: str, *, needed: Sequence[str], what: str, read: Sequence[str] = ()) -> Generator[pq.ParquetFile]:
-    """A file's footer. Raises ``ValueError`` for a file that is not whole, lacks a column, or has one of ``read`` twice."""
+def opened(folder: str, name: str, *, needed: Sequence[str], what: str) -> Generator[pq.ParquetFile]:
+    """A file's footer. Raises ``ValueError`` for a file that is not whole, lacks a column, or has one twice."""
     with files.opened(f"{folder}/{name}") as file:
         try:
             table = pq.ParquetFile(file)
         except (pa.ArrowInvalid, OSError) as error:
-            raise ValueError(f"{what}: {folder}/{name} is not a whole Parquet file ({error}); download it again") from None
-        check_columns(f"{folder}/{name}", table.schema_arrow.names, needed, what=what, read=read)
+            raise ValueError(f"{what}: {folder}/{name} is not a whole Parquet file ({_line(error)}); download it again") from None
+        check_columns(f"{folder}/{name}", table.schema_arrow.names, needed, what=what)
         yield table
 
 
-def check_columns(path: str, there: Sequence[str], needed: Sequence[str], *, what: str, read: Sequence[str] = ()) -> None:
-    """Raise ``ValueError`` naming the first column that is missing, and those that are there; or one of ``needed`` and ``read``, all that
-    are read where they exist, that is there more than once."""
-    twice = [name for name in (*needed, *read) if there.count(name) > 1]
-    if twice:
-        raise ValueError(f"{what}: {path} has {there.count(twice[0])} columns {twice[0]}; rename or remove all but one")
+def check_columns(path: str, there: Sequence[str], needed: Sequence[str], *, what: str) -> None:
+    """Raise ``ValueError`` naming the first column that is missing, and those that are there; or one that is there more than once, whether
+    it is needed or passed on."""
+    for name, times in Counter(there).items():
+        if times > 1:
+            raise ValueError(f"{what}: {path} has {times} columns {name or 'without a name'}; rename or remove all but one")
     missing = [name for name in needed if name not in there]
     if missing:
         raise ValueError(
@@ -58,12 +59,21 @@ def has_bytes(kind: pa.DataType) -> bool:
     return any(has_bytes(kind.field(number).type) for number in range(kind.num_fields))
 
 
-def rows(table: pq.ParquetFile, group: int, first: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Rows of a row group from its row ``first`` on, each as a batch of one row."""
-    for batch in table.iter_batches(batch_size=BATCH_ROWS, row_groups=[group], columns=list(columns)):
-        for row in range(min(first, batch.num_rows), batch.num_rows):
-            yield batch.slice(row, 1)
-        first = max(0, first - batch.num_rows)
+def rows(table: pq.ParquetFile, group: int, first: int, columns: Sequence[str], path: str) -> Iterator[pa.RecordBatch]:
+    """Rows of a row group from its row ``first`` on, each as a batch of one row. Raises ``ValueError`` naming the file's ``path`` where
+    they cannot be read."""
+    try:
+        for batch in table.iter_batches(batch_size=BATCH_ROWS, row_groups=[group], columns=list(columns)):
+            for row in range(min(first, batch.num_rows), batch.num_rows):
+                yield batch.slice(row, 1)
+            first = max(0, first - batch.num_rows)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ValueError(f"{path}: its row group {group} cannot be read ({_line(error)}); download it again") from error
+
+
+def _line(error: BaseException) -> str:
+    """The message of an error of Arrow, which may have several lines."""
+    return " ".join(str(error).split())
 
 
 def values(row: pa.RecordBatch, needed: Collection[str]) -> dict[str, Any] | Bad:
