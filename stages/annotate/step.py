@@ -98,7 +98,7 @@ def export(
 
 
 def _note_first_export(folder: Path, task: RatingTask) -> None:
-    """Record the time of a first export; not where an earlier version, which recorded none, has exported."""
+    """Record the time of a first export; not where a plan is there and its record is lost: with a later time ratings would be set aside."""
     path = folder / FIRST_EXPORT
     times = storage.read_json(path) if path.exists() else {}
     if task.project not in times and (times or not (folder / "plan.json").exists()):
@@ -198,8 +198,8 @@ def ingest(
 
 
 def _simulated_settings(config: SimulatedRaters | None) -> dict[str, Any] | None:
-    """Settings that the ledger belongs to. Ledgers of earlier versions have no key for the noise, which was even."""
-    return None if config is None else config.model_dump(mode="json", exclude={"noise"} if config.noise == "even" else None)
+    """Settings that the ledger belongs to."""
+    return None if config is None else config.model_dump(mode="json")
 
 
 def _roster_warnings(delivery: Delivery, context: Context) -> list[str]:

@@ -219,6 +219,6 @@ def test_two_people_with_one_pseudonym_and_times_before_the_export(tmp_path: Pat
         index = annotate.ingest(context, [write_csv(tmp_path / f"d{number}.csv", ratings_of(work, name, [second]))]).index
     assert index.counts["out"] == 40, "no second rater"
     noted = context.run.path / "annotate" / "first-export.json"
-    noted.unlink()  # as an earlier version left it
+    noted.unlink()  # the time of the export is not known any more
     annotate.export(context)
     assert not noted.exists()

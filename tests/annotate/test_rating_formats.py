@@ -26,7 +26,6 @@ from stages.annotate.ratings.accepted import accepted_ratings
 from stages.annotate.ratings.rating_task import RatingTask
 from stages.context import Context
 from stages.engine import storage
-from stages.engine.ids import ID_DIGITS
 from stages.preferences import step as preferences
 
 IF, VQ = "instruction_following", "visual_quality"
@@ -465,13 +464,6 @@ def test_a_database_that_somebody_changed_is_refused(context: Context, work: Rat
     ):
         annotate.ingest(context, [database])
     assert context.run.step("annotate").index() is None
-
-
-def test_submissions_of_an_earlier_version_have_no_digest_and_ingest_says_so(context: Context, work: RatingTask, tmp_path: Path) -> None:
-    database, groups = tmp_path / "submissions.sqlite", list(work.sampled)
-    submit(database, work, groups[0], "ada", 1, 2, content="0" * ID_DIGITS)
-    submit(database, work, groups[1], "ada", 1, 2)
-    assert any("1 submissions are of an earlier version" in warning for warning in annotate.ingest(context, [database]).warnings)
 
 
 def test_databases_that_are_not_the_pages(context: Context, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from command import pipeline, refusal
 from filter_here import NoCluster, use
@@ -297,13 +296,3 @@ def test_the_training_json_and_its_faults(tmp_path: Path, log: list[str]) -> Non
     yaml = tmp_path / "x.yaml"
     yaml.write_text(f"name: x\ngenerate: {{candidates: {{dataset: reference-json, path: {folder}/none.json}}}}\n")
     assert "there is no file" in refusal("run", "generate", "--config", yaml, "--run", tmp_path / "none")
-
-
-def test_candidates_of_an_earlier_version_are_named(tmp_path: Path, log: list[str]) -> None:
-    asked = context(tmp_path / "run", copy(tmp_path / "data"))
-    generate.run(asked)
-    step = asked.run.step("generate")
-    for part in step.require().artifacts["delivered"]:
-        pq.write_table(pq.read_table(step.path / part.path).drop_columns(["published_id"]), step.path / part.path)
-    with pytest.raises(ValueError, match=r"was made by an earlier version.*repeat `pipeline run generate --force`"):
-        annotate.ingest(asked, [tmp_path / "data"])

@@ -22,7 +22,6 @@ from typing import Any
 
 from stages.annotate.formats.files import RatingFile, plain
 from stages.annotate.ratings.delivery import Delivery, InvalidRow, RawRating, Revision
-from stages.engine.ids import ID_DIGITS
 
 FORMAT = "page"
 
@@ -80,20 +79,16 @@ def _digest(connection: sqlite3.Connection, before: str, submission: Sequence[An
     return hashlib.sha256(json.dumps([before, list(submission), scores], default=repr).encode()).hexdigest()
 
 
-def _require_unchanged(connection: sqlite3.Connection, name: str) -> int:
-    """Raise ``ValueError`` naming a submission that differs from its digest. Returns the number of those without one, which an earlier
-    version stored."""
-    before, without = "", 0
+def _require_unchanged(connection: sqlite3.Connection, name: str) -> None:
+    """Raise ``ValueError`` naming a submission that differs from its digest."""
+    before = ""
     for content, *submission in connection.execute(f"SELECT content, {_SUBMITTED} FROM submissions ORDER BY rowid"):
-        if len(content) == ID_DIGITS:
-            without += 1
-        elif content != _digest(connection, before, submission):
+        if content != _digest(connection, before, submission):
             raise ValueError(
                 f"{name}: submission {submission[0]} ({submission[1]}, group {submission[2]}) is not as the page stored it, or one before "
                 "it was removed; ingest a backup that was made before the change (docs/annotation.md, Backups)"
             )
         before = content
-    return without
 
 
 def recognises(file: RatingFile) -> bool:
@@ -110,7 +105,7 @@ def parse(file: RatingFile) -> Delivery:
     try:
         with closing(sqlite3.connect(f"{Path(file.path).absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.execute("BEGIN")  # one snapshot for all queries
-            without = _require_unchanged(connection, name)
+            _require_unchanged(connection, name)
             ratings, unrateable, revisions = (connection.execute(query).fetchall() for query in (_RATINGS, _UNRATEABLE, _REVISIONS))
     except sqlite3.DatabaseError as error:
         raise ValueError(
@@ -124,5 +119,4 @@ def parse(file: RatingFile) -> Delivery:
         for number, (group, annotator, flag, comment) in enumerate(unrateable, start=len(ratings) + 1)
     ]
     sha256 = hashlib.sha256(json.dumps([ratings, unrateable]).encode()).hexdigest()
-    warnings = [f"{name}: {without} submissions are of an earlier version; whether they were changed is not known"] if without else []
-    return Delivery(name, sha256, FORMAT, "row", rows, invalid, warnings, revisions=[Revision(*cells) for cells in revisions])
+    return Delivery(name, sha256, FORMAT, "row", rows, invalid, revisions=[Revision(*cells) for cells in revisions])

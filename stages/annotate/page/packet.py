@@ -75,8 +75,6 @@ def load(folder: Path) -> Packet:
         raise ValueError(f"there is no exported packet in {folder}; run `pipeline annotate export`")
     drawn = plan.read(plan_file)  # first: an export that goes on meanwhile publishes it last, so that all that it names is there
     manifest = storage.read_json(export / "manifest.json")
-    if "rubrics" not in manifest:
-        raise ValueError(f"{export} was exported by an earlier version; run `pipeline annotate export`, which adds to it")
     if drawn.project != manifest["project"]:
         raise ValueError(f"{plan_file} does not belong to the packet beside it; run `pipeline annotate export` again")
     groups = {group.group_id: group for group in map(_group, groups_of(export))}

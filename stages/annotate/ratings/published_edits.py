@@ -11,8 +11,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import pyarrow.parquet as pq
-
 from stages.annotate.ratings.delivery import Delivery, InvalidRow
 from stages.engine.rundir import StepFolder
 
@@ -27,20 +25,10 @@ def given_to_candidates(deliveries: Sequence[Delivery], generate: StepFolder) ->
     """
     if all(delivery.dataset is None for delivery in deliveries):
         return [*deliveries]
-    if generate.require().artifacts.get("delivered") and not _names_published(generate):
-        raise ValueError(
-            f"{generate.path} was made by an earlier version, which did not keep what the data set calls its edits; repeat "
-            "`pipeline run generate --force`"
-        )
     there = set(generate.read("candidates", ["candidate_id"])["candidate_id"].to_pylist())
     rows = generate.read("delivered", ["published_id", "source_id", "sample_id"])
     known = {name: (source, edit) for name, source, edit in zip(*(c.to_pylist() for c in rows.columns), strict=True) if edit in there}
     return [_given(delivery, known) if delivery.dataset else delivery for delivery in deliveries]
-
-
-def _names_published(generate: StepFolder) -> bool:
-    first = generate.require().artifacts["delivered"][0]
-    return "published_id" in pq.read_schema(generate.path / first.path).names
 
 
 def _given(delivery: Delivery, known: Mapping[str, Candidate]) -> Delivery:
