@@ -71,7 +71,8 @@ def run_steps(context: Context, steps: Sequence[Step]) -> None:
         getattr(importlib.import_module(step.module), "check", lambda _: None)(context)
     rows = []
     for step in steps:
-        before = context.run.step(step.name).index()
+        folder = context.run.step(step.name)
+        before, published = folder.index(), folder.published()
         started, clock = datetime.now(UTC), time.monotonic()
         index = importlib.import_module(step.module).run(context)
         seconds = time.monotonic() - clock
@@ -80,7 +81,7 @@ def run_steps(context: Context, steps: Sequence[Step]) -> None:
             context.run.note(step.name, _facts(started, seconds, context.flow.seed))
             state = "done"
         else:
-            state = "up to date"
+            state = "up to date" if folder.published() == published else "repaired"
         rows.append([step.name, state, f"{seconds:.1f} s", counted(index), headline(index)])
         print(f"{step.name}: {state} in {seconds:.1f} s  {headline(index)}", flush=True)
     print("\n" + text_table(["step", "state", "time", "rows", "result"], rows), flush=True)

@@ -104,6 +104,11 @@ class StepFolder:
             remedy = REMEDIES.get(self.name, "delete the step's folder")
             raise ValueError(f"{path} does not have the layout of a step index ({error}); {remedy}") from None
 
+    def published(self) -> int:
+        """When the index was published, in nanoseconds since 1970; 0 before the step is done."""
+        path = self.path / "index.json"
+        return path.stat().st_mtime_ns if path.exists() else 0
+
     def begin(self, *, settings: Mapping[str, Any], inputs: Mapping[str, str], force: bool) -> tuple[Index, Index | None]:
         """Start the step: an index without content for :meth:`publish`, and the published index if the step is up to date.
 

@@ -218,6 +218,14 @@ def test_a_run_alone_uses_its_frozen_configuration(small: Path) -> None:
     )
 
 
+def test_a_damaged_step_is_repaired_and_says_so(small: Path, tmp_path: Path) -> None:
+    run = copied(small, tmp_path / "run")
+    (table,) = (run / "filter" / "selections").glob("best.parquet")
+    table.write_bytes(table.read_bytes()[:-1])
+    assert re.search(r"filter +repaired ", pipeline("run", "filter", "--run", run).output)
+    assert re.search(r"filter +up to date ", pipeline("run", "filter", "--run", run).output)
+
+
 def test_a_run_of_other_code_still_shows_its_status(small: Path, tmp_path: Path) -> None:
     run = copied(small, tmp_path / "run")
     index = storage.read_checked(run / "filter" / "index.json", "")
