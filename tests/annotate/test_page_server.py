@@ -486,7 +486,7 @@ def test_the_lead_sees_agreement_disagreement_and_asks_for_a_third_person(tmp_pa
         figures = summary["quality"]["accepted"]["production"]
         assert summary["progress"] | {"groups_per_day": 0} == {
             "groups": 4, "places": 8, "filled": 8, "ratings": 8 * CELLS, "groups_per_day": 0, "days_left": 0.0, "shared_groups": 4,
-            "connected": True, "expired": 0,
+            "connected": True, "sets": "", "expired": 0,
         }  # fmt: skip
         assert [(row["group_id"], row["mean_difference"], row["cells_two_apart"]) for row in summary["disagreements"]] == [
             (apart, 3.0, CELLS)

@@ -48,8 +48,7 @@ def summary(
     connected = quality.connected([entry.annotator for entry in entries] for entries in by_group.values())
     return {
         "progress": _progress(connection, packet, groups)
-        # Severities can be compared only if shared groups connect all people.
-        | {"shared_groups": len(shared), "connected": len(connected) <= 1},
+        | {"shared_groups": len(shared), "connected": len(connected) <= 1, "sets": _sets(connected)},
         "people": people.statistics(connection, packet, roster, config, judged),
         "quality": quality_of_all,
         "phases": phases.phases(connection, packet, quality_of_all["targets"]),
@@ -126,6 +125,16 @@ def _progress(connection: sqlite3.Connection, packet: Packet, groups: Sequence[R
         "days_left": round(left / rate, 1) if rate else None,
         "expired": connection.execute(EXPIRED).fetchone()[0],
     }
+
+
+def _sets(connected: Sequence[Sequence[str]]) -> str:
+    """What to do about sets of raters that no shared group connects; empty for one set."""
+    if len(connected) <= 1:
+        return ""
+    return (
+        f"No group was rated in two of these sets, so severities cannot be compared between them: {' | '.join(map(', '.join, connected))}. "
+        "If they stay apart, `pipeline annotate export annotate.plan.calibration=3` lets everybody rate three groups, which connects them."
+    )
 
 
 def _confusion(packet: Packet, shared: Mapping[str, list[Rated]]) -> dict[str, list[list[int]]]:

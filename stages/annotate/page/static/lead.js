@@ -36,6 +36,7 @@ function progress(p) {
     [p.expired, "groups opened but not submitted"],
   ];
   fill($("progress"), facts.map(([value, label]) => make("div", {}, make("strong", {}, value), make("span", {}, label))));
+  $("sets").textContent = p.sets;
 }
 
 function people(rows) {
