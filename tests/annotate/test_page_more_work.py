@@ -131,3 +131,29 @@ def test_people_without_a_shared_group_are_named_and_calibration_connects_them(t
         for client in (ada, ben):
             finish(client)
         assert lead.get("/api/lead/summary")["progress"]["connected"]
+
+
+def test_whoever_has_a_group_open_takes_no_slot_of_its_reannotation(tmp_path: Path) -> None:
+    context = page_run(tmp_path / "run", groups=1, edits=2, plan=plan(overlap=1, overlap_raters=2))
+    annotate.export(context)
+    people = [roster(context).add(name)[1] for name in ("Ada", "Ben", "Cyd")]
+    with serving(context) as address:
+        ada, ben, cyd = (Client(address, token) for token in people)
+        lead = Client(address, roster(context).add("Lead", "lead")[1])
+        (group,) = ada.get("/api/work")["groups"]
+        ada.submit(group)
+        annotate.ingest(context, [database(context)])
+        assert ben.get("/api/work")["groups"][0]["group_id"] == group["group_id"]
+        annotate.export(context, groups=listed(tmp_path / "list.csv", [group["group_id"]]))
+        ben.submit(ben.get("/api/work")["groups"][0])
+
+        def phase() -> tuple[int, int, int]:
+            (of,) = (of for of in lead.get("/api/lead/summary")["phases"] if of["round"] == "reannotation")
+            return of["groups"], of["wanted"], of["done"]
+
+        assert phase() == (1, 1, 0)
+        annotate.export(context)  # the plan is loaded again
+        assert finish(cyd) == [group["group_id"]] and phase() == (1, 1, 1)
+    with sqlite3.connect(database(context)) as connection:
+        rounds = connection.execute("SELECT annotator, round FROM submissions ORDER BY 1").fetchall()
+    assert [round for _, round in rounds] == ["production", "production", "reannotation"]

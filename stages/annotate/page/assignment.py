@@ -5,7 +5,8 @@ with feedback, an exam (with a second form after a failure), the calibration gro
 exam. An export with other settings may give a group another role; a rated group stays rated and is not assigned to the same person again.
 
 In production a group has a slot for each wanted person; a re-annotated group has slots for its raters on this page and one more. A slot is
-taken by a submission, or by a lease while somebody has the group open; a group that somebody skipped is free for others. Groups that need one more person
+taken by a submission, or by a lease while somebody has the group open; a group that somebody skipped is free for others. A submission in
+another round than the group's present one (it was open before the export) takes no slot of that round. Groups that need one more person
 come before untouched ones, and among them those of somebody whom no shared groups connect with this person yet, then those of the partner
 with whom this person shares the fewest groups. A group of connected people only is left to others while somebody else works unconnected.
 So the overlap connects all people and fills evenly. Hidden gold groups are drawn by a hash of the person and of the person's number of
@@ -259,6 +260,15 @@ def _fresh(connection: sqlite3.Connection, annotator: str, expert: bool) -> str 
         {"who": annotator, "time": time.time(), "expert": expert},
     ).fetchone()
     return None if row is None else row["group_id"]
+
+
+def keep_slot(connection: sqlite3.Connection, annotator: str, group: str) -> None:
+    """Before a first submission: add a slot where the group has gone into another round since this person opened it."""
+    connection.execute(
+        "UPDATE groups SET wanted = wanted + 1 WHERE group_id = :group AND round != :production AND EXISTS (SELECT 1 FROM assignments a "
+        "WHERE a.group_id = :group AND a.annotator = :who AND a.done = 0 AND a.round != groups.round)",
+        {"group": group, "who": annotator, "production": PRODUCTION},
+    )
 
 
 def hand_over(connection: sqlite3.Connection, annotator: str, group: str, ends: float) -> None:
