@@ -122,7 +122,7 @@ def test_other_layouts_own_keys_and_skip(tmp_path: Path, browser: Browser, shots
         lead.open(f"http://{address}/a/{roster(context).add('Lead', 'lead')[1]}")
         lead.wait("!document.querySelector('#main').hidden && document.querySelector('#skipped select')")
         assert "blurred" in lead.text("#skipped") and "pilot" in lead.text("#phases") and lead.errors == []
-        assert "annotator-01" in lead.text("#hours")
+        assert "annotator-01" in lead.text("#hours") and " h" in lead.text("#hours td.number")
         lead.screenshot(shots / "lead-1366.png")
         lead.close()
         tab.close()

@@ -89,8 +89,8 @@ function hours(rows) {
   const names = [...new Set(rows.map((r) => r.annotator))].sort();
   const of = (name, day) => rows.find((r) => r.annotator === name && r.day === day);
   const sum = (name) => rows.filter((r) => r.annotator === name).reduce((seconds, r) => seconds + r.seconds, 0);
-  const cell = (found) => (found ? { text: number(found.seconds / 3600), class: "number" } : "");
-  fill($("hours"), table(["person", "all days", ...days], names.map((name) => [name, number(sum(name) / 3600), ...days.map((day) => cell(of(name, day)))])));
+  const cell = (seconds) => ({ text: seconds === undefined ? "" : `${number(seconds / 3600)} h`, class: "number" });
+  fill($("hours"), table(["person", "all days", ...days], names.map((name) => [name, cell(sum(name)), ...days.map((day) => cell(of(name, day)?.seconds))])));
 }
 
 function queues(s) {
