@@ -94,7 +94,7 @@ function hours(rows) {
 }
 
 function queues(s) {
-  $("queued-groups").textContent = `${s.queued_groups} groups${s.queued.length < s.queued_groups ? `, the first ${s.queued.length} of them here` : ""}`;
+  $("queued-groups").textContent = `${s.queued_groups} ${s.queued_groups === 1 ? "group" : "groups"}${s.queued.length < s.queued_groups ? `, the first ${s.queued.length} of them here` : ""}`;
   fill($("queued"), table(["group", "raters", "why", ""], s.queued.map((q) => [opens(q.group_id), q.raters.length, { text: q.message, class: "said" },
     make("button", { type: "button", onclick: () => decide(q.group_id, "one-more", "Ask one more person to rate this group. Reason:") }, "Ask one more person")])));
   fill($("disputed"), table(["group", "disputed cells"], Object.entries(s.disputed).map(([group, cells]) => [opens(group), cells])));
