@@ -135,8 +135,8 @@ def ingest(
     A folder among the files counts as its Parquet files. Data sets with imported items (ImagenHub, EditReward-Data, the training JSON) need
     no generate step; where ``generate.candidates`` made candidates of them, they rate these. format: a name of
     :data:`stages.annotate.formats.read.FORMATS`. pseudonym_list: see :mod:`stages.annotate.formats.pseudonyms`. Raises ``ValueError`` for a
-    file that is refused as a whole, and when the ledger has other candidates, another scale or other settings of simulated raters, or has
-    lost its index; with ``--force`` a new ledger is started instead.
+    file that is refused as a whole, and when the ledger has other candidates, another scale or other settings of simulated raters, has
+    lost its index, or has batches that its index does not list; with ``--force`` a new ledger is started instead.
     """
     if not files:
         raise ValueError("no file of ratings was given; name at least one")
@@ -154,7 +154,8 @@ def ingest(
     simulate = context.flow.annotate.simulate
     settings = rating_task.settings | {"simulate": _simulated_settings(simulate), "seed": context.flow.seed}
     keys = [ledger.batch_key(delivery, rating_task) for delivery in deliveries]
-    index = ledger.open_ledger(folder, inputs=rating_task.inputs, settings=settings, given=keys, force=context.force)
+    given = {key: [one.submission for one in delivery.revisions] for key, delivery in zip(keys, deliveries, strict=True)}
+    index = ledger.open_ledger(folder, inputs=rating_task.inputs, settings=settings, given=given, force=context.force)
     old_items = ledger.items(folder, index)
     if dataset:
         rating_task = imported_items.imported_task(dataset, [*old_items, *items], version)

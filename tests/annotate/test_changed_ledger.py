@@ -28,22 +28,22 @@ def all_good(path: Path) -> None:
     pq.write_table(table.set_column(table.column_names.index("score"), table.schema.field("score"), fours), path)
 
 
+READERS: dict[str, Callable[[Context], Any]] = {
+    "export": lambda context: annotate.export(context, limit=1, round="pilot"),
+    "next": lambda context: next_annotations.run(context, count=1, strategy="random"),
+    "consensus": lambda context: consensus.run(context, "mean"),
+    "bench": build_bench.run,
+    "quality": annotation_qc.run,
+    "preferences": preferences.run,
+}
+
+
 def test_every_reader_names_the_batch_of_a_changed_file(tmp_path: Path) -> None:
     context = make_run(tmp_path / "run", groups=6, simulate=None)
     work = rating_task_of(context)
     files = [write_csv(tmp_path / f"{name}.csv", ratings_of(work, name)) for name in ("ann", "bob")]
     annotate.ingest(context, files)
-    again = tmp_path / "again.csv"
-    again.write_text(f"group_id\n{next(iter(work.sampled))}\n")
-    readers: dict[str, Callable[[Context], Any]] = {
-        "ingest": lambda context: annotate.ingest(context, [write_csv(tmp_path / "cat.csv", ratings_of(work, "cat"))]),
-        "export": lambda context: annotate.export(context, groups=again),
-        "next": lambda context: next_annotations.run(context, count=1, strategy="random"),
-        "consensus": lambda context: consensus.run(context, "mean"),
-        "bench": build_bench.run,
-        "quality": annotation_qc.run,
-        "preferences": preferences.run,
-    }
+    readers = READERS | {"ingest": lambda context: annotate.ingest(context, [write_csv(tmp_path / "cat.csv", ratings_of(work, "cat"))])}
     annotation_qc.run(context)
     folder = context.run.step("annotate")
     path = folder.path / folder.require().artifacts["ratings"][1].path
@@ -82,3 +82,27 @@ def test_a_ledger_without_its_index_is_not_begun_anew_from_some_of_its_files(tmp
     index.unlink()
     annotate.ingest(replace(context, force=True), files[:1])
     assert folder.require().counts["out"] == 48
+
+
+def test_a_batch_that_an_old_index_does_not_list_is_refused_and_taken_in_again(tmp_path: Path) -> None:
+    context = make_run(tmp_path / "run", groups=6, simulate=None)
+    work = rating_task_of(context)
+    files = [write_csv(tmp_path / f"{name}.csv", ratings_of(work, name)) for name in ("ann", "bob", "cat")]
+    folder = context.run.step("annotate")
+    annotate.ingest(context, files[:1])
+    old = (folder.path / "index.json").read_text()
+    annotate.ingest(context, files[1:])
+    whole = (folder.path / "index.json").read_text()
+    annotation_qc.run(context)
+    (folder.path / "index.json").write_text(old)  # as after a kill, or from a backup
+    unlisted = r"that its index\.json does not list \(first units/\w+\); .* run it again with the same files; .* restore the newer one"
+    for name, read in READERS.items():
+        with pytest.raises(ValueError, match=unlisted):
+            pytest.fail(f"{name} read {read(context)}")
+    with pytest.raises(ValueError, match=unlisted):
+        annotate.ingest(context, files[1:2])  # not all of them
+    (folder.path / "units" / ".partial-x").mkdir()
+    (folder.path / "units" / ".partial-x" / "ratings.parquet").touch()
+    assert len(annotate.ingest(context, files[1:]).new) == 2
+    assert (folder.path / "index.json").read_text() == whole
+    assert annotation_qc.run(context).counts["in"] == 3 * 48

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -131,6 +135,27 @@ def test_a_server_that_was_killed_loses_nothing_and_one_that_ends_leaves_one_fil
         with again.read() as connection:
             assert [tuple(row) for row in connection.execute("SELECT * FROM meta")] == [("a", "b")]
         again.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_server_that_is_asked_to_end_leaves_one_file(tmp_path: Path, number: signal.Signals) -> None:
+    context = exported(page_run(tmp_path / "run", groups=1, edits=2, plan=plan(overlap=0)))
+    _, token = roster(context).add("Ada")
+    given = ["--run", context.run.path, "--config", "demo", "annotate.serve.port=0"]
+    command = [Path(sys.executable).with_name("pipeline"), "annotate", "serve", *given]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL)
+    ) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        found = re.search(r"http://(\S+) ", said)
+        assert found, said
+        client = Client(found[1], token)
+        client.submit(client.get("/api/work")["groups"][0])
+        process.send_signal(number)
+        ended = process.stdout.read()
+    assert process.returncode == 130 and "stopped" in ended and "Traceback" not in ended
+    assert [file.name for file in (context.run.path / "annotate" / "page").glob("submissions*")] == ["submissions.sqlite"]
 
 
 def test_what_is_submitted_after_a_restore_counts_whatever_the_ledger_has(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_other_layouts_own_keys_and_skip(tmp_path: Path, browser: Browser, shots
         lead.open(f"http://{address}/a/{roster(context).add('Lead', 'lead')[1]}")
         lead.wait("!document.querySelector('#main').hidden && document.querySelector('#skipped select')")
         assert "blurred" in lead.text("#skipped") and "pilot" in lead.text("#phases") and lead.errors == []
-        assert "annotator-01" in lead.text("#hours")
+        assert "annotator-01" in lead.text("#hours") and " h" in lead.text("#hours td.number")
         lead.screenshot(shots / "lead-1366.png")
         lead.close()
         tab.close()
@@ -162,19 +162,28 @@ def test_slider_ranking_and_adjudication(tmp_path: Path, browser: Browser, shots
         # ranking: rank after rank, dimension by dimension
         tab.wait("document.querySelector('#mode').textContent.startsWith('Ranking')")
         tab.screenshot(shots / "ranking-1366.png")
+        assert tab.text("#submit-words") == "6 ranks missing"
         tab.key("1", "2", "2", "1", "1", "1")
         tab.wait("document.querySelector('#grid').open")
         assert strip(tab) == ["1 · 2 · 1", "2 · 1 · 1"]
         tab.key("Enter")
 
-        # scores of a slider, in German
+        # a slider shows its ends with their criteria, and no handle before it has a score
         tab.wait("document.querySelector('#mode').textContent === '' && !document.querySelector('#grid').open")
+        marks = "[...document.querySelectorAll('.dimension.now .marks li')].map(e => e.innerText.replace(/\\s+/g, ' '))"
+        assert tab.run(marks) == ["1 Bad bad.", "5 Good good."]
+        assert tab.text("#rating .dimension:first-child output") == "not set"
+        handle = "getComputedStyle(document.querySelector('.dimension.now .slider input')).appearance"
+        assert tab.run(handle) == "none"
+
+        # scores of a slider, in German
         tab.key("r")
         tab.run("(e => (e.value = 'de', e.dispatchEvent(new Event('change'))))(document.querySelector('#language'))")
         assert "Fehler überall" in tab.text("#rubric-text") and tab.text("#rating h2") == "Bildqualität"
         tab.key("Escape", "1", "ArrowDown", "2", "ArrowDown", "3", "Enter", "4", "ArrowDown", "5", "ArrowDown")
         tab.click("#rating .dimension:last-child input")
         tab.wait("document.querySelectorAll('#strip .scores')[1].textContent === '4 · 5 · 3'")
+        assert tab.run(handle) == "auto"
         tab.screenshot(shots / "slider-1366.png")
         tab.size(390, 844)
         assert tab.run("document.querySelector('.slider input').clientWidth") > 150, "a slider can be moved on a telephone"

@@ -66,7 +66,11 @@ def test_keys_do_what_they_say_and_no_more(tmp_path: Path, browser: Browser) -> 
         first = source(tab)
         criteria = tab.run("[...document.querySelectorAll('#rating .dimension.now .criterion')].map(e => e.textContent)")
         assert len(criteria) == 4 and any(text.startswith("the main point is done") for text in criteria)
-        assert tab.run("document.querySelector('#rating .dimension.now .criterion').getBoundingClientRect().height") > 20
+        criterion = "document.querySelector('#rating .dimension.now .criterion').getBoundingClientRect()"
+        assert tab.run(f"{criterion}.height") > 20
+        tab.size(390, 844)
+        assert tab.run(f"{criterion}.height") > 20 and tab.run(f"{criterion}.width") > 300, "at the scores on a telephone too"
+        tab.size(1366, 768)
 
         # Space shows the source, says so, and never submits, whatever has the focus
         tab.key(" ", up=False)

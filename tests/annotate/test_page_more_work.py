@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 from page_run import Client, page_run, plan, roster, serving
@@ -88,3 +89,71 @@ def test_an_export_heals_the_packet_and_one_that_cannot_be_read_changes_nothing(
         assert "the latest export was not taken up" in lead.get("/api/lead/summary")["problem"]
         (folder / "plan.json").write_text(whole)
         assert ada.get("/api/work")["stage"] == "rating" and lead.get("/api/lead/summary")["problem"] == ""
+
+
+def test_people_who_work_in_step_are_connected_by_the_overlap(tmp_path: Path) -> None:
+    context = page_run(tmp_path / "run", groups=16, edits=2, plan=plan(overlap=1, overlap_raters=4))
+    annotate.export(context)
+    people = roster(context)
+    tokens = [people.add(str(number))[1] for number in range(8)]
+    with serving(context) as address:
+        clients = [Client(address, token) for token in tokens]
+        lead = Client(address, people.add("Lead", "lead")[1])
+        working = list(clients)
+        while working:
+            for client in list(working):
+                groups = client.get("/api/work")["groups"]
+                if groups:
+                    client.submit(groups[0])
+                else:
+                    working.remove(client)
+        progress = lead.get("/api/lead/summary")["progress"]
+        assert (progress["filled"], progress["connected"], progress["sets"]) == (64, True, "")
+    with sqlite3.connect(database(context)) as connection:
+        of_group = connection.execute("SELECT count(*) FROM submissions GROUP BY group_id").fetchall()
+    assert of_group == [(4,)] * 16
+
+
+def test_people_without_a_shared_group_are_named_and_calibration_connects_them(tmp_path: Path) -> None:
+    context = page_run(tmp_path / "run", groups=4, edits=2, plan=plan(overlap=0))
+    annotate.export(context)
+    people = roster(context)
+    tokens = [people.add(name)[1] for name in ("Ada", "Ben")]
+    with serving(context) as address:
+        ada, ben = (Client(address, token) for token in tokens)
+        lead = Client(address, people.add("Lead", "lead")[1])
+        for client in (ada, ben):
+            client.submit(client.get("/api/work")["groups"][0])
+        sets = lead.get("/api/lead/summary")["progress"]["sets"]
+        assert "annotator-01 | annotator-02. If they stay apart, `pipeline annotate export annotate.plan.calibration=3`" in sets
+        settings = context.flow.annotate.model_copy(update={"plan": plan(overlap=0, calibration=3)})
+        annotate.export(replace(context, flow=context.flow.model_copy(update={"annotate": settings})))
+        for client in (ada, ben):
+            finish(client)
+        assert lead.get("/api/lead/summary")["progress"]["connected"]
+
+
+def test_whoever_has_a_group_open_takes_no_slot_of_its_reannotation(tmp_path: Path) -> None:
+    context = page_run(tmp_path / "run", groups=1, edits=2, plan=plan(overlap=1, overlap_raters=2))
+    annotate.export(context)
+    people = [roster(context).add(name)[1] for name in ("Ada", "Ben", "Cyd")]
+    with serving(context) as address:
+        ada, ben, cyd = (Client(address, token) for token in people)
+        lead = Client(address, roster(context).add("Lead", "lead")[1])
+        (group,) = ada.get("/api/work")["groups"]
+        ada.submit(group)
+        annotate.ingest(context, [database(context)])
+        assert ben.get("/api/work")["groups"][0]["group_id"] == group["group_id"]
+        annotate.export(context, groups=listed(tmp_path / "list.csv", [group["group_id"]]))
+        ben.submit(ben.get("/api/work")["groups"][0])
+
+        def phase() -> tuple[int, int, int]:
+            (of,) = (of for of in lead.get("/api/lead/summary")["phases"] if of["round"] == "reannotation")
+            return of["groups"], of["wanted"], of["done"]
+
+        assert phase() == (1, 1, 0)
+        annotate.export(context)  # the plan is loaded again
+        assert finish(cyd) == [group["group_id"]] and phase() == (1, 1, 1)
+    with sqlite3.connect(database(context)) as connection:
+        rounds = connection.execute("SELECT annotator, round FROM submissions ORDER BY 1").fetchall()
+    assert [round for _, round in rounds] == ["production", "production", "reannotation"]

@@ -148,6 +148,7 @@ def test_pilot_production_adjudication_ranking(tmp_path: Path) -> None:
         # adjudication: the disputed cells alone, with the scores that were given, for the expert
         annotation_qc.run(context)
         listed = context.run.path / "annotation-qc" / "adjudicate.csv"
+        assert lead.get("/api/lead/summary")["disputed"] == {groups[0]: 3} == {groups[0]: len(listed.read_text().splitlines()) - 1}
         with pytest.raises(ValueError, match="--round adjudication needs --groups"):
             annotate.export(context, round="adjudication")
         annotate.export(context, groups=listed, round="adjudication")
@@ -192,6 +193,7 @@ def test_pilot_production_adjudication_ranking(tmp_path: Path) -> None:
         place = {candidate["id"]: rank for rank, candidate in enumerate(group["candidates"], 1)}
         cyd.submit(group, lambda candidate, dimension: place[candidate])
 
+        assert lead.get("/api/lead/summary")["disputed"] == {}
         phases = {entry["round"]: entry for entry in lead.get("/api/lead/summary")["phases"]}
         counts = {
             name: (phase["groups"], phase["wanted"], phase["done"]) for name, phase in phases.items() if phase["done"] or phase["groups"]

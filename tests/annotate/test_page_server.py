@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from command import pipeline, refusal
 from page_run import HOSTILE, Client, exported, gold_file, page_run, plan, roster, serving
@@ -27,7 +26,6 @@ from stages.annotate.page import exam
 from stages.annotate.page.roster import Roster
 from stages.annotate.page.session import RateLimit
 from stages.annotate.quality import step as annotation_qc
-from stages.annotate.quality.queues import mean_difference
 from stages.annotate.ratings.gold import gold_cells
 from stages.context import Context
 from stages.engine.contracts import DIMENSIONS
@@ -486,11 +484,10 @@ def test_the_lead_sees_agreement_disagreement_and_asks_for_a_third_person(tmp_pa
         figures = summary["quality"]["accepted"]["production"]
         assert summary["progress"] | {"groups_per_day": 0} == {
             "groups": 4, "places": 8, "filled": 8, "ratings": 8 * CELLS, "groups_per_day": 0, "days_left": 0.0, "shared_groups": 4,
-            "connected": True, "expired": 0,
+            "connected": True, "sets": "", "expired": 0,
         }  # fmt: skip
-        assert [(row["group_id"], row["mean_difference"], row["cells_two_apart"]) for row in summary["disagreements"]] == [
-            (apart, 3.0, CELLS)
-        ]
+        (entry,) = summary["queued"]
+        assert (entry["group_id"], entry["raters"]) == (apart, [one.who, two.who]) and "differ by 3.00 levels" in entry["message"]
         assert figures["visual_quality"]["exact"]["value"] == 0.75 and figures["visual_quality"]["exact"]["low"] < 0.75
         assert {person["drift"]["visual_quality"] for person in summary["people"]} == {-1.5, 1.5, None}
         assert any("kappa with the others" in remark for remark in summary["people"][0]["remarks"])
@@ -509,9 +506,8 @@ def test_the_lead_sees_agreement_disagreement_and_asks_for_a_third_person(tmp_pa
         (group,) = third.get("/api/work")["groups"]
         assert group["group_id"] == apart
         third.submit(group, 1)
-        (entry,) = lead.get("/api/lead/summary")["disagreements"]
-        scores = np.stack([np.full((7, 2), level) for level in (1, 4, 1)])
-        assert (entry["people"], entry["mean_difference"]) == (3, mean_difference(scores)) == (3, 2.0), "as quality control measures it"
+        summary = lead.get("/api/lead/summary")
+        assert (summary["queued"], summary["disputed"]) == ([], {apart: CELLS}), "with three raters it is for an adjudicator"
 
 
 def content_ids(count: int) -> list[str]:

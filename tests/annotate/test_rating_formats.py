@@ -384,6 +384,19 @@ def test_the_page_database_gives_latest_revisions_and_flags(context: Context, wo
     assert (later.new[0].accepted, later.new[0].duplicates) == (8, 8)
 
 
+def test_a_database_that_grew_after_its_ingest_was_killed_is_taken_in(context: Context, work: RatingTask, tmp_path: Path) -> None:
+    database, (first, second, *_) = tmp_path / "submissions.sqlite", work.sampled
+    annotate.ingest(context, [write_csv(tmp_path / "table.csv", ratings_of(work, "ada", [first]))])
+    index = context.run.step("annotate").path / "index.json"
+    before = index.read_text()
+    submit(database, work, first, "ben", 1, 2)
+    annotate.ingest(context, [database])
+    index.write_text(before)  # as a kill would have left it
+    submit(database, work, second, "ben", 1, 3)
+    (batch,) = annotate.ingest(context, [database]).new
+    assert batch.accepted == 16 and annotation_qc.run(context).counts["in"] == 24
+
+
 def test_a_revision_after_its_ingest_replaces_what_was_said_and_keeps_it_in_the_ledger(
     context: Context, work: RatingTask, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ truncated JSON, damaged Parquet. A single unreadable line becomes an invalid row
 
 from __future__ import annotations
 
+import codecs
 import csv
 import hashlib
 import io
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages.annotate.ratings.delivery import InvalidRow
+from stages.datasets.io.text_tables import IS_JSON_LINES
 from stages.engine import storage
 
 Row = tuple[int, Sequence[str]]
@@ -29,8 +31,19 @@ Row = tuple[int, Sequence[str]]
 DELIMITED, JSON_LINES, PARQUET = (".csv", ".tsv"), (".jsonl", ".ndjson"), (".parquet", ".pq")
 """Endings of file names."""
 
+_OTHERS = {
+    b"PK\x03\x04": "a spreadsheet or another zip archive",
+    b"\xd0\xcf\x11\xe0": "a spreadsheet of an old office program",
+    b"%PDF-": "a PDF",
+    b"\x1f\x8b": "a gzip archive",
+    b"PAR1": "a Parquet file",
+    b"<": "an HTML or XML page",
+}
+"""What a file is whose content begins so: no rating file of text does."""
+
 csv.field_size_limit(1 << 20)
 
+DELIMITERS = ",;\t|"
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 DEEPEST_JSON = 50
@@ -83,6 +96,11 @@ class RatingFile:
     @cached_property
     def text(self) -> str:
         """The content as UTF-8 text, which is not empty."""
+        other = next((kind for begin, kind in _OTHERS.items() if self.data.lstrip().startswith(begin)), None)
+        if other is not None:
+            raise ValueError(f"{self.name} is {other}, not the text that its name says; save its table as CSV in UTF-8")
+        if self.data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or b"\0" in self.data[:2]:
+            raise ValueError(f"{self.name} is not UTF-8 text but UTF-16 or UTF-32; save it again as UTF-8")
         try:
             decoded = self.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -139,13 +157,13 @@ class RatingFile:
 
 
 def delimited(text: str, name: str) -> Table:
-    """Rows of CSV text. The delimiter is the one of comma, semicolon and tab that is most frequent in the line of column names, or the one
-    that a first line ``sep=;`` declares, as spreadsheets write it."""
+    """Rows of CSV text. The delimiter is the one of :data:`DELIMITERS` that is most frequent in the line of column names, or the one that a
+    first line ``sep=;`` declares, as spreadsheets write it."""
     first = text.lstrip("\r\n").splitlines()[0]
     declared = _SEPARATOR.fullmatch(first.strip())
     if declared:
         text = text.replace(first, "", 1)  # the empty line stays, so that the numbers are those of the file
-    delimiter = declared[1] if declared else max(",;\t", key=first.count)
+    delimiter = declared[1] if declared else max(DELIMITERS, key=first.count)
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     header: list[str] | None = None
     rows: list[Row] = []
@@ -165,6 +183,8 @@ def delimited(text: str, name: str) -> Table:
                 invalid.append(InvalidRow(number, "field-count", message))
     except csv.Error as error:
         raise ValueError(f"{name} line {start} is not CSV ({error}); quote fields that contain quotes or line ends") from None
+    if declared and header and len(header) == 1 and any(one in header[0] for one in DELIMITERS):
+        raise ValueError(f"{name}: its first line says {first.strip()}, but {delimiter!r} separates no column names; remove that line")
     if header is None:
         raise ValueError(f"{name} has no column names; give a file whose first line names its columns")
     return Table(header, rows, "line", invalid)
@@ -231,6 +251,8 @@ def _json_list(text: str, name: str) -> Records:
     try:
         records = _parsed(text)
     except json.JSONDecodeError as error:
+        if error.msg == "Extra data" and text.lstrip()[0] == text[error.pos] == "{":
+            raise ValueError(f"{name} {IS_JSON_LINES}") from None
         raise ValueError(f"{name} line {error.lineno} column {error.colno} is not JSON ({error.msg}); is the file complete?") from None
     except ValueError as error:
         raise ValueError(f"{name} cannot be read: {error}") from None

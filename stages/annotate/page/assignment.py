@@ -5,10 +5,12 @@ with feedback, an exam (with a second form after a failure), the calibration gro
 exam. An export with other settings may give a group another role; a rated group stays rated and is not assigned to the same person again.
 
 In production a group has a slot for each wanted person; a re-annotated group has slots for its raters on this page and one more. A slot is
-taken by a submission, or by a lease while somebody has the group open; a group that somebody skipped is free for others. Groups that need
-one more person come before untouched ones, and among them those of the partner with whom this person shares the fewest groups; so the
-overlap fills evenly and connects all people. Hidden gold groups are drawn by a hash of the person and of the person's number of groups.
-The lead hands a group over by assigning it to somebody (:func:`hand_over`).
+taken by a submission, or by a lease while somebody has the group open; a group that somebody skipped is free for others. A submission in
+another round than the group's present one (it was open before the export) takes no slot of that round. Groups that need one more person
+come before untouched ones, and among them those of somebody whom no shared groups connect with this person yet, then those of the partner
+with whom this person shares the fewest groups. A group of connected people only is left to others while somebody else works unconnected.
+So the overlap connects all people and fills evenly. Hidden gold groups are drawn by a hash of the person and of the person's number of
+groups. The lead hands a group over by assigning it to somebody (:func:`hand_over`).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 from stages.annotate.config import AnnotateConfig
@@ -185,7 +187,12 @@ def _still_open(connection: sqlite3.Connection, packet: Packet, annotator: str) 
 
 def _pick(connection: sqlite3.Connection, packet: Packet, annotator: str, *, expert: bool) -> str | None:
     """A new production group for this person."""
-    return _hidden_gold(connection, packet, annotator) or _begun(connection, annotator, expert) or _fresh(connection, annotator, expert)
+    if (gold := _hidden_gold(connection, packet, annotator)) is not None:
+        return gold
+    begun, left = _begun(connection, annotator, expert)
+    if begun is None or left:
+        return _fresh(connection, annotator, expert) or begun
+    return begun
 
 
 def _hidden_gold(connection: sqlite3.Connection, packet: Packet, annotator: str) -> str | None:
@@ -198,28 +205,52 @@ def _hidden_gold(connection: sqlite3.Connection, packet: Packet, annotator: str)
     return min(left, key=lambda group: (uniform("hidden gold", packet.plan.seed, annotator, group), group), default=None)
 
 
-def _begun(connection: sqlite3.Connection, annotator: str, expert: bool) -> str | None:
-    """A group that others have and that needs one more person."""
-    asked = {"who": annotator, "time": time.time(), "expert": expert}
+def _begun(connection: sqlite3.Connection, annotator: str, expert: bool) -> tuple[str | None, bool]:
+    """A group that others have and that needs one more person, and whether somebody else should get it, as it connects nobody."""
+    asked = {"who": annotator, "time": time.time(), "expert": expert, "round": PRODUCTION}
     found = connection.execute(
-        f"SELECT group_id, place FROM groups g WHERE g.wanted > 1 AND {_ALLOWED} AND NOT {_MINE} AND ({_TAKEN}) BETWEEN 1 AND g.wanted - 1 "
-        "ORDER BY place LIMIT 100",
+        f"SELECT group_id, place, round FROM groups g WHERE g.wanted > 1 AND {_ALLOWED} AND NOT {_MINE} "
+        f"AND ({_TAKEN}) BETWEEN 1 AND g.wanted - 1 ORDER BY place LIMIT 100",
         asked,
     ).fetchall()
     if not found:
-        return None
-    partners = connection.execute(
-        "SELECT b.annotator AS partner FROM assignments a JOIN assignments b USING (group_id) "
-        "WHERE a.annotator = :who AND b.annotator != :who",
-        {"who": annotator},
+        return None, False
+    working = {
+        row["annotator"]
+        for row in connection.execute("SELECT annotator FROM assignments WHERE done = 0 AND lease_ends > :time AND round = :round", asked)
+    }
+    query = "SELECT annotator FROM assignments WHERE group_id = :group AND (done = 1 OR lease_ends > :time)"
+    raters = {row["group_id"]: {of["annotator"] for of in connection.execute(query, asked | {"group": row["group_id"]})} for row in found}
+    shared = _partners(connection, annotator)
+    team = _connected(connection, annotator, working.union(*raters.values()))
+
+    def order(row: sqlite3.Row) -> tuple[bool, int, int]:
+        names = raters[row["group_id"]]
+        return row["round"] == PRODUCTION and names <= team, max(shared[name] for name in names), row["place"]
+
+    best = min(found, key=order)
+    return best["group_id"], order(best)[0] and not working <= team
+
+
+def _partners(connection: sqlite3.Connection, annotator: str) -> Counter[str]:
+    """Number of groups that a person shares with each other one: rated or open, without training and exams."""
+    rows = connection.execute(
+        f"SELECT b.annotator AS partner FROM assignments a JOIN assignments b USING (group_id) WHERE a.annotator = :who "
+        f"AND b.annotator != :who AND a.round IN {COUNTED} AND b.round IN {COUNTED} "
+        "AND (a.done = 1 OR a.lease_ends > :time) AND (b.done = 1 OR b.lease_ends > :time)",
+        {"who": annotator, "time": time.time()},
     )
-    shared = Counter(row["partner"] for row in partners)
+    return Counter(row["partner"] for row in rows)
 
-    def shared_with(group: str) -> int:
-        rows = connection.execute("SELECT annotator FROM assignments WHERE group_id = ?", (group,))
-        return max((shared[row["annotator"]] for row in rows), default=0)
 
-    return min(found, key=lambda row: (shared_with(row["group_id"]), row["place"]))["group_id"]
+def _connected(connection: sqlite3.Connection, annotator: str, wanted: Collection[str]) -> set[str]:
+    """This person and those whom shared groups connect with this person, directly or through others; complete for the ``wanted`` ones."""
+    team, left = {annotator}, [annotator]
+    while left and not team.issuperset(wanted):
+        new = _partners(connection, left.pop()).keys() - team
+        team |= new
+        left += sorted(new)
+    return team
 
 
 def _fresh(connection: sqlite3.Connection, annotator: str, expert: bool) -> str | None:
@@ -229,6 +260,15 @@ def _fresh(connection: sqlite3.Connection, annotator: str, expert: bool) -> str 
         {"who": annotator, "time": time.time(), "expert": expert},
     ).fetchone()
     return None if row is None else row["group_id"]
+
+
+def keep_slot(connection: sqlite3.Connection, annotator: str, group: str) -> None:
+    """Before a first submission: add a slot where the group has gone into another round since this person opened it."""
+    connection.execute(
+        "UPDATE groups SET wanted = wanted + 1 WHERE group_id = :group AND round != :production AND EXISTS (SELECT 1 FROM assignments a "
+        "WHERE a.group_id = :group AND a.annotator = :who AND a.done = 0 AND a.round != groups.round)",
+        {"group": group, "who": annotator, "production": PRODUCTION},
+    )
 
 
 def hand_over(connection: sqlite3.Connection, annotator: str, group: str, ends: float) -> None:

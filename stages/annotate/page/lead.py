@@ -1,13 +1,12 @@
 """Statistics of the lead's page: progress, agreement, confusion, and the groups that need a decision (people: :mod:`.people`).
 
-In: the database and the packet. Out: plain values. A group is in the queue of disagreements if its raters differ by more than
-``annotate.quality.reannotate.difference`` levels on average, by the measure of :mod:`stages.annotate.quality.queues`.
+In: the database and the packet. Out: plain values. Both queues are those of quality control (:mod:`stages.annotate.page.judged`).
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
@@ -23,8 +22,6 @@ from stages.annotate.page.rated import Rated
 from stages.annotate.page.roster import Person
 from stages.annotate.quality import figures as quality
 from stages.annotate.quality.judgement import SHOWN
-from stages.annotate.quality.queues import mean_difference
-from stages.annotate.ratings.rating_task import level_width
 from stages.annotate.ratings.shown_levels import nearest, note, shown_levels
 
 MOST_QUEUED = 200
@@ -49,8 +46,7 @@ def summary(
     connected = quality.connected([entry.annotator for entry in entries] for entries in by_group.values())
     return {
         "progress": _progress(connection, packet, groups)
-        # Severities can be compared only if shared groups connect all people.
-        | {"shared_groups": len(shared), "connected": len(connected) <= 1},
+        | {"shared_groups": len(shared), "connected": len(connected) <= 1, "sets": _sets(connected)},
         "people": persons,
         "waiting": [*waiting.unknown_experts(roster, config.plan), *waiting.groups_for_nobody(connection, persons, config.plan)],
         "quality": quality_of_all,
@@ -61,7 +57,9 @@ def summary(
         ],
         "annotators": [person.pseudonym for person in roster if person.role == "annotator" and not person.revoked],
         "confusion": _confusion(packet, shared),
-        "disagreements": _disagreements(shared, config.quality.reannotate.difference, level_width(packet.levels)),
+        "queued_groups": len(judged.queued),
+        "queued": [{"group_id": row.group_id, "message": row.message, "raters": row.raters} for row in judged.queued[:MOST_QUEUED]],
+        "disputed": Counter(cell.group_id for cell in judged.disputed),
         "flagged": [dict(row) for row in connection.execute("SELECT group_id, annotator, flag, comment, submitted_at FROM unrateable")],
         "comments": [
             dict(row)
@@ -130,6 +128,16 @@ def _progress(connection: sqlite3.Connection, packet: Packet, groups: Sequence[R
     }
 
 
+def _sets(connected: Sequence[Sequence[str]]) -> str:
+    """What to do about sets of raters that no shared group connects; empty for one set."""
+    if len(connected) <= 1:
+        return ""
+    return (
+        f"No group was rated in two of these sets, so severities cannot be compared between them: {' | '.join(map(', '.join, connected))}. "
+        "If they stay apart, `pipeline annotate export annotate.plan.calibration=3` lets everybody rate three groups, which connects them."
+    )
+
+
 def _confusion(packet: Packet, shared: Mapping[str, list[Rated]]) -> dict[str, list[list[int]]]:
     """Per dimension, counts of one person's score (row) against another's (column); each pair counts both ways: [levels, levels]."""
     levels = shown_levels(packet.levels)
@@ -140,19 +148,6 @@ def _confusion(packet: Packet, shared: Mapping[str, list[Rated]]) -> dict[str, l
             own, other = nearest(a.scores, levels), nearest(b.scores, levels)  # [candidates, dimensions]
             np.add.at(tables, (np.arange(len(packet.dimensions)), own, other), 1)
     return dict(zip(packet.dimensions, tables.tolist(), strict=True))
-
-
-def _disagreements(shared: Mapping[str, list[Rated]], difference: float, level: float) -> list[dict[str, Any]]:
-    """Groups whose people differ by more than ``difference`` levels on average; level: width of one."""
-    found = []
-    for group, entries in shared.items():
-        scores = np.stack([entry.scores.astype(float) for entry in entries])  # [people, candidates, dimensions]
-        mean = mean_difference(scores) / level
-        far = int((np.round(np.ptp(scores, axis=0), 9) >= 2 * level).sum())
-        if mean > difference:
-            found.append({"group_id": group, "people": len(entries), "mean_difference": round(mean, 3), "cells_two_apart": far})
-    found.sort(key=lambda row: (-float(row["mean_difference"]), row["group_id"]))
-    return found[:MOST_QUEUED]
 
 
 def _shares(packet: Packet, groups: Sequence[Rated]) -> dict[str, dict[str, float]]:

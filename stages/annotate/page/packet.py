@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from stages.annotate.packet import plan, rubric
 from stages.annotate.packet.plan import RatingPlan
 from stages.annotate.packet.write import groups_of
-from stages.annotate.ratings.rating_task import ADJUDICATION, RANKING, Scale
+from stages.annotate.ratings.rating_task import ADJUDICATION, RANKING, RatingTask, Scale
 from stages.engine import storage
 from stages.engine.ids import uniform
 
@@ -43,6 +44,14 @@ class Packet:
     plan: RatingPlan
     groups: Mapping[str, PacketGroup] = field(repr=False)
     images: Mapping[str, str] = field(repr=False)
+
+    @cached_property
+    def task(self) -> RatingTask:
+        """The rating task of the packet's groups."""
+        first, second, *_, last = (*self.levels, self.levels[-1])
+        sampled = {group: tuple(of.candidates) for group, of in self.groups.items()}
+        group_of = {candidate: group for group, candidates in sampled.items() for candidate in candidates}
+        return RatingTask({}, self.dimensions, Scale(first, last, second - first), self.rubric_version, group_of, sampled)
 
     def has_images(self, group_id: str) -> bool:
         """Whether all images of a group are on the disk as they were exported: their names begin with the hash of their content."""

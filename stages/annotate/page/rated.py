@@ -75,3 +75,13 @@ def table(groups: Sequence[Rated], packet: Packet) -> pa.Table:
             "seconds": np.repeat(np.array([round(entry.seconds / entry.scores.size, 3) for entry in groups]), sizes),
         }
     )
+
+
+def adjudications(connection: sqlite3.Connection, schema: pa.Schema) -> pa.Table:
+    """Scores of adjudicators in the columns of :func:`table`."""
+    rows = connection.execute(
+        "SELECT group_id AS source_id, candidate_id, annotator, dimension, score, round, submitted_at AS rated_at, seconds FROM ratings "
+        "WHERE round = ? ORDER BY submitted_at, submission_id, position, dimension",
+        (ADJUDICATION,),
+    )
+    return pa.Table.from_pylist([dict(row) | {"score": float(row["score"])} for row in rows], schema=schema)

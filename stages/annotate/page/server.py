@@ -6,6 +6,7 @@ links.
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -56,16 +57,33 @@ def preview(run: RunDir, config: AnnotateConfig) -> Generator[tuple[FastAPI, str
 
 def serve(run: RunDir, config: AnnotateConfig, *, host: str, started: Callable[[str], None]) -> None:
     """Listen on ``host`` and the configured port until interrupted; ``started`` is called with the address once the socket is open."""
-    with application(run, config) as made, listening(host, config.serve.port) as listener:
+    with _ended_by_signals(), application(run, config) as made, listening(host, config.serve.port) as listener:
         started(_address(listener))
         answering(made).run(sockets=[listener])
 
 
 def serve_preview(run: RunDir, config: AnnotateConfig, *, host: str, started: Callable[[str], None]) -> None:
     """Listen on a free port until interrupted and store nothing; ``started`` is called with the link."""
-    with preview(run, config) as (made, token), listening(host, 0) as listener:
+    with _ended_by_signals(), preview(run, config) as (made, token), listening(host, 0) as listener:
         started(f"{_address(listener)}/a/{token}")
         answering(made).run(sockets=[listener])
+
+
+@contextmanager
+def _ended_by_signals() -> Generator[None]:
+    """SIGTERM, which service managers send, and SIGHUP of a closed terminal end the block as Ctrl-C does; nohup's SIGHUP stays ignored.
+
+    uvicorn catches SIGINT and SIGTERM while it answers, and raises them again when it has ended.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if before[signal.SIGHUP] is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _address(listener: socket.socket) -> str:

@@ -139,6 +139,7 @@ def store(database: Database, packet: Packet, config: AnnotateConfig, annotator:
             [(sent.submission_id, s.candidate_id, s.dimension, s.score, 1 + order.index(s.candidate_id)) for s in sent.scores],
         )
         page_database.seal(connection, sent.submission_id)
+        assignment.keep_slot(connection, annotator, sent.group_id)
         connection.execute("UPDATE assignments SET done = 1 WHERE annotator = ? AND group_id = ?", (annotator, sent.group_id))
         adjudication.update_done(connection, packet, [sent.group_id])
         connection.execute("DELETE FROM drafts WHERE annotator = ? AND group_id = ?", (annotator, sent.group_id))

@@ -2,8 +2,8 @@
 
 A batch is one file: its ratings, its quarantine and, for the rating page, its revision history, published as one folder under
 ``annotate/units``. :func:`current` returns the ratings that no later revision has replaced. The step's index lists the batches and is
-published last, so a crash leaves the ledger unchanged. Ingesting the same content twice adds nothing. Every step that reads the ledger
-compares its files with their hashes in the index first.
+published last, so a crash leaves the ledger unchanged, and a batch that the next ingest of the same files takes in. Ingesting the same
+content twice adds nothing. Every step that reads the ledger compares its files with the index first, and refuses a batch that is not in it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from stages.annotate.ratings.delivery import Cell, Delivery, ExistingRating, Imp
 from stages.annotate.ratings.imported_items import items_of
 from stages.annotate.ratings.rating_task import RANKING, RatingTask
 from stages.annotate.ratings.validate import Checked
-from stages.engine import contracts
+from stages.engine import contracts, storage
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import Index, StepFolder
 from stages.engine.units import publish_unit
@@ -64,15 +64,16 @@ def batch_key(delivery: Delivery, rating_task: RatingTask) -> str:
 
 
 def open_ledger(
-    folder: StepFolder, *, inputs: Mapping[str, str], settings: Mapping[str, Any], given: Collection[str], force: bool
+    folder: StepFolder, *, inputs: Mapping[str, str], settings: Mapping[str, Any], given: Mapping[str, Collection[str]], force: bool
 ) -> Index | None:
-    """The ledger's index, or None for a new ledger. given: keys of the batches to append.
+    """The ledger's index, or None for a new ledger. given: keys of the batches to append, each with its submissions.
 
-    Raises ``ValueError`` when the ledger has other inputs or settings or a damaged file, and when it has lost its index and not all of its
-    batches are given; with ``force`` a new ledger is started instead.
+    Raises ``ValueError`` when the ledger has other inputs or settings or a damaged file, and when it has batches that neither its index
+    lists nor the given ones contain; with ``force`` a new ledger is started instead.
     """
     index = folder.index()
-    problem = _lost(folder, given) if index is None else _problem(folder, index, inputs, settings)
+    problem = _problem(folder, index, inputs, settings) if index else None
+    problem = problem or _unlisted(folder, index, given)
     if problem is None:
         return index
     if force:
@@ -80,16 +81,31 @@ def open_ledger(
     raise ValueError(f"the ledger in {folder.path} {problem}, or start a new ledger from the files given with --force")
 
 
-def _lost(folder: StepFolder, given: Collection[str]) -> str | None:
-    """What to do about batches that no index lists and that are not given: a new ledger would remove them. Or None."""
-    batches = sorted(path.parent.name for path in folder.path.glob("units/*/ratings.parquet"))
-    lost = [batch for batch in batches if batch not in given]
+def _unlisted(folder: StepFolder, index: Index | None, given: Mapping[str, Collection[str]]) -> str | None:
+    """What to do about batches that no index lists, and that are not given, so that the next index would remove them. Or None.
+
+    A page database that has grown since its ingest was killed is another batch, which contains the submissions of that one.
+    """
+    listed = {batch.key for batch in batches(index)}
+    submissions = {name for key, names in given.items() if key not in listed for name in names}
+    there = {path.parent.name for path in folder.path.glob("units/[!.]*/ratings.parquet")} - listed
+    lost = [batch for batch in sorted(there - given.keys()) if not _is_contained(folder.path / "units" / batch, submissions)]
     if not lost:
         return None
+    if index is None:
+        return (
+            f"has lost its index.json, and of its {len(there)} batches {len(lost)} are not of the files given (first units/{lost[0]}); "
+            "restore index.json from a backup, or ingest all files of ratings again in one command"
+        )
     return (
-        f"has lost its index.json, and of its {len(batches)} batches {len(lost)} are not of the files given (first units/{lost[0]}); "
-        "restore index.json from a backup, or ingest all files of ratings again in one command"
+        f"has batches that its index.json does not list (first units/{lost[0]}); if `pipeline annotate ingest` was killed, run it again "
+        "with the same files; if index.json is an old one, restore the newer one; if the batch should not count, move it out of units"
     )
+
+
+def _is_contained(batch: Path, submissions: Collection[str]) -> bool:
+    path = batch / "revisions.parquet"
+    return path.exists() and set(storage.read_table(path, ["submission"])["submission"].to_pylist()) <= set(submissions)
 
 
 def _problem(folder: StepFolder, index: Index, inputs: Mapping[str, str], settings: Mapping[str, Any]) -> str | None:
@@ -106,12 +122,12 @@ def _problem(folder: StepFolder, index: Index, inputs: Mapping[str, str], settin
 
 
 def verified(folder: StepFolder) -> Index:
-    """The ledger's index, with every listed file as it was ingested.
+    """The ledger's index, with every listed file as it was ingested, and no batch beside them.
 
-    Raises ``ValueError`` while nothing was ingested, and naming the file and its batch where one is missing or changed.
+    Raises ``ValueError`` while nothing was ingested, and naming the file and its batch where one is missing, changed or not listed.
     """
     index = folder.require()
-    problem = _damage(folder, index)
+    problem = _damage(folder, index) or _unlisted(folder, index, {})
     if problem is not None:
         raise ValueError(f"the ledger in {folder.path} {problem}, or start a new ledger with `pipeline annotate ingest --force`")
     return index
@@ -133,6 +149,10 @@ def batches(index: Index | None) -> list[Batch]:
 def current(folder: StepFolder) -> pa.Table:
     """The ratings that count, in the order of the ledger. Raises ``ValueError`` as :func:`verified` does."""
     verified(folder)
+    return _counting(folder)
+
+
+def _counting(folder: StepFolder) -> pa.Table:
     return revisions.counting(folder.read("ratings"), folder.read("revisions"))
 
 
@@ -145,7 +165,7 @@ def existing_ratings(folder: StepFolder, index: Index | None) -> dict[Cell, Exis
     """The rating that counts in every cell."""
     if index is None:
         return {}
-    rows = current(folder).select(["candidate_id", "dimension", "annotator", "round", "score", "rated_at", "submission"])
+    rows = _counting(folder).select(["candidate_id", "dimension", "annotator", "round", "score", "rated_at", "submission"])
     *cell, score, time, submission = (column.to_pylist() for column in rows.columns)
     return dict(zip(zip(*cell, strict=True), map(ExistingRating, score, time, submission), strict=True))
 

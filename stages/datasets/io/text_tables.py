@@ -19,6 +19,8 @@ KEY = "#key"
 """Column that contains the key of a record where a JSON file is an object of records by key."""
 MOST_LEVELS = 64
 """Levels of lists and objects in a record. A bound of our own: the parser's depends on how deep the program is at that moment."""
+IS_JSON_LINES = "is no JSON list but JSON Lines, a record per line; give it the ending .jsonl"
+"""What is said of a file with the ending .json in which a second object follows the first."""
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _CHUNK = 1 << 18
 _BLANKS = " \t\r\n"
@@ -254,7 +256,7 @@ def _json(file: BinaryIO, name: str, start: int, decoder: json.JSONDecoder) -> I
             text.take()
             rest = text.skip(_SPACE)
             if opening == following.translate(_OPENS) == rest == "{":
-                raise ValueError(f"{name} is no JSON list but JSON Lines, a record per line; give it the ending .jsonl")
+                raise ValueError(f"{name} {IS_JSON_LINES}")
             if opening != following.translate(_OPENS) or rest:
                 message = "something follows its list of records; correct it or download it again"
                 raise ValueError(f"{name} is not valid JSON after byte {begin:,} ({message})")

@@ -36,6 +36,7 @@ function progress(p) {
     [p.expired, "groups opened but not submitted"],
   ];
   fill($("progress"), facts.map(([value, label]) => make("div", {}, make("strong", {}, value), make("span", {}, label))));
+  $("sets").textContent = p.sets;
 }
 
 function people(rows) {
@@ -88,13 +89,15 @@ function hours(rows) {
   const names = [...new Set(rows.map((r) => r.annotator))].sort();
   const of = (name, day) => rows.find((r) => r.annotator === name && r.day === day);
   const sum = (name) => rows.filter((r) => r.annotator === name).reduce((seconds, r) => seconds + r.seconds, 0);
-  const cell = (found) => (found ? { text: number(found.seconds / 3600), class: "number" } : "");
-  fill($("hours"), table(["person", "all days", ...days], names.map((name) => [name, number(sum(name) / 3600), ...days.map((day) => cell(of(name, day)))])));
+  const cell = (seconds) => ({ text: seconds === undefined ? "" : `${number(seconds / 3600)} h`, class: "number" });
+  fill($("hours"), table(["person", "all days", ...days], names.map((name) => [name, cell(sum(name)), ...days.map((day) => cell(of(name, day)?.seconds))])));
 }
 
 function queues(s) {
-  fill($("disagreements"), table(["group", "people", "mean difference", "cells two or more apart", ""], s.disagreements.map((d) => [opens(d.group_id), d.people, number(d.mean_difference), d.cells_two_apart,
-    make("button", { type: "button", onclick: () => decide(d.group_id, "one-more", "Ask one more person to rate this group. Reason:") }, "Ask one more person")])));
+  $("queued-groups").textContent = `${s.queued_groups} ${s.queued_groups === 1 ? "group" : "groups"}${s.queued.length < s.queued_groups ? `, the first ${s.queued.length} of them here` : ""}`;
+  fill($("queued"), table(["group", "raters", "why", ""], s.queued.map((q) => [opens(q.group_id), q.raters.length, { text: q.message, class: "said" },
+    make("button", { type: "button", onclick: () => decide(q.group_id, "one-more", "Ask one more person to rate this group. Reason:") }, "Ask one more person")])));
+  fill($("disputed"), table(["group", "disputed cells"], Object.entries(s.disputed).map(([group, cells]) => [opens(group), cells])));
   fill($("flagged"), table(["group", "by", "reason", "comment", "when"], s.flagged.map((f) => [opens(f.group_id), f.annotator, f.flag, { text: f.comment, class: "said" }, when(f.submitted_at)])));
   fill($("skipped"), table(["group", "by", "reason", "when", ""], s.skipped.map((k) => [opens(k.group_id), k.annotator, { text: k.reason, class: "said" }, when(k.skipped_at), handOver(k, s.annotators)])));
   fill($("comments"), table(["group", "by", "comment", "when"], s.comments.map((c) => [opens(c.group_id), c.annotator, { text: c.comment, class: "said" }, when(c.submitted_at)])));

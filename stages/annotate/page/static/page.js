@@ -308,7 +308,7 @@ async function submit(flag = null, words = null) {
       close();
       Object.assign(state, place);
       draw();
-      return scales.isSlider(state.group) ? undefined : banner(`${view.missing(state)} scores are missing; this is the first one.`);
+      return scales.isSlider(state.group) ? undefined : banner(`${view.missingWords(state)}; this is the first one.`);
     }
     if (scales.isSlider(state.group) && !$("grid").open && !reviewed) return (reviewed = true), showGrid(true);
   }

@@ -29,3 +29,6 @@ export function words(session, group, level) {
 }
 
 export const criterion = (session, group, dimension, level) => (isRanking(group) ? "" : session.rubric.criteria[dimension]?.[String(level)] ?? "");
+
+// The levels that stand at a slider: both ends, and those with a name or a criterion.
+export const marked = (session, group, dimension) => group.levels.filter((level, i) => i === 0 || i === group.levels.length - 1 || words(session, group, level) || criterion(session, group, dimension, level));

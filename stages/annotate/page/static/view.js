@@ -6,6 +6,7 @@ import * as zoom from "./zoom.js";
 
 export const scored = (state, candidate) => asked(state, candidate).filter((d) => state.scores[candidate]?.[d.name] !== undefined).length;
 export const missing = (state) => state.group.candidates.reduce((n, c) => n + asked(state, c.id).length - scored(state, c.id), 0);
+export const missingWords = (state) => `${missing(state)} ${scales.isRanking(state.group) ? "rank" : "score"}${missing(state) === 1 ? "" : "s"} missing`;
 export const total = (state, candidate) => asked(state, candidate).reduce((sum, d) => sum + (state.scores[candidate]?.[d.name] ?? 0), 0);
 export const middle = (group) => group.levels[Math.floor(group.levels.length / 2)];
 
@@ -30,9 +31,13 @@ function prepareScores({ session, group }, score) {
   const slider = (dimension, d) => {
     const { levels } = group;
     const send = (event) => score(scales.nearest(group, Number(event.target.value)), d);
-    return make("div", { class: "slider" },
+    const marks = scales.marked(session, group, dimension.name);
+    const made = make("div", { class: "slider" },
       make("input", { type: "range", min: levels[0], max: levels.at(-1), step: levels[1] - levels[0], value: middle(group), "aria-label": dimension.words, oninput: send, onpointerup: send }),
-      make("output", {}));
+      make("output", {}),
+      make("ol", { class: "marks" }, marks.map((level) => make("li", {}, make("b", {}, level), ` ${scales.words(session, group, level)}`, make("small", { class: "criterion" }, scales.criterion(session, group, dimension.name, level))))));
+    made.style.setProperty("--inset", marks.length > 2 ? `${50 / marks.length}%` : "0%"); // half a column, so that the levels stand at their marks
+    return made;
   };
   fill($("rating"), session.dimensions.map((dimension, d) => {
     const row = make("div", { class: "dimension", role: "group", "aria-label": dimension.words },
@@ -104,8 +109,10 @@ export function draw(state) {
     const slider = row.querySelector(".slider");
     if (slider) {
       slider.classList.toggle("unset", score === undefined);
+      const said = score === undefined ? "not set" : `${score} ${scales.words(session, group, score)}`;
       slider.querySelector("input").value = score ?? middle(group);
-      slider.querySelector("output").textContent = score === undefined ? "–" : `${score} ${scales.words(session, group, score)}`;
+      slider.querySelector("input").setAttribute("aria-valuetext", said);
+      slider.querySelector("output").textContent = said;
     }
     for (const button of row.querySelectorAll("button")) button.setAttribute("aria-pressed", String(Number(button.dataset.score) === score));
   }
@@ -117,7 +124,7 @@ export function draw(state) {
     if (i === state.index) button.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
   const left = missing(state);
-  $("submit-words").textContent = left ? `${left} ${left === 1 ? "score" : "scores"} missing` : state.revision ? "Submit again" : "Submit";
+  $("submit-words").textContent = left ? missingWords(state) : state.revision ? "Submit again" : "Submit";
   $("has-comment").hidden = !state.comment;
   zoom.refresh();
 }
@@ -145,9 +152,9 @@ export function grid(state, review, open) {
   const places = state.group.candidates.map((candidate, i) => ({ candidate, i }));
   const best = scales.isRanking(state.group) ? -1 : 1;
   if (!left) places.sort((a, b) => best * (total(state, b.candidate.id) - total(state, a.candidate.id)) || a.i - b.i);
-  $("grid-title").textContent = review ? "Please check your scores" : "Overview";
+  $("grid-title").textContent = review ? `Please check your ${scales.isRanking(state.group) ? "ranks" : "scores"}` : "Overview";
   $("grid-hint").textContent = left
-    ? `${left} scores are missing. A number opens that edit.`
+    ? `${missingWords(state)}. A number opens that edit.`
     : "Best first. A number opens that edit; Enter submits the group.";
   const source = make("div", { class: "tile" }, make("img", { src: state.group.source, alt: "Source image" }), make("span", { class: "name" }, "Source"));
   fill($("tiles"), source, places.map(({ candidate, i }) => make("button", { type: "button", class: "tile", onclick: () => open(i) },
