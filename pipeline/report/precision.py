@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from pipeline.report import scored_edits
 from pipeline.report.published import Published
 from reward.evaluation.estimate import Estimate
 from stages.annotate.ratings.ledger import scores_only
 from stages.filter.selection.difference import Z
-from stages.filter.selection.order import fixed_width, ranked
+from stages.filter.selection.order import ranked
 
 SMALLEST = 12
 """The smallest k, which is the number of edits in a gallery; each further one is about twice as large."""
@@ -24,10 +25,10 @@ GOOD = 3.0
 @dataclass(frozen=True)
 class Judged:
     """Scored edits [n] of which it is known whether they are good: ``score`` and ``change`` (from the source) float64, ``good`` bool,
-    ``source`` any, ``ids`` bytes. ``standard``: what makes an edit good, in words. ``edits``: which edits these are.
+    ``source`` any. ``standard``: what makes an edit good, in words. ``edits``: which edits these are.
     """
 
-    ids: np.ndarray
+    ids: pa.ChunkedArray
     score: np.ndarray
     change: np.ndarray
     good: np.ndarray
@@ -62,7 +63,7 @@ def judged(published: Published) -> Judged | None:
     if edits is not None and edits.good is not None:
         table = edits.table
         return Judged(
-            fixed_width(table["sample_id"]),
+            table["sample_id"],
             edits.overall,
             table["change_from_source"].to_numpy(),
             edits.good,
@@ -96,7 +97,7 @@ def _rated(published: Published) -> Judged | None:
         return None
     ids = kept["sample_id"].to_pylist()
     return Judged(
-        fixed_width(kept["sample_id"]),
+        kept["sample_id"],
         kept["overall_mean"].to_numpy(),
         kept["change_from_source"].to_numpy(),
         np.array([min(float(np.mean(scores)) for scores in rated[name].values()) >= GOOD for name in ids]),

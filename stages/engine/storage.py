@@ -165,15 +165,15 @@ def publish_checked(path: str | Path, value: Mapping[str, Any]) -> str:
 
 
 def read_checked(path: str | Path, remedy: str) -> dict[str, Any]:
-    """The object that :func:`publish_checked` wrote, without its checksum. Files of earlier versions have none.
+    """The object that :func:`publish_checked` wrote, without its checksum.
 
-    Raises ``ValueError`` that names the file and ends with the ``remedy`` when it is no such object or no longer has its checksum.
+    Raises ``ValueError`` that names the file and ends with the ``remedy`` when it is no such object or does not have its checksum.
     """
     value = read_json(path, remedy)
     if not isinstance(value, dict):
         raise ValueError(f"{path} is damaged: it should be a JSON object; {remedy}")
-    if value.pop(CHECKSUM, None) not in (None, _checksum(value)):
-        raise ValueError(f"{path} is damaged: it does not have the checksum that it names; {remedy}")
+    if value.pop(CHECKSUM, None) != _checksum(value):
+        raise ValueError(f"{path} is damaged: it does not have the checksum of its content; {remedy}")
     return value
 
 

@@ -69,6 +69,26 @@ class Tables:
         ((found,),) = self.connection.sql(query, params=[*parameters]).fetchall()
         return int(found)
 
+    def quantiles(self, column: str, rows: str, levels: Sequence[float]) -> list[float]:
+        """Quantiles of a column of floats as ``np.quantile`` gives them, nulls left out; none where nothing is left.
+
+        Equal values are counted first: sorting many of them takes memory for all, and a function that finds a quantile holds all.
+        """
+        count = self.number(f"SELECT count({column}) FROM {rows}")
+        if not count:
+            return []
+        exact = [level * (count - 1) for level in levels]
+        wanted = np.array([[int(level), min(int(level) + 1, count - 1)] for level in exact])  # the values on both sides
+        found = np.zeros(wanted.shape)
+        first = 0
+        counted = f"SELECT {column} AS value, count(*) AS times FROM {rows} WHERE {column} IS NOT NULL GROUP BY value ORDER BY value"
+        for batch in self.rows(counted):
+            ends = first + np.cumsum(batch["times"].to_numpy())
+            here = (wanted >= first) & (wanted < ends[-1])
+            found[here] = batch["value"].to_numpy()[np.searchsorted(ends, wanted[here], side="right")]
+            first = int(ends[-1])
+        return [float(np.quantile(sides, level - int(level))) for sides, level in zip(found, exact, strict=True)]
+
 
 @contextmanager
 def opened(scratch: str | Path) -> Generator[Tables]:

@@ -1,7 +1,6 @@
 """The log of finished units: one JSON line per unit, with a checksum of its own.
 
-A line that a kill tore, or that no longer has its checksum, is passed over: its unit is done again. Lines of earlier versions have no
-checksum.
+A line that a kill tore, or that does not have its checksum, is passed over: its unit is done again.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ def is_whole(folder: StepFolder, record: UnitRecord) -> bool:
 def _record(text: bytes) -> UnitRecord | None:
     try:
         value = json.loads(text)
-        check = value.pop(_CHECK, None)
-        if check is not None and check != _checksum(value):
+        if value.pop(_CHECK) != _checksum(value):
             return None
         value["parts"] = {name: Part(**part) for name, part in value["parts"].items()}
         return UnitRecord(**value)

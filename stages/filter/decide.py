@@ -16,28 +16,16 @@ from stages.datasets.slices import numbers_of
 from stages.engine import contracts
 from stages.engine.tables import Tables
 from stages.filter.gates.config import GATES, GatesConfig
-from stages.filter.gates.gate import SEEN, Finding, Gate, GateConfig
+from stages.filter.gates.gate import SEEN, Finding, GateConfig
 from stages.filter.pair import Pair
 
-FIRST = (
-    "largest_change", "background_change", "background_match", "swap_evidence", "fine_detail", "latin_share", "han_share", "asked_words",
-)  # fmt: skip
-"""Measures of the first version of the table ``inspected``, in its order; later ones follow in the order of the gates."""
-
-
-def _measured() -> dict[str, tuple[str, Gate]]:
-    """Per column of the gates its Arrow type and its gate, in the order of the table ``inspected``."""
-    found = {column: (kind, gate) for gate in GATES.values() for column, kind in gate.columns.items()}
-    return {column: found[column] for column in sorted(found, key=lambda column: FIRST.index(column) if column in FIRST else len(FIRST))}
-
-
 INSPECTED = pa.schema(
-    [*contracts.INSPECTED, *((column, pa.type_for_alias(kind)) for column, (kind, _) in _measured().items())],
+    [*contracts.INSPECTED, *((column, pa.type_for_alias(kind)) for gate in GATES.values() for column, kind in gate.columns.items())],
     metadata=contracts.INSPECTED.metadata,
 )
 """The contract ``inspected`` with the measures of all gates; null where one does not apply."""
-LATER = tuple(f"{column}/{gate.revision}" for column, (_, gate) in _measured().items() if column not in FIRST or gate.revision > 1)
-"""Measures that came after the first version: part of the names of inspected units, so that a new measure inspects anew."""
+REVISIONS = tuple(f"{column}/{gate.revision}" for gate in GATES.values() for column in gate.columns)
+"""Measures with their revisions: part of the names of inspected units, so that a new measure inspects anew."""
 
 TOGETHER = 2_000_000
 """Numbers of edits whose ids are joined at a time: a join of all, with its rows in order, would need more memory than there is."""
@@ -156,28 +144,11 @@ def _decide(name: str, inspected: pa.Table, config: GatesConfig) -> Finding:
 
 def _summary(database: Tables, decided: str, settings: GateConfig, dropped: int) -> dict[str, Any]:
     """``measured``: edits with a value; ``dropped``: those that no gate before dropped, so that these add up; quantiles of the value."""
-    measured = database.number(f"SELECT count(value) FROM {decided}")
     return {
         "action": settings.action,
         "settings": settings.model_dump(mode="json", exclude={"action"}),
-        "measured": measured,
+        "measured": database.number(f"SELECT count(value) FROM {decided}"),
         "caught": database.number(f"SELECT count(*) FROM {decided} WHERE caught"),
         "dropped": dropped,
-        "quantiles": [round(value, DECIMALS) for value in _quantiles(database, decided, measured)] if measured else None,
+        "quantiles": [round(value, DECIMALS) for value in database.quantiles("value", decided, QUANTILES)] or None,
     }
-
-
-def _quantiles(database: Tables, decided: str, count: int) -> list[float]:
-    """As ``np.quantile`` gives them, of ``count`` values. Equal values are counted first: sorting many of them takes memory for all, and a
-    function that finds a quantile holds all.
-    """
-    exact = [level * (count - 1) for level in QUANTILES]
-    wanted = np.array([[int(level), min(int(level) + 1, count - 1)] for level in exact])  # the values on both sides
-    found = np.zeros(wanted.shape)
-    first = 0
-    for batch in database.rows(f"SELECT value, count(*) AS times FROM {decided} WHERE value IS NOT NULL GROUP BY value ORDER BY value"):
-        ends = first + np.cumsum(batch["times"].to_numpy())
-        here = (wanted >= first) & (wanted < ends[-1])
-        found[here] = batch["value"].to_numpy()[np.searchsorted(ends, wanted[here], side="right")]
-        first = int(ends[-1])
-    return [float(np.quantile(sides, level - int(level))) for sides, level in zip(found, exact, strict=True)]

@@ -109,7 +109,7 @@ def decide(config: FilterConfig, step: StepFolder, slices: Sequence[edits.Slice]
 
 def unit_key(piece: edits.Slice) -> str:
     """Name of an inspected slice."""
-    return settings_hash("inspect", REVISION, DECODER, piece.fingerprint, *gates.LATER)
+    return settings_hash("inspect", REVISION, DECODER, piece.fingerprint, *gates.REVISIONS)
 
 
 def make_work() -> Work:

@@ -36,12 +36,11 @@ class Scored:
 
 
 def known(step: StepFolder, families: Iterable[str]) -> dict[str, list[UnitRecord]]:
-    """Finished units by the slice that they are of. A unit of an earlier version has the key of its slice."""
+    """Finished units by the slice that they are of."""
     found: dict[str, list[UnitRecord]] = {family: [] for family in families}
     for record in unit_log.sound(step).values():
-        family = record.family or record.key
-        if family in found and "scores" in record.parts and unit_log.is_whole(step, record):
-            found[family].append(record)
+        if record.family in found and unit_log.is_whole(step, record):
+            found[record.family].append(record)
     return found
 
 

@@ -126,9 +126,7 @@ def write(context: Context, step: StepFolder, sets: Sequence[ShardSet], *, worke
     result = run_units(step, units, make_work, cluster=context.cluster, workers=workers, phase="write shards", rows_are="samples")
     records = {unit.key: record for unit, record in zip(units, result.records, strict=True)}
     for entry in missing:
-        described, listed = (  # "twin" names a file of resumable units, so it stays
-            [step.path / records[unit.key].parts[name].path for unit in entry.units] for name in ("shard", "twin")
-        )
+        described, listed = ([step.path / records[unit.key].parts[name].path for unit in entry.units] for name in ("shard", "sample_index"))
         written = [shards.Shard(**row) for path in described for row in storage.read_table(path).to_pylist()]
         lease.check(entry.folder, owner)
         _remove_stale(entry.folder, {shard.name for shard in written})
@@ -146,7 +144,7 @@ def make_work() -> Work:
 
     def work(task: Task) -> UnitOutput:
         shard, sample_index = shards.write_shard(task.folder, task.name, _samples(task))
-        return UnitOutput({"shard": pa.Table.from_pylist([vars(shard)]), "twin": sample_index}, rows_in=shard.rows, rows_out=shard.rows)
+        return UnitOutput({"shard": pa.Table.from_pylist([vars(shard)]), "sample_index": sample_index}, shard.rows, shard.rows)
 
     return work
 

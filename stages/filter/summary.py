@@ -54,57 +54,22 @@ def _distributions(rows: ScoredRows) -> dict[str, dict[str, float]]:
         for batch in rows.batches(scores=["overall_mean", "dimensions"]):
             yield {"overall": batch["scores"]["overall_mean"].to_numpy()} | means(batch["scores"])
 
-    moments = {name: _Moments() for name in next(columns())}
-    schema = pa.schema([(f"score_{place}", pa.float64()) for place in range(len(moments))])
-
-    def kept() -> Iterator[pa.RecordBatch]:
-        for found in columns():
-            for name, of_name in moments.items():
-                of_name.add(found[name])
-            yield pa.RecordBatch.from_arrays([pa.array(found[name]) for name in moments], schema=schema)
-
-    rows.tables.keep("distributed", kept(), schema)
-    return {name: _distribution(rows.tables, column, moments[name]) for name, column in zip(moments, schema.names, strict=True)}
+    names = [*next(columns())]
+    schema = pa.schema([(f"score_{place}", pa.float64()) for place in range(len(names))])
+    rows.tables.keep("distributed", (pa.record_batch([found[name] for name in names], schema) for found in columns()), schema)
+    return {name: _distribution(rows.tables, column, rows.count) for name, column in zip(names, schema.names, strict=True)}
 
 
-class _Moments:
-    """Mean and sum of squared deviations of what was added, a batch at a time (Chan, Golub and LeVeque 1983).
-
-    A database would add up in the order in which its threads finish, which moves the last digits.
-    """
-
-    def __init__(self) -> None:
-        self.count, self.mean, self.squares = 0, 0.0, 0.0
-
-    def add(self, values: np.ndarray) -> None:
-        both, mean = self.count + len(values), float(values.mean())
-        apart = mean - self.mean
-        self.squares += float(((values - mean) ** 2).sum()) + apart**2 * self.count * len(values) / both
-        self.mean += apart * len(values) / both
-        self.count = both
-
-
-def _distribution(database: Tables, column: str, moments: _Moments) -> dict[str, float]:
-    """Of a column of the table ``distributed``. A quantile lies between two values, in proportion (type 7 of Hyndman and Fan 1996)."""
-    count = moments.count
-    places = {level: level * (count - 1) for level in QUANTILES}
-    beside = [place for exact in places.values() for place in (math.floor(exact), math.ceil(exact))]
-    value = _values_at(database, column, {0, count - 1, *beside})
-    quantiles = {level: np.quantile([value[math.floor(at)], value[math.ceil(at)]], at % 1) for level, at in places.items()}
+def _distribution(database: Tables, column: str, count: int) -> dict[str, float]:
+    """Of a column of the table ``distributed``. Stored scores are whole numbers of ``10**-DECIMALS``, whose sums have no rounding: those of
+    floats depend on the order in which a database adds them up."""
+    whole, one = f"round({column} * {10**DECIMALS})::HUGEINT", 10**DECIMALS
+    total, squares = (database.number(f"SELECT sum({term}) FROM distributed") for term in (whole, f"{whole} * {whole}"))
+    least, *quantiles, most = database.quantiles(column, "distributed", (0.0, *QUANTILES, 1.0))
     return {
-        "mean": round(moments.mean, DECIMALS),
-        "standard_deviation": round(math.sqrt(moments.squares / count), DECIMALS),
-        "minimum": value[0],
-        **{f"quantile_{level:g}": round(float(found), DECIMALS) for level, found in quantiles.items()},
-        "maximum": value[count - 1],
+        "mean": round(total / count / one, DECIMALS),
+        "standard_deviation": round(math.sqrt(count * squares - total**2) / count / one, DECIMALS),
+        "minimum": least,
+        **{f"quantile_{level:g}": round(found, DECIMALS) for level, found in zip(QUANTILES, quantiles, strict=True)},
+        "maximum": most,
     }
-
-
-def _values_at(database: Tables, column: str, places: set[int]) -> dict[int, float]:
-    """The values that are at these places, counted from 0, when the column is sorted."""
-    found: dict[int, float] = {}
-    first = 0
-    for batch in database.rows(f"SELECT {column} AS value FROM distributed ORDER BY value"):
-        found |= {place: batch["value"][place - first].as_py() for place in places if first <= place < first + len(batch)}
-        first += len(batch)
-    return found

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from stages.engine import storage, tables
-from stages.filter import decide
 
 
 @pytest.mark.parametrize("rows", [1, 300, 700, 5000])
@@ -37,4 +36,6 @@ def test_quantiles_are_those_of_numpy(tmp_path: Path, monkeypatch: pytest.Monkey
     with tables.opened(tmp_path) as database:
         database.keep("given", [pa.record_batch([pa.array(values, from_pandas=True)], schema=schema)], schema)
         known = values[~np.isnan(values)]
-        assert decide._quantiles(database, "given", len(known)) == pytest.approx(np.quantile(known, decide.QUANTILES), rel=1e-12)
+        levels = (0.0, 0.05, 0.5, 0.95, 1.0)
+        assert database.quantiles("value", "given", levels) == pytest.approx(np.quantile(known, levels), rel=1e-12)
+        assert database.quantiles("value", "(FROM given WHERE value IS NULL)", levels) == []

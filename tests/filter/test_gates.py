@@ -22,20 +22,19 @@ from reward.inputs.decoding import DECODER, decode
 from reward.likeness import words
 from stages.datasets import readers as edits
 from stages.datasets.readers import Edit
-from stages.engine import contracts, images
+from stages.engine import contracts, images, tables
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import StepFolder
 from stages.engine.tables import Tables
 from stages.engine.units import UnitRecord, publish_unit
 from stages.filter import decide as gates
-from stages.filter import inspection
+from stages.filter import inspection, summary
 from stages.filter.gates import broken_text, language, near_duplicate, near_embedding, nothing_asked, upscaled
 from stages.filter.gates.config import GATES, GatesConfig
 from stages.filter.gates.language import LanguageGate
 from stages.filter.gates.near_embedding import NearEmbeddingGate
 from stages.filter.gates.size import SizeGate
 from stages.filter.pair import Pair
-from stages.filter.summary import _Moments
 
 steady = settings(deadline=None, derandomize=True)
 WANTED = (
@@ -444,19 +443,15 @@ def test_a_threshold_may_be_met() -> None:
 
 def test_the_table_of_inspected_edits_is_the_contract_and_the_gates_columns() -> None:
     added = [name for name in gates.INSPECTED.names if name not in contracts.INSPECTED.names]
-    assert tuple(added[: len(gates.FIRST)]) == gates.FIRST  # the order that existing runs have
+    assert added == [revision.split("/")[0] for revision in gates.REVISIONS]
     assert gates.INSPECTED.metadata == contracts.INSPECTED.metadata and gates.INSPECTED.field("asked_words").type == pa.int32()
-    later = {name.split("/")[0] for name in gates.LATER}
-    assert later == {*added[len(gates.FIRST) :], "background_change", "largest_change"}, (
-        "columns that came later, and those measured in another way since"
-    )
 
 
 def test_a_changed_measure_inspects_again(monkeypatch: pytest.MonkeyPatch) -> None:
     piece = edits.Slice("triplets", "", {}, [(0, "a")])
     before = inspection.unit_key(piece)
-    assert before == settings_hash("inspect", inspection.REVISION, DECODER, piece.fingerprint, *gates.LATER)
-    monkeypatch.setattr(gates, "LATER", ("fine_detail/2",))
+    assert before == settings_hash("inspect", inspection.REVISION, DECODER, piece.fingerprint, *gates.REVISIONS)
+    monkeypatch.setattr(gates, "REVISIONS", ("fine_detail/2",))
     assert inspection.unit_key(piece) != before
 
 
@@ -470,9 +465,13 @@ def test_rows_to_score_of_a_unit_are_those_left_by_gates_references_and_copies(t
     assert inspection.left_in(step, record, config, lambda _: in_a_reference).tolist() == [0, 4]
 
 
-def test_figures_of_batches_are_those_of_all() -> None:
-    values = np.random.default_rng(0).normal(3, 2, 1000)
-    moments = _Moments()
-    for batch in np.split(values, [1, 400, 900]):
-        moments.add(batch)
-    assert np.allclose([moments.mean, np.sqrt(moments.squares / moments.count)], [values.mean(), values.std()], rtol=1e-12)
+def test_figures_of_scores_are_those_of_numpy(tmp_path: Path) -> None:
+    """Also where the mean is large beside the deviation, and where values are equal."""
+    for values in (np.random.default_rng(0).normal(-3, 2, 1001).round(5), np.repeat([9999.12345, 9999.12405], [300, 700]), np.array([0.5])):
+        schema = pa.schema([("score_0", pa.float64())])
+        with tables.opened(tmp_path) as database:
+            database.keep("distributed", pa.table([values], schema=schema).to_batches(100), schema)
+            found = summary._distribution(database, "score_0", len(values))
+        quantiles = np.quantile(values, (0.0, *summary.QUANTILES, 1.0))
+        assert [*found.values()] == np.round([values.mean(), values.std(), *quantiles], 5).tolist()
+        assert [*found][2:] == ["minimum", *(f"quantile_{level:g}" for level in summary.QUANTILES), "maximum"]

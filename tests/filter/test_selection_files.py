@@ -96,10 +96,10 @@ def test_what_does_not_replay_or_is_damaged_is_one_sentence(run: Path) -> None:
     pipeline(*command)
     folder = run / "filter" / "selections"
     description = storage.read_checked(folder / "few.json", "")
-    storage.publish_json(folder / "few.json", description | {"sha256": "0" * 64})
+    storage.publish_checked(folder / "few.json", description | {"sha256": "0" * 64})
     assert "selection few does not replay" in refusal(*command)
     assert "few.parquet is damaged" in refusal("select", "diff", "few", "selected", "--run", run)
-    storage.publish_json(folder / "few.json", description | {"scores": "others"})
+    storage.publish_checked(folder / "few.json", description | {"scores": "others"})
     assert "selection few in" in (sentence := refusal("select", "diff", "few", "selected", "--run", run)) and "other scores" in sentence
     assert "has no selection none of its present scores (there: control, selected)" in refusal(
         "select", "diff", "none", "few", "--run", run

@@ -23,7 +23,7 @@ from stages.engine import tables
 from stages.filter.selection import rule as selection
 from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig
-from stages.filter.selection.order import first, fixed_width
+from stages.filter.selection.order import first
 from stages.filter.selection.scored_rows import ScoredRows
 
 STEPS = (STEP,)
@@ -56,7 +56,7 @@ def offset(edits: ScoredEdits, title: str) -> list[Paragraph]:
     tasks = edits.strata.get("task")
     if title != BEST or tasks is None:
         return []
-    order = first(-edits.overall, fixed_width(edits.table["sample_id"]), min(GALLERY, len(tasks.codes)))
+    order = first(-edits.overall, edits.table["sample_id"], GALLERY)
     counts = np.bincount(tasks.codes[order])
     most = int(np.argmax(counts))
     among = float((tasks.codes == most).mean())
@@ -96,7 +96,7 @@ def _example(published: Published, row: Mapping[str, Any], scores: Mapping[str, 
 
 def _orders(published: Published, edits: ScoredEdits, selections: Mapping[str, pa.Table]) -> dict[str, dict[str, Sequence[str]]]:
     """Sample ids by tab and by the title of a part of it."""
-    ids = fixed_width(edits.table["sample_id"])
+    ids = edits.table["sample_id"]
     sigma = edits.table["overall_sigma"].to_numpy()
     keys = {BEST: -edits.overall, "Worst": edits.overall, "Most uncertain": -sigma}
     orders: dict[str, dict[str, Sequence[str]]] = {name: {"": _first(key, ids)} for name, key in keys.items()}
@@ -108,8 +108,8 @@ def _orders(published: Published, edits: ScoredEdits, selections: Mapping[str, p
     return orders
 
 
-def _first(key: np.ndarray, ids: np.ndarray) -> list[str]:
-    return [name.decode() for name in ids[first(key, ids, min(GALLERY, len(ids)))].tolist()]
+def _first(key: np.ndarray, ids: pa.ChunkedArray) -> list[str]:
+    return ids.take(first(key, ids, GALLERY)).to_pylist()
 
 
 def _around_cut(published: Published, edits: ScoredEdits, main: SelectionConfig) -> tuple[list[str], list[str]]:

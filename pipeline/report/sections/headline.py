@@ -15,7 +15,7 @@ from pipeline.report.synthetic import synthetic_parts
 from reward.evaluation.estimate import Estimate
 from reward.model.origin import OTHER_DOMAIN
 from stages.evaluate_editor.step import COPY, EXACT
-from stages.filter.selection.order import first, fixed_width
+from stages.filter.selection.order import first
 
 STEPS = STEP_NAMES
 MAIN_ARM = "selected"
@@ -170,10 +170,10 @@ def _ends(published: Published) -> list[Block]:
     if edits is None:
         return []
     strips = []
-    ids = fixed_width(edits.table["sample_id"])
+    ids = edits.table["sample_id"]
     for title, key in (("highest", -edits.overall), ("lowest", edits.overall)):
         place = int(first(key, ids, 1)[0])
-        name = ids[place].decode()
+        name = ids[place].as_py()
         table = published.table("filter", "examples", ["source", "edited", "instruction"], where=("sample_id", [name]))
         for row in table.to_pylist() if table else []:
             parts = (("source", row["source"]["bytes"]), ("edited", row["edited"]["bytes"]))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from stages.engine.config import Config
 
@@ -60,11 +60,6 @@ class SelectionConfig(Config):
     at_most: AtMostConfig | None = Field(None, description="How many of each cluster")
     without_flags: tuple[str, ...] = Field((), description="Leave out edits with one of these flags: names of gates, contamination")
     seed: int = Field(0, description="Seed of the random rule")
-
-    @model_serializer(mode="wrap")
-    def _plain(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without the key that earlier versions do not know, where it says nothing: descriptions of selections stay as they are."""
-        return {name: value for name, value in plain(self).items() if name != "without_flags" or value}
 
     @model_validator(mode="after")
     def _rule_and_bounds_fit(self) -> SelectionConfig:

@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 from stages.engine.ids import ID_DIGITS, content_id
 
 WORD = 8
-"""Digits of an id that are compared at once, as one integer."""
+"""Digits of an id that are hashed at once, as one integer."""
+SORT_KEYS = [("key", "ascending"), ("id", "ascending")]
 
 
 def fixed_width(ids: pa.ChunkedArray) -> np.ndarray:
@@ -28,38 +29,14 @@ def hashed(ids: np.ndarray, purpose: str, seed: int) -> np.ndarray:
     return (state >> np.uint64(11)).astype(np.float64) / 2.0**53
 
 
-def ranked(key: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Indices that sort by ``key`` float64 [n], smallest first, and equal keys by their ids: n below 2^32.
-
-    Sorting whole ids is many times slower than sorting one integer made of the key's rank and the first digits of the id, which leaves
-    hardly a tie.
-    """
-    order = np.argsort(key)
-    ordered = key[order]
-    rank = np.zeros(len(order), np.uint64)
-    np.cumsum(ordered[1:] != ordered[:-1], out=rank[1:])
-    # The high half sorts by the key, the low half breaks nearly all ties by the id
-    packed = (rank << np.uint64(32)) | _first_digits(ids[order])
-    again = np.argsort(packed)
-    order, packed = order[again], packed[again]
-    same = packed[1:] == packed[:-1]
-    if same.any():  # rows that share key and first digits: only these are sorted by whole ids
-        tied = np.zeros(len(order), bool)
-        tied[1:] |= same
-        tied[:-1] |= same
-        places = np.flatnonzero(tied)
-        rows = order[places]
-        order[places] = rows[np.lexsort((ids[rows], key[rows]))]
-    return order
+def ranked(key: np.ndarray, ids: pa.ChunkedArray) -> np.ndarray:
+    """Indices that sort by ``key`` float64 [n], smallest first, and equal keys by their ids."""
+    return pc.sort_indices(pa.table({"key": key, "id": ids}), SORT_KEYS).to_numpy()
 
 
-def first(key: np.ndarray, ids: np.ndarray, count: int) -> np.ndarray:
-    """Indices of the ``count`` smallest keys, in order; equal keys in the order of their ids."""
-    if count < len(key):
-        # Everything up to the count-th smallest key, with its ties, so that the ids decide which of them stay
-        candidates = np.flatnonzero(key <= np.partition(key, count - 1)[count - 1])
-        return candidates[ranked(key[candidates], ids[candidates])[:count]]
-    return ranked(key, ids)
+def first(key: np.ndarray, ids: pa.ChunkedArray, count: int) -> np.ndarray:
+    """The first ``count`` of them."""
+    return pc.select_k_unstable(pa.table({"key": key, "id": ids}), count, SORT_KEYS).to_numpy()
 
 
 def rank_within(groups: np.ndarray) -> np.ndarray:
@@ -71,15 +48,6 @@ def rank_within(groups: np.ndarray) -> np.ndarray:
     ranks = np.empty(len(groups), np.int64)
     ranks[(packed & np.uint64(0xFFFFFFFF)).astype(np.int64)] = np.arange(len(groups)) - starts
     return ranks
-
-
-def _first_digits(ids: np.ndarray) -> np.ndarray:
-    """The first eight hexadecimal digits of ids, bytes [n], as integers below 2^32: uint64 [n]."""
-    word = np.ascontiguousarray(ids).view(f">u{WORD}").reshape(len(ids), -1)[:, 0].astype(np.uint64)
-    digits = (word & np.uint64(0x0F0F0F0F0F0F0F0F)) + np.uint64(9) * ((word >> np.uint64(6)) & np.uint64(0x0101010101010101))
-    for bits, mask in ((4, 0x00FF00FF00FF00FF), (8, 0x0000FFFF0000FFFF), (16, 0x00000000FFFFFFFF)):
-        digits = (digits | (digits >> np.uint64(bits))) & np.uint64(mask)
-    return digits
 
 
 def _scrambled(state: np.ndarray) -> np.ndarray:

@@ -73,10 +73,7 @@ def side_column(name: str, wanted_by: str, artifacts: Collection[str], flags: Co
 def check_flag(name: str, wanted_by: str, flags: Collection[str]) -> None:
     """Raise ``ValueError`` for a flag that the scores cannot have."""
     if not flags:
-        raise ValueError(
-            f"{wanted_by}: the scores of this run have no flags of gates: all are off, or an earlier version made the scores; "
-            "run the filter step again with --force"
-        )
+        raise ValueError(f"{wanted_by}: the scores of this run have no flags, because all gates are off; set their actions in filter.gates")
     if name not in flags:
         there = ", ".join(sorted(flags))
         raise ValueError(f"{wanted_by}: there is no flag {name}, its gate is off, or it has no references; flags are {there}")
