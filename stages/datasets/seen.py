@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from stages.datasets import reference_json, table
-from stages.datasets.io.locations import Sizes
+from stages.datasets.io.locations import WEB, Sizes
 from stages.datasets.slices import Slice
 from stages.engine import unit_log
 from stages.engine.ids import settings_hash
@@ -27,11 +27,13 @@ IMAGE_FILES: Mapping[str, Callable[[Slice], Iterator[str]]] = {
 
 
 def seen(piece: Slice, sizes: Sizes) -> str:
-    """Hash of the sizes of the image files that the rows of a slice name; empty where they name none.
+    """Hash of the sizes of the image files that the rows of a slice name, and of URLs of web servers, which are not asked for sizes: with
+    another folder of images these are other files. Empty where the rows name none.
 
     Raises ``OSError`` with a sentence when a server does not answer.
     """
-    found = [sizes.of(path) for path in IMAGE_FILES[piece.dataset](piece)] if piece.dataset in IMAGE_FILES else []
+    paths = IMAGE_FILES[piece.dataset](piece) if piece.dataset in IMAGE_FILES else ()
+    found = [path if path.startswith(WEB) else sizes.of(path) for path in paths]
     return settings_hash("sizes", found) if found else ""
 
 

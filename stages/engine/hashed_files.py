@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -104,12 +105,12 @@ def _of(folder: Path) -> _Remembered:
 
 
 def _state(path: Path) -> tuple[int, int, int] | None:
-    """Size and times of a file in nanoseconds; None where there is none."""
+    """Size and times of a file in nanoseconds; None where there is none, or something else than a file."""
     try:
         found = os.stat(path)  # noqa: PTH116  # a third of the time of a Path's own
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return (found.st_size, found.st_mtime_ns, found.st_ctime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
 def _digest(name: str, sha256: str, size: int, modified: int, changed: int) -> int:

@@ -48,7 +48,9 @@ def locate(path: str | Path) -> tuple[Any, str]:
         return LocalFileSystem(), text.rstrip("/") or "/"
     try:
         return fsspec.url_to_fs(text)
-    except ImportError as error:
+    except (ImportError, OSError) as error:
+        if isinstance(error, OSError) and "to load lib" not in str(error):  # hdfs:// without Hadoop's libraries says so
+            raise
         hint = f"{error}; s3:// comes with this package's extra s3, gs:// with the extra gcs"
         raise OSError(errno.EPROTONOSUPPORT, hint, str(path)) from None
     except (ValueError, TypeError) as error:  # the latter for a kind whose file system needs arguments

@@ -85,6 +85,7 @@ def bad_rows(folder: Path) -> dict[str, str]:
         "warp://bucket/a.jpg": "unknown-location",
         "gs://bucket/a.jpg": "unknown-location",
         "github://a.jpg": "unknown-location",
+        "hdfs://host/a.jpg": "unknown-location",
     }
 
 

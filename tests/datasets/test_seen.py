@@ -121,6 +121,11 @@ def test_images_in_parquet_and_behind_web_servers_are_not_looked_at(tmp_path: Pa
     before = seen(piece, Sizes())
     (tmp_path / "b.png").write_bytes(b"there now")
     assert before and seen(piece, Sizes()) not in ("", before)
+    mistyped, right = (
+        seen(plan(TableEdits(dataset="table", path=str(tmp_path / "mine.jsonl"), images=f"https://{host}.invalid"))[0], Sizes())
+        for host in ("mistyped", "right")
+    )
+    assert mistyped != right, "what was set aside with one is read again with the other"
     pq.write_table(pa.table({"source": ["b.png"], "instruction": ["x"], "edited": ["b.png"]}), tmp_path / "mine.parquet")
     drawn = readers.plan(WorldEdits(dataset="world-edits", count=10), seed=0, world=WorldConfig(), unit_rows=9)
     assert {seen(piece, Sizes()) for piece in (*plan(TableEdits(dataset="table", path=str(tmp_path / "mine.parquet"))), *drawn)} == {""}

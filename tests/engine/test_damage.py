@@ -91,6 +91,14 @@ def test_a_damaged_manifest_is_begun_again(made: tuple[RunDir, StepFolder, Index
         path.write_bytes(sound)
 
 
+def test_a_folder_in_place_of_a_file_is_damage(tmp_path: Path) -> None:
+    _, step, index = finished(tmp_path / "run")
+    part = index.artifacts["selection"][1].path
+    (step.path / part).unlink()
+    (step.path / part).mkdir()
+    assert step.damage(index) == part
+
+
 def test_a_file_without_its_checksum_is_damaged(tmp_path: Path) -> None:
     _, step, index = finished(tmp_path / "run")
     storage.publish_json(step.path / "index.json", index.to_json())

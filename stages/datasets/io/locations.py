@@ -19,6 +19,8 @@ from stages.engine import storage
 
 RECENT = 1000
 """Files whose sizes are kept."""
+WEB = ("http://", "https://")
+"""Beginnings of URLs of web servers."""
 
 
 def listing(folder: str, *, what: str) -> dict[str, int | None]:
@@ -65,7 +67,7 @@ class Sizes:
     def _asked(self, path: str) -> int | None:
         if path.startswith("/") and "::" not in path:
             return _local_size(path)
-        if path.startswith(("http://", "https://")):
+        if path.startswith(WEB):
             return None
         size = image_files.patiently(lambda: self._of(path), path, "the size of the image")
         return None if isinstance(size, Fault) else size
