@@ -1,7 +1,9 @@
-"""Gate: the instruction is no instruction: a refusal of a language model, a link, markup, control characters, or far too long.
+"""Gate: the instruction is no instruction: a refusal of a language model, a link, markup, a word for nothing, control characters, or far
+too long.
 
-Values ``text_faults``, how many of the first four kinds it has, and ``characters``. Caught with any fault, and above the length. Refusals
-are recognised by how English and Chinese ones begin; "make the sign say I'm sorry" is none.
+Values ``text_faults``, how many of the first five kinds it has, and ``characters``. Caught with any fault, and above the length. A refusal
+says in its first words that its author cannot do it, perhaps after an apology, and asks for nothing afterwards: "make the sign say I'm
+sorry" is none, nor is "I can't see the dog, make it brighter". Wishes are recognised in English and Chinese only.
 """
 
 from __future__ import annotations
@@ -19,21 +21,55 @@ if TYPE_CHECKING:
 
     from stages.filter.pair import Pair
 
-_UNABLE = r"(?:can ?not|can't|am (?:unable|not able)|'?m (?:unable|not able)|won't|will not|do not|don't|apologi[sz]e)"
+_APOLOGY = (
+    r"\b(?:sorry|unfortunately|afraid|apolog\w+|désolée?s?|excuse\w*|malheureusement|regrett\w*|leid|leider|entschuldig\w+|bedaure"
+    r"|lo siento|lo lamento|disculp\w+|lamentablemente|desculp\w+|lamento|sinto muito|infelizmente|mi (?:di)?spiace|spiacente|purtroppo"
+    r"|spijt|helaas|przykro|niestety|przepraszam|xin lỗi|rất tiếc|maaf|извините|простите|к сожалению|сожалею|вибачте|на жаль)\b"
+    r"|抱歉|对不起|對不起|不好意思|遗憾|遺憾|申し訳|すみません|ごめん|恐れ入り|残念ながら|죄송|미안|유감|안타깝|عذر|آسف|اسف|أعتذر|للأسف"
+)
+_COMPLAINT = r"(?! (?:stand|bear|wait|ver|soportar|suportar|voir|supporter|vedere|sopportare|видеть|разглядеть|терпеть)\b)"
+_UNABLE = "|".join(
+    (
+        rf"(?:i|we) (?:can ?not|can't|could not|couldn't|(?:am|are) (?:unable|not able)|won't be able|will not be able){_COMPLAINT}",
+        r"(?:i|we) (?:won't|will not|do not|don't) (?:help|assist|edit|generate|create|process|support|have (?:the )?(?:ability|access))\b",
+        r"(?:i'm |we're )?(?:unable|not able) to\b|(?:can ?not|can't|could not) be\b|(?:is|are) not (?:possible|allowed)\b",
+        r"as an? (?:ai|artificial|(?:large )?language)\b|(?:(?:this|that|your|the) )?(?:request|image|this) (?:violates|goes against)\b",
+        r"(?:it (?:seems|appears|looks like)(?: that)? )?no (?:\w+ ){0,2}(?:image|picture|instruction)s? (?:was|were|is|are|has|can)\b",
+        rf"(?:je|nous) ne (?:peux|puis|pouvons)(?: \w+)? pas{_COMPLAINT}|je ne suis pas (?:en mesure|capable|autorisée?)",
+        r"(?:n'est|pas) (?:pas )?possible|en tant qu'(?:ia|intelligence|assistant|modèle)",
+        r"(?:ich (?:kann|darf|bin)|wir können|kann ich)\b[^.!?]{0,80}? (?:nicht|keine?n?)(?! (?:sehen|erkennen|leiden|ausstehen))\b",
+        r"nicht (?:möglich|erlaubt)|als (?:ki|sprachmodell)\b",
+        rf"no (?:puedo|podemos|es posible|me es posible){_COMPLAINT}|como (?:una? )?(?:ia|modelo|inteligencia)\b",
+        rf"não (?:posso|podemos|consigo|é possível){_COMPLAINT}|non (?:posso|possiamo|sono in grado|è possibile){_COMPLAINT}",
+        r"ik kan\b[^.!?]{0,80}? (?:niet|geen)\b|nie (?:mogę|możemy|jestem w stanie)\b|tôi không thể|tidak (?:bisa|dapat)\b",
+        rf"не (?:могу|можем|смогу|можу|в состоянии){_COMPLAINT}|невозможно",
+        r"لا (?:[أا]ستطيع|يمكن\w*|[أا]قدر)|غير قادر",
+    )
+)
+_CHINESE_SUBJECT = r"(?:我们?|我們|本(?:助手|模型)|(?:这个|该|此)(?:请求|要求)|还|也|暂时|恐怕)"
+_UNABLE_UNSPACED = (
+    rf"{_CHINESE_SUBJECT}+不能|{_CHINESE_SUBJECT}*(?:无法|無法|没有?办法|沒有?辦法|做不到)"
+    r"|作为(?:一个|一名)?(?:ai|人工智能|语言模型)|(?:でき|出来|しかね)(?:ません|ない|ます)|수(?:가)? 없|불가능"
+)
 _REFUSAL = re.compile(
-    r"\W*(?:(?:oh|unfortunately|i'?m afraid)\W+)?"
-    r"(?:(?:i'?m|i am|we'?re|we are) (?:very |so |really |truly )?sorry\b|sorry\W+(?:but )?(?:i|we|this)\b"
-    rf"|(?:i|we) {_UNABLE}(?! (?:want|like|need|love)\b)|i'm (?:unable|not able)"
-    r"|as an? (?:ai|artificial|(?:large )?language)\b|my apologies|i apologi[sz]e"
-    r"|(?:很)?抱歉|对不起|我(?:无法|不能)|作为(?:一个|一名)?(?:ai|人工智能|语言模型))",
+    rf"\W*(?:(?:[\w']+ ){{0,3}}\w{{0,4}}?(?:{_APOLOGY})[^!?。\n]{{0,80}}?)?(?:\b(?:{_UNABLE})|{_UNABLE_UNSPACED})", re.IGNORECASE
+)
+_WISH = re.compile(
+    r"(?:[-–—,.;:!?]|\b(?:and|so|then|please))\s*(?:please |just |then |so |and |but )*"
+    r"(?:make|add|remove|delete|erase|change|turn|replace|put|swap|give|move|crop|blur|brighten|darken|lighten|fix|paint|draw|place|insert"
+    r"|hide|cover|take|get rid|clean|cut|let|increase|decrease|reduce|sharpen|colou?r)\b(?! (?:sure|me|us|your)\b)"
+    r"|[，。；！,;]\s*(?:所以|那就|麻烦)?(?:请|帮我|给我)*(?:把|将|調|调|变|去掉|去除|删|移除|加|添|换成|改成|改为|让|使|涂|裁|放大|缩小|提亮|擦)",
     re.IGNORECASE,
 )
-_LINK = re.compile(r"\b(?:https?|ftp)://|\bwww\.\w|\bdata:image/", re.IGNORECASE)
+_LINK = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://|\bwww\.\w|\bdata:image/|\bmailto:|\b\w[\w-]{1,40}\.[a-z]{2,20}/\w", re.IGNORECASE)
 _MARKUP = re.compile(
-    r"</?[a-z][^<>]{0,300}>|<\||\|>|&(?:amp|lt|gt|quot|nbsp|#x?[0-9a-f]{1,6});|```|!?\[[^\[\]]{0,300}\]\([^()]{0,2000}\)"
-    r"|^\s*[\[{]\s*[\"']|\\u[0-9a-f]{4}",
+    r"</?[a-z][^<>]{0,300}>|<\||\|>|<<sys>>|\[/?inst\]|\{\{.{0,60}?\}\}|\$\{\w+\}|\{(?:instruction|prompt|text|input|edit)\w*\}"
+    r"|&(?:amp|lt|gt|quot|nbsp|#x?[0-9a-f]{1,6});|```"
+    r"|!?\[[^\[\]]{0,300}\]\([^()]{0,2000}\)|^\s*[\[{]\s*[\"']|^\s*#{1,6} \w|\\(?:u[0-9a-f]{4}|[nrt]|[a-z]+\{)",
     re.IGNORECASE,
 )
+_NOTHING = re.compile(r"\W*(?:nan|none|null|nil|undefined|to ?do|tbd|fixme|n/?a|object object|placeholder|test)\W*", re.IGNORECASE)
+"""A text that is such a word alone stands for no text."""
 _TEXT_CONTROLS = "\t\n\r"
 
 
@@ -44,9 +80,12 @@ class BrokenTextGate(GateConfig):
 
 
 def faults(instruction: str) -> int:
-    """How many kinds of faults a text has: refusal, link, markup, control characters."""
+    """How many kinds of faults a text has: refusal, link, markup, a word for nothing in place of a text, control characters."""
     text = instruction.replace("’", "'")
-    return sum(map(bool, (_REFUSAL.match(text), _LINK.search(text), _MARKUP.search(text), any(map(_is_control, text)))))
+    refusal = _REFUSAL.match(text)
+    refuses = refusal is not None and not _WISH.search(text, refusal.end())
+    found = (_LINK.search(text), _MARKUP.search(text), _NOTHING.fullmatch(text), any(map(_is_control, text)))
+    return refuses + sum(map(bool, found))
 
 
 def _is_control(character: str) -> bool:
@@ -68,7 +107,7 @@ def decide(inspected: pa.Table, config: BrokenTextGate) -> Finding:
 
 
 GATE = Gate(
-    revision=2,
+    revision=3,
     config=BrokenTextGate,
     description="Refusals, links, markup and other texts that are no instructions",
     caption="texts that are no instructions, faults",
