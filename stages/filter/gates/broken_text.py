@@ -22,34 +22,39 @@ if TYPE_CHECKING:
     from stages.filter.pair import Pair
 
 _APOLOGY = (
-    r"\b(?:sorry|unfortunately|afraid|apolog\w+|désolée?s?|excuse\w*|malheureusement|regrett\w*|leid|leider|entschuldig\w+|bedaure"
-    r"|lo siento|lo lamento|disculp\w+|lamentablemente|desculp\w+|lamento|sinto muito|infelizmente|mi (?:di)?spiace|spiacente|purtroppo"
-    r"|spijt|helaas|przykro|niestety|przepraszam|xin lỗi|rất tiếc|maaf|извините|простите|к сожалению|сожалею|вибачте|на жаль)\b"
-    r"|抱歉|对不起|對不起|不好意思|遗憾|遺憾|申し訳|すみません|ごめん|恐れ入り|残念ながら|죄송|미안|유감|안타깝|عذر|آسف|اسف|أعتذر|للأسف"
+    r"\b(?:sorry|(?:un|mis)fortunately|regret\w*|afraid|apolog\w+|désolée?s?|excuse\w*|malheureusement|leid|leider|entschuldig\w+|bedaure"
+    r"|lo siento|lo lamento|disculp\w+|lamentablemente|desafortunadamente|desculp\w+|lamento|sinto muito|infelizmente|mi (?:di)?spiace"
+    r"|spiacente|purtroppo|spijt|helaas|przykro|niestety|przepraszam|üzgünüm|maalesef|xin lỗi|rất tiếc|maaf|извините|простите|к сожалению"
+    r"|сожалею|вибачте|на жаль)\b|抱歉|对不起|對不起|不好意思|遗憾|遺憾|申し訳|すみません|ごめん|恐れ入り|残念|죄송|미안|유감|안타깝"
+    r"|عذر|آسف|اسف|أعتذر|للأسف"
 )
-_COMPLAINT = r"(?! (?:stand|bear|wait|ver|soportar|suportar|voir|supporter|vedere|sopportare|видеть|разглядеть|терпеть)\b)"
+_COMPLAINT = (
+    r"(?! (?:stand|bear|wait|find|read|ver|distinguir|soportar|suportar|voir|distinguer|supporter|vedere|sopportare|видеть|разглядеть"
+    r"|терпеть|sehen|erkennen|leiden|ausstehen)\b)"
+)
 _UNABLE = "|".join(
     (
-        rf"(?:i|we) (?:can ?not|can't|could not|couldn't|(?:am|are) (?:unable|not able)|won't be able|will not be able){_COMPLAINT}",
-        r"(?:i|we) (?:won't|will not|do not|don't) (?:help|assist|edit|generate|create|process|support|have (?:the )?(?:ability|access))\b",
-        r"(?:i'm |we're )?(?:unable|not able) to\b|(?:can ?not|can't|could not) be\b|(?:is|are) not (?:possible|allowed)\b",
-        r"as an? (?:ai|artificial|(?:large )?language)\b|(?:(?:this|that|your|the) )?(?:request|image|this) (?:violates|goes against)\b",
-        r"(?:it (?:seems|appears|looks like)(?: that)? )?no (?:\w+ ){0,2}(?:image|picture|instruction)s? (?:was|were|is|are|has|can)\b",
-        rf"(?:je|nous) ne (?:peux|puis|pouvons)(?: \w+)? pas{_COMPLAINT}|je ne suis pas (?:en mesure|capable|autorisée?)",
-        r"(?:n'est|pas) (?:pas )?possible|en tant qu'(?:ia|intelligence|assistant|modèle)",
-        r"(?:ich (?:kann|darf|bin)|wir können|kann ich)\b[^.!?]{0,80}? (?:nicht|keine?n?)(?! (?:sehen|erkennen|leiden|ausstehen))\b",
-        r"nicht (?:möglich|erlaubt)|als (?:ki|sprachmodell)\b",
-        rf"no (?:puedo|podemos|es posible|me es posible){_COMPLAINT}|como (?:una? )?(?:ia|modelo|inteligencia)\b",
-        rf"não (?:posso|podemos|consigo|é possível){_COMPLAINT}|non (?:posso|possiamo|sono in grado|è possibile){_COMPLAINT}",
+        rf"(?:i|we|i'm|we're) (?:(?:am|are) )?(?:can ?not|can't|couldn't|unable|not (?:going to be )?able|won't be able){_COMPLAINT}",
+        r"(?:i |we )?(?:can ?not|can't|unable to|won't|will not|do not|don't) (?:help|assist|edit|generate|create|process|comply|support)\b",
+        r"(?:can ?not|can't|could not) be\b|(?:is|are) not (?:possible|allowed|permitted)\b|outside (?:of )?(?:what|my)\b",
+        r"(?:i )?don't have (?:the )?(?:ability|access)\b|as an? (?:ai|artificial|(?:large )?language)\b",
+        r"(?:(?:this|that|your|the) )?(?:request|prompt|image|this) (?:(?:was|is|has been) )?(?:violates|goes against|declined|rejected)\b",
+        r"(?:it (?:seems|appears|looks like)(?: that)? )?no (?:\w+ ){0,2}(?:image|picture|instruction)s? (?:was|were|has|can)\b",
+        rf"(?:\w+ ){{0,3}}ne (?:peux|peut|puis|pouvons)(?: \w+)? pas{_COMPLAINT}|je ne suis pas (?:en mesure|capable|autorisée?)",
+        r"(?:n'est|pas) (?:pas )?possible|en tant qu'(?:ia|intelligence|assistant|modèle)|als (?:ki|sprachmodell)\b",
+        rf"(?:ich (?:kann|darf|bin)|(?:kann|darf|können) (?:ich|wir))\b[^.!?]{{0,80}}? (?:nicht|keine?n?){_COMPLAINT}\b",
+        r"nicht (?:möglich|erlaubt)|(?:\w+ ){0,2}verstößt gegen|como (?:una? )?(?:ia|modelo|inteligencia)\b",
+        rf"(?:no|não|non) (?:m[ei] )?(?:puedo|podemos|es posible|posso|consigo|é possível|tenho como|possiamo|è possibile){_COMPLAINT}",
         r"ik kan\b[^.!?]{0,80}? (?:niet|geen)\b|nie (?:mogę|możemy|jestem w stanie)\b|tôi không thể|tidak (?:bisa|dapat)\b",
-        rf"не (?:могу|можем|смогу|можу|в состоянии){_COMPLAINT}|невозможно",
+        r"\w+(?:eme|ama)[mz]\b",
+        rf"не (?:могу|можем|смогу|можу|в состоянии|поддерж\w+){_COMPLAINT}|(?:мне )?(?:недоступн\w+|невозможно)",
         r"لا (?:[أا]ستطيع|يمكن\w*|[أا]قدر)|غير قادر",
     )
 )
-_CHINESE_SUBJECT = r"(?:我们?|我們|本(?:助手|模型)|(?:这个|该|此)(?:请求|要求)|还|也|暂时|恐怕)"
 _UNABLE_UNSPACED = (
-    rf"{_CHINESE_SUBJECT}+不能|{_CHINESE_SUBJECT}*(?:无法|無法|没有?办法|沒有?辦法|做不到)"
-    r"|作为(?:一个|一名)?(?:ai|人工智能|语言模型)|(?:でき|出来|しかね)(?:ません|ない|ます)|수(?:가)? 없|불가능"
+    r"(?:我们?|我們|该|这个)\w{0,4}不能|作为(?:一个|一名)?(?:ai|人工智能|语言模型)"
+    r"|(?![把将让使请给删去])[^，。、,.!?\n]{0,30}?"
+    r"(?:无法|無法|没有?办法|沒有?辦法|做不到|违反|違反|(?:でき|出来)ません|かねます|수(?:가)? 없|불가)"
 )
 _REFUSAL = re.compile(
     rf"\W*(?:(?:[\w']+ ){{0,3}}\w{{0,4}}?(?:{_APOLOGY})[^!?。\n]{{0,80}}?)?(?:\b(?:{_UNABLE})|{_UNABLE_UNSPACED})", re.IGNORECASE
@@ -57,13 +62,15 @@ _REFUSAL = re.compile(
 _WISH = re.compile(
     r"(?:[-–—,.;:!?]|\b(?:and|so|then|please))\s*(?:please |just |then |so |and |but )*"
     r"(?:make|add|remove|delete|erase|change|turn|replace|put|swap|give|move|crop|blur|brighten|darken|lighten|fix|paint|draw|place|insert"
-    r"|hide|cover|take|get rid|clean|cut|let|increase|decrease|reduce|sharpen|colou?r)\b(?! (?:sure|me|us|your)\b)"
-    r"|[，。；！,;]\s*(?:所以|那就|麻烦)?(?:请|帮我|给我)*(?:把|将|調|调|变|去掉|去除|删|移除|加|添|换成|改成|改为|让|使|涂|裁|放大|缩小|提亮|擦)",
+    r"|hide|cover|take|get rid|clea[nr]|cut|let|increase|decrease|enlarge|sharpen|colou?r|use|set|fill|open|show|raise|lower|bring)\b"
+    r"(?! (?:sure|me|us|your|another|a different)\b)"
+    r"|[，。；！,;]\s*(?:所以|那就|麻烦)?(?:请|帮我|给我)*(?:把|将|調|调|变|去掉|去除|删|移除|加|添|换成|改成|改为|让|使|涂|裁|放大|缩小|提亮)"
+    r"|[てで](?:ください|下さい|欲しい|ほしい)|줘|주세요",
     re.IGNORECASE,
 )
 _LINK = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://|\bwww\.\w|\bdata:image/|\bmailto:|\b\w[\w-]{1,40}\.[a-z]{2,20}/\w", re.IGNORECASE)
 _MARKUP = re.compile(
-    r"</?[a-z][^<>]{0,300}>|<\||\|>|<<sys>>|\[/?inst\]|\{\{.{0,60}?\}\}|\$\{\w+\}|\{(?:instruction|prompt|text|input|edit)\w*\}"
+    r"</?[a-z][^<>]{0,300}>|<\||\|>|<<\w+>>|\[/?inst\]|\{\{.{0,60}?\}\}|\$\{\w+\}|\{\w*(?:instruction|prompt|text|input)\w*\}"
     r"|&(?:amp|lt|gt|quot|nbsp|#x?[0-9a-f]{1,6});|```"
     r"|!?\[[^\[\]]{0,300}\]\([^()]{0,2000}\)|^\s*[\[{]\s*[\"']|^\s*#{1,6} \w|\\(?:u[0-9a-f]{4}|[nrt]|[a-z]+\{)",
     re.IGNORECASE,
