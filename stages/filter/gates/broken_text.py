@@ -35,7 +35,7 @@ _COMPLAINT = (
 _UNABLE = "|".join(
     (
         rf"(?:i|we|i'm|we're) (?:(?:am|are) )?(?:can ?not|can't|couldn't|unable|not (?:going to be )?able|won't be able){_COMPLAINT}",
-        r"(?:i |we )?(?:can ?not|can't|unable to|won't|will not|do not|don't) (?:help|assist|edit|generate|create|process|comply|support)\b",
+        r"(?:i |we )?(?:can ?not|can't|unable to|won't|will not|do not|don't) (?:help|assist|edit|generate|create|process|comply)\b",
         r"(?:can ?not|can't|could not) be\b|(?:is|are) not (?:possible|allowed|permitted)\b|outside (?:of )?(?:what|my)\b",
         r"(?:i )?don't have (?:the )?(?:ability|access)\b|as an? (?:ai|artificial|(?:large )?language)\b",
         r"(?:(?:this|that|your|the) )?(?:request|prompt|image|this) (?:(?:was|is|has been) )?(?:violates|goes against|declined|rejected)\b",
