@@ -273,6 +273,12 @@ def painted(colour: tuple[int, int, int], left: float, top: float) -> Callable[[
     return change
 
 
+def noisy(image: Image.Image) -> Image.Image:
+    """All grey, with noise of 8 levels (standard deviation)."""
+    noise = np.random.default_rng(0).normal(128, 8, (image.height, image.width, 3))
+    return Image.fromarray(noise.clip(0, 255).astype(np.uint8))
+
+
 def of_another_row(edits: Sequence[Edit]) -> list[Edit]:
     """Every edit with the edited image of the next one that has another source."""
     found = []
@@ -297,6 +303,7 @@ PLANTED: tuple[tuple[str, str, Defect], ...] = (
     ("unchanged", "source mirrored, JPEG", of_source(mirrored)),
     ("flat", "edit all white", on_edited(painted((255, 255, 255), 0, 0))),
     ("flat", "edit all grey", on_edited(painted((120, 124, 128), 0, 0))),
+    ("flat", "edit all grey, with noise of 8 levels", on_edited(noisy)),
     ("flat", "right half of the edit white", on_edited(painted((255, 255, 255), 0.5, 0))),
     ("flat", "lower third of the edit black", on_edited(painted((0, 0, 0), 0, 0.667))),
     ("unrelated", "edited image of another row", of_another_row),
