@@ -96,7 +96,7 @@ def _read(tables: OneOpen, addresses: Sequence[RowAddress], columns: list[str]) 
     """Rows in the wanted order, each read once, in the order of the files."""
 
     def open_block(name: str, group: int, first: int) -> Iterator[pa.RecordBatch]:
-        return parquet_files.rows(pq.ParquetFile(tables.get(name)), group, first, columns)
+        return parquet_files.rows(pq.ParquetFile(tables.get(name)), group, first, columns, f"{tables.folder}/{name}")
 
     ordered = sorted(set(addresses))
     rows = {address: batch.to_pylist()[0] for address, batch in zip(ordered, read_addressed(ordered, open_block), strict=True)}

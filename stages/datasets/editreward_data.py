@@ -66,7 +66,9 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
         wanted = [column for side in SIDES for column in _columns(side)]
         rows = read_addressed(
             ((name, group, row) for _, (name, group, row, *_) in piece.rows),
-            lambda name, group, first: parquet_files.rows(pq.ParquetFile(files.get(name)), group, first, wanted),
+            lambda name, group, first: parquet_files.rows(
+                pq.ParquetFile(files.get(name)), group, first, wanted, f"{piece.location}/{name}"
+            ),
         )
         for (number, (name, _, _, side, _)), row in zip(piece.rows, rows, strict=True):
             yield _edit(row.select(_columns(side)), number, name, side)

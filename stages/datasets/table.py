@@ -202,13 +202,14 @@ def _edit(piece: Slice, columns: Mapping[str, str], number: int, file: str, row:
 def _rows(tables: files.OneOpen, name: str, start: int, first: int, wanted: Set[str], others: bool) -> Iterator[pa.RecordBatch | Row]:
     """Rows of a block: batches of one row of a row group, records of a text file. ``others``: with the other columns of a Parquet file
     too, but for those with images or other bytes."""
+    path = f"{tables.folder}/{name}"
     if not name.lower().endswith(parquet_files.SUFFIX):
-        found = text_tables.records(tables.get(name), f"{tables.folder}/{name}", start, text_tables.EXACT)
+        found = text_tables.records(tables.get(name), path, start, text_tables.EXACT)
         return islice((record for _, record in found), first, None)
     table = pq.ParquetFile(tables.get(name), buffer_size=READ_AHEAD)
     schema = table.schema_arrow
     named = [field.name for field in schema if field.name in wanted or (others and not parquet_files.has_bytes(field.type))]
-    return parquet_files.rows(table, start, first, named)
+    return parquet_files.rows(table, start, first, named, path)
 
 
 def _blocks(folder: str, name: str, needed: list[str], key: str) -> Iterator[Block]:

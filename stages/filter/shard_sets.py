@@ -234,7 +234,7 @@ def _forget_lost(step: StepFolder, unit: Unit) -> None:
     try:
         (shard,) = (shards.Shard(**row) for row in storage.read_table(record).to_pylist())
         there = _is_there(unit.payload.folder, shard)
-    except (ValueError, TypeError, IsADirectoryError):  # the record itself is damaged
+    except (ValueError, TypeError, OSError):  # the record itself is damaged; Arrow raises the last for its footer
         there = False
     if not there:
         shutil.rmtree(record.parent)

@@ -235,6 +235,20 @@ def test_a_long_column_is_cut_with_a_mark(folder: Path) -> None:
     assert json.loads(edit.metadata) == {"notes": {"cut": json.dumps("ab" * 5000)[: bounds.COLUMN_CHARACTERS], "characters": 10_002}}
 
 
+def test_a_damaged_page_of_a_table_is_named(tmp_path: Path) -> None:
+    image = {"bytes": encoded(), "path": None}
+    rows = [{"source": image, "instruction": f"x {n}", "edited": image} for n in range(6)]
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=3, compression="zstd")
+    data, begin = bytearray(path.read_bytes()), pq.read_metadata(path).row_group(1).column(0).dictionary_page_offset
+    data[begin : begin + 300] = bytes(300)
+    path.write_bytes(data)
+    (piece,) = edits.plan(TableEdits(dataset="table", path=str(path)), seed=0, world=None, unit_rows=9)
+    with pytest.raises(ValueError, match=r"rows\.parquet: its row group 1 cannot be read \(.*\); download it again$") as error:
+        list(edits.fetch(piece))
+    assert "\n" not in str(error.value)
+
+
 def test_a_pipe_in_place_of_a_table_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.parquet")
     with pytest.raises(ValueError, match=r"a\.parquet is no regular file"):

@@ -248,7 +248,7 @@ def test_a_shard_that_got_lost_between_two_attempts_is_written_again(
     assert again.run.artifact_hashes() == made.run.artifact_hashes()
 
 
-@pytest.mark.parametrize("how", ["cut", "a folder", "another table"])
+@pytest.mark.parametrize("how", ["cut", "a folder", "another table", "its footer"])
 def test_a_shards_own_record_that_is_damaged_costs_the_shard(
     filtered: tuple[Context, Index], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -260,6 +260,9 @@ def test_a_shards_own_record_that_is_damaged_costs_the_shard(
         record.mkdir()
     elif how == "cut":
         record.write_bytes(data[: len(data) // 2])
+    elif how == "its footer":
+        footer = int.from_bytes(data[-8:-4], "little")
+        record.write_bytes(data[: -8 - footer] + b"\xff" * footer + data[-8:])
     else:
         pq.write_table(pa.table({"name": ["x"]}), record)
     filter.run(again)

@@ -26,7 +26,7 @@ def opened(folder: str, name: str, *, needed: Sequence[str], what: str) -> Gener
         try:
             table = pq.ParquetFile(file)
         except (pa.ArrowInvalid, OSError) as error:
-            raise ValueError(f"{what}: {folder}/{name} is not a whole Parquet file ({error}); download it again") from None
+            raise ValueError(f"{what}: {folder}/{name} is not a whole Parquet file ({_line(error)}); download it again") from None
         check_columns(f"{folder}/{name}", table.schema_arrow.names, needed, what=what)
         yield table
 
@@ -59,12 +59,21 @@ def has_bytes(kind: pa.DataType) -> bool:
     return any(has_bytes(kind.field(number).type) for number in range(kind.num_fields))
 
 
-def rows(table: pq.ParquetFile, group: int, first: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Rows of a row group from its row ``first`` on, each as a batch of one row."""
-    for batch in table.iter_batches(batch_size=BATCH_ROWS, row_groups=[group], columns=list(columns)):
-        for row in range(min(first, batch.num_rows), batch.num_rows):
-            yield batch.slice(row, 1)
-        first = max(0, first - batch.num_rows)
+def rows(table: pq.ParquetFile, group: int, first: int, columns: Sequence[str], path: str) -> Iterator[pa.RecordBatch]:
+    """Rows of a row group from its row ``first`` on, each as a batch of one row. Raises ``ValueError`` naming the file's ``path`` where
+    they cannot be read."""
+    try:
+        for batch in table.iter_batches(batch_size=BATCH_ROWS, row_groups=[group], columns=list(columns)):
+            for row in range(min(first, batch.num_rows), batch.num_rows):
+                yield batch.slice(row, 1)
+            first = max(0, first - batch.num_rows)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ValueError(f"{path}: its row group {group} cannot be read ({_line(error)}); download it again") from error
+
+
+def _line(error: BaseException) -> str:
+    """The message of an error of Arrow, which may have several lines."""
+    return " ".join(str(error).split())
 
 
 def values(row: pa.RecordBatch, needed: Collection[str]) -> dict[str, Any] | Bad:

@@ -91,7 +91,7 @@ class GEditBench(RowItems):
             def block(name: str, group: int, first: int) -> Iterator[Any]:
                 import pyarrow.parquet as pq
 
-                return parquet_files.rows(pq.ParquetFile(tables.get(name)), group, first, [_IMAGE])
+                return parquet_files.rows(pq.ParquetFile(tables.get(name)), group, first, [_IMAGE], f"{tables.folder}/{name}")
 
             for row in read_addressed((row.place for row in rows), block):
                 found = cells.image(row.to_pylist()[0][_IMAGE], folder, "source")
