@@ -181,7 +181,49 @@ BROKEN = (
     "```json make it red```", "![edit](cat.png) make it red", '{"instruction": "make it red"}', "make it \\u7ea2",
     "make\x00 it red", "make it r\ufffdd", "\x1b[31mmake it red", "add a cat. " * 400,
 )  # fmt: skip
-"""Texts that are no instructions. They were written after the word lists of the gate."""
+"""Texts that are no instructions. They were written after the word lists of the gate's revision 2."""
+LATER_BROKEN = (
+    "I'm not going to be able to alter this photograph.", "Regrettably, that edit falls outside what I can do.",
+    "Your request was declined by the safety system.", "Can't process: image too large",
+    "Leider darf ich Bilder von echten Personen nicht bearbeiten.", "Diese Anfrage verstößt gegen die Richtlinien.",
+    "Je regrette, cette demande ne peut pas être traitée.", "Desafortunadamente no me es posible editar esta foto.",
+    "Non mi è possibile modificare questa immagine.", "Não tenho como ajudar com esse pedido.",
+    "К сожалению, эта операция мне недоступна.", "ご要望の編集には対応できかねます。", "해당 이미지는 편집이 불가합니다.",
+    "أعتذر، لا أستطيع تنفيذ هذا الطلب.", "您的请求违反了内容政策，无法处理。", "Üzgünüm, bu isteği yerine getiremem.",
+    "gs://edits/0001/after.webp", "<<instruction_text>>", "[PLACEHOLDER]", "Edit: {edit_prompt}",
+)  # fmt: skip
+LATER_SOUND = (
+    "I couldn't find my keys in this mess, clear the table.", "Sorry, wrong colour last time: use navy instead of black for the coat.",
+    "We are not able to read the sign; enlarge its letters.", "I won't be wearing glasses anymore, take them off my face",
+    "This image is not possible to read at night, brighten the street", "No people are needed here, just the empty beach",
+    "Apologies for the blurry shot. Sharpen the face.", 'Write "404 not found / try again" on the screen', "Swap the mug/cup for a vase",
+    "Make the note read: TODO: buy milk", "Leider ist das Bild zu dunkel, mach es heller.", "Tut mir leid für die Eile: entferne den Zaun.",
+    "Je ne peux pas distinguer le visage, éclaircis-le.", "Lo siento por el desorden, quita la basura del suelo.",
+    "Purtroppo il cielo è grigio, rendilo azzurro.", "Desculpe a foto torta, endireite o horizonte.", "Извините за качество, уберите шум.",
+    "ごめんなさい、背景を海に変えてください。", "미안하지만 모자를 빨간색으로 바꿔 주세요.", "很遗憾天空太灰，换成晚霞。",
+)  # fmt: skip
+"""Both were written after the gate's rules had been frozen; 5 and 3 were caught. The rules were then changed with them."""
+LAST_BROKEN = (
+    "I'm afraid I have to turn this one down.", "Sorry! Editing pictures of minors is something I won't do.", "Request denied.",
+    "I lack the tools needed to modify images.", "The picture failed to load, so nothing could be edited.",
+    "Dabei kann ich dir leider nicht behilflich sein.", "Als KI-Assistent habe ich keinen Zugriff auf Bilder.",
+    "Nous ne sommes pas autorisés à retoucher cette photo.", "Esta solicitud infringe nuestras normas.",
+    "Mi scuso, ma questa modifica non è consentita.", "Peço desculpas, mas não consigo ver a imagem.",
+    "Прошу прощения, я не умею редактировать фотографии.", "恐れ入りますが、この内容にはお応えできません。",
+    "미안합니다. 저는 사진을 편집할 수 없습니다.", "لا يمكنني مساعدتك في تعديل هذه الصورة.", "抱歉，该图片涉及敏感内容，不支持编辑。",
+    "Het spijt me, dat kan ik niet doen.", "file:///home/user/cat.png", "%(instruction)s", "user: make the sky red",
+)  # fmt: skip
+LAST_SOUND = (
+    "I can't tell which one is the boss, give the left man a crown", "Unfortunately my thumb is in the shot, remove it.",
+    "No image of the king should be on the coin", "I'm sorry to ask again: could the dress be green?",
+    "We can't have two suns. Erase one.", "Put the words \"request denied\" on the stamp", "Not possible to see the cat; lift the shadows",
+    "Add a speech bubble: I cannot help you!", "Change the label from 5ml/day to 10ml/day", "Let the robot say: as an AI, I refuse",
+    "Leider kann ich das Preisschild nicht entfernen, mach du es bitte weg.", "Es tut mir leid, aber der Himmel soll doch blau sein.",
+    "Désolée, je voulais dire : mets le chapeau en bleu.", "No puedo creer lo feo que es el sofá, cámbialo por uno rojo.",
+    "Scusa, metti il gatto a destra.", "Não gosto do fundo, troque por uma praia.", "Не могу прочитать вывеску, сделай буквы крупнее.",
+    "申し訳ないけど、空を夕焼けにして。", "얼굴이 안 보일 수 없게 밝게 해 줘", "我们没办法重拍，所以把路人去掉。",
+)  # fmt: skip
+"""Both were written after the rules of the gate's revision 3 were frozen, and measured once."""
 ADJUSTMENTS = (
     "make it brighter", "darken the photo a little", "fix the white balance", "reduce the yellow tint", "increase the saturation",
     "make the colors pop", "warm up the tones", "give it a cooler look", "remove the haze", "lower the exposure by one stop",
@@ -231,6 +273,12 @@ def painted(colour: tuple[int, int, int], left: float, top: float) -> Callable[[
     return change
 
 
+def noisy(image: Image.Image) -> Image.Image:
+    """All grey, with noise of 8 levels (standard deviation)."""
+    noise = np.random.default_rng(0).normal(128, 8, (image.height, image.width, 3))
+    return Image.fromarray(noise.clip(0, 255).astype(np.uint8))
+
+
 def of_another_row(edits: Sequence[Edit]) -> list[Edit]:
     """Every edit with the edited image of the next one that has another source."""
     found = []
@@ -255,10 +303,15 @@ PLANTED: tuple[tuple[str, str, Defect], ...] = (
     ("unchanged", "source mirrored, JPEG", of_source(mirrored)),
     ("flat", "edit all white", on_edited(painted((255, 255, 255), 0, 0))),
     ("flat", "edit all grey", on_edited(painted((120, 124, 128), 0, 0))),
+    ("flat", "edit all grey, with noise of 8 levels", on_edited(noisy)),
     ("flat", "right half of the edit white", on_edited(painted((255, 255, 255), 0.5, 0))),
     ("flat", "lower third of the edit black", on_edited(painted((0, 0, 0), 0, 0.667))),
     ("unrelated", "edited image of another row", of_another_row),
     ("broken_text", f"{len(BROKEN)} texts that are no instructions", asking(BROKEN)),
+    ("broken_text", f"{len(LATER_BROKEN)} further ones, used for tuning", asking(LATER_BROKEN)),
+    ("broken_text", f"no fault: {len(LATER_SOUND)} wishes, used for tuning", asking(LATER_SOUND)),
+    ("broken_text", f"{len(LAST_BROKEN)} further ones, not used for tuning", asking(LAST_BROKEN)),
+    ("broken_text", f"no fault: {len(LAST_SOUND)} wishes, not used for tuning", asking(LAST_SOUND)),
     ("upscaled", "edit enlarged twice, bicubic", on_edited(blown_up(2, BICUBIC))),
     ("upscaled", "edit enlarged twice, Lanczos", on_edited(blown_up(2, LANCZOS))),
     ("upscaled", "edit enlarged three times, bicubic", on_edited(blown_up(3, BICUBIC))),

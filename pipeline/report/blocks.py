@@ -130,11 +130,12 @@ class Strip(Block):
 
 @dataclass(frozen=True)
 class Example(Block):
-    """A scored edit: its pictures, and beside them its score and a small table (``columns``, ``rows``) of what is known of it."""
+    """A scored edit: its pictures, and beside them its score, flags, and a small table (``columns``, ``rows``) of what is known of it."""
 
     instruction: str
     pictures: Sequence[Picture]
     score: str
+    flags: str = ""
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
 

@@ -16,7 +16,7 @@ from stages.filter.selection.side_columns import SOURCE_HASH
 from stages.filter.selection.values import means
 
 STEP = "filter"
-SCORES = ["sample_id", "dimensions", "overall_mean", "overall_sigma", "change_from_source", "task", "language"]
+SCORES = ["sample_id", "dimensions", "overall_mean", "overall_sigma", "change_from_source", "task", "language", "flags"]
 EDITOR_KEYS = ("editor", "model")
 """Keys of an edit's metadata that can name its editor."""
 

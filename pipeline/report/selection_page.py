@@ -71,7 +71,7 @@ def _gallery(context: Context, side: Side, ids: list[str], key: str, originals: 
     blocks: list[Block] = []
     if ids:
         step = context.run.step(filter.STEP)
-        table = step.read("scores", ["sample_id", "overall_mean", "overall_sigma", "dimensions"])
+        table = step.read("scores", ["sample_id", "overall_mean", "overall_sigma", "dimensions", "flags"])
         places = pc.index_in(pa.array(ids, pa.string()), value_set=table["sample_id"].combine_chunks())
         scores = {row["sample_id"]: row for row in table.take(places).to_pylist()}
         rows = filter.pictures(context, ids).to_pylist()

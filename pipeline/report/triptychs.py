@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,12 @@ def triptych(row: Mapping[str, Any], scored: Mapping[str, Any], originals: Origi
     rows = [("ground truth", *(f"{truth[name]:g}" if name in truth else "–" for name in names))] if truth else []
     rows += [("predicted rating", *(words.score(predicted[name]) if name in predicted else "–" for name in names))] if predicted else []
     score = f"score {words.score(scored['overall_mean'])} ± {words.score(scored['overall_sigma'])}"
-    return Example(instruction, pictures, score, ("", *map(words.name, names)), rows)
+    return Example(instruction, pictures, score, flags(scored["flags"]), ("", *map(words.name, names)), rows)
+
+
+def flags(names: Sequence[str]) -> str:
+    """What is said of an edit that gates or contamination flagged; empty without flags."""
+    return f"flags: {', '.join(map(words.name, names))}" if names else ""
 
 
 def difference(source: bytes, edited: bytes, instruction: str) -> Picture:

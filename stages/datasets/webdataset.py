@@ -4,7 +4,7 @@ A member's name is its sample's key and, after the first dot of its base name, i
 A configured field matches the field of that name, with or without an extension. The text is a JSON object (with ``instruction`` and
 optionally ``language``, ``task``, ``licence``; the rest, with ``editor`` and ``seed``, is kept as metadata), or plain text that is the
 instruction. With several fields of edited images a sample is as many rows; ``editor`` and ``seed`` may then be lists in the order of the
-fields, and where the text names no editor the field does.
+fields, of which each row's metadata has its own, and where the text names no editor the field does.
 
 The plan scans the headers of the tars once; its memory is a span per 64 samples and, while it runs, 8 bytes per sample to find keys that
 occur twice. Workers seek. Fingerprints are made of the names, order and sizes of members and of where blocks begin; a changed byte is
@@ -90,13 +90,15 @@ def _edit(
     if isinstance(parsed, Fault):
         return Quarantined(row_id, where, *parsed)
     instruction, labels, others = parsed
-    made: dict[str, str] = {}
     for name in ("editor", "seed"):
         given = others.get(name)
         if isinstance(given, list) and len(given) != len(edited):
             message = f"{name} is a list of {len(given)}, but there are {len(edited)} fields of edited images"
             return Quarantined(row_id, where, "bad-sample", message)
-        made[name] = cells.text(given[which] if isinstance(given, list) else given)
+        if isinstance(given, list):
+            others[name] = given[which]
+    if several:
+        others["editor"] = others.get("editor") or edited[which]
     return Edit(
         row_id=row_id,
         position=where,
@@ -110,8 +112,8 @@ def _edit(
         task=labels["task"],
         licence=labels["licence"] or fields["licence"],
         metadata=json.dumps(cells.plain(others), sort_keys=True, ensure_ascii=False),
-        editor=made["editor"] or (edited[which] if several else ""),
-        seed=made["seed"],
+        editor=cells.text(others.get("editor")),
+        seed=cells.text(others.get("seed")),
     )
 
 

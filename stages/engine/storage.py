@@ -51,7 +51,7 @@ def locate(path: str | Path) -> tuple[Any, str]:
     except (ImportError, OSError) as error:
         if isinstance(error, OSError) and "to load lib" not in str(error):  # hdfs:// without Hadoop's libraries says so
             raise
-        hint = f"{error}; s3:// comes with this package's extra s3, gs:// with the extra gcs"
+        hint = f"{str(error).partition(chr(10))[0]}; s3:// comes with this package's extra s3, gs:// with the extra gcs"
         raise OSError(errno.EPROTONOSUPPORT, hint, str(path)) from None
     except (ValueError, TypeError) as error:  # the latter for a kind whose file system needs arguments
         raise UnknownLocation(f"{path} cannot be opened ({error})") from None

@@ -46,14 +46,27 @@ def verify(folder: str) -> list[str]:
     problems += [f"{name} is missing" for name in listed if name not in present and name not in odd]
     parts = samples.by_shard() if samples else ((name, None) for name in listed)
     workers = min(VERIFIERS, os.cpu_count() or 1)
-    pending: deque[Future[list[str]]] = deque()
+    pending: deque[Future[tuple[list[str], int]]] = deque()
+    contaminated = 0
+
+    def finish() -> None:
+        nonlocal contaminated
+        found, counted = pending.popleft().result()
+        problems.extend(found)
+        contaminated += counted
+
     with ThreadPoolExecutor(workers) as threads:  # reading and hashing run outside the interpreter's lock
         for name, rows in parts:
             if name in present:
                 pending.append(threads.submit(_verify_shard, folder, listed[name], rows))
             if len(pending) > 2 * workers:
-                problems += pending.popleft().result()
-        return problems + [problem for entry in pending for problem in entry.result()]
+                finish()
+        while pending:
+            finish()
+    said = index.get("contamination", {}).get("samples", 0)
+    if not problems and said != contaminated:
+        problems.append(f"{INDEX} says that {said} samples count as contaminated; {contaminated} do by their JSON")
+    return problems
 
 
 class _Hashing(io.RawIOBase):
@@ -70,11 +83,12 @@ class _Hashing(io.RawIOBase):
         return data
 
 
-def _verify_shard(folder: str, shard: Shard, listed: pa.Table | None) -> list[str]:
-    """Problems of one tar; ``listed``: its rows of ``samples.parquet``, None when it cannot be read."""
+def _verify_shard(folder: str, shard: Shard, listed: pa.Table | None) -> tuple[list[str], int]:
+    """Problems of one tar, and how many of its samples count as contaminated; ``listed``: its rows of ``samples.parquet``, None when it
+    cannot be read."""
     rows = None if listed is None else {row["sample_id"]: row for row in listed.to_pylist()}
     found: set[Part] = set()
-    problems: list[str] = []
+    problems, contaminated = list[str](), 0
     expected = None if rows is None else expected_members(rows)
     filesystem, path = storage.locate(f"{folder}/{shard.name}")
     with filesystem.open(path, "rb") as opened:
@@ -89,7 +103,8 @@ def _verify_shard(folder: str, shard: Shard, listed: pa.Table | None) -> list[st
                     text += block if part[1] == "json" else b""
                 fault = _member_fault(part, digest.hexdigest(), found, expected)
                 if fault is None and rows is not None and part[1] == "json":
-                    fault = _figure_fault(sample_id, shard.name, text, rows[sample_id])
+                    fault, counted = _figure_fault(sample_id, shard.name, text, rows[sample_id])
+                    contaminated += counted
                 found.add(part)
                 if fault:
                     problems.append(f"{shard.name}: {member.name} at byte {member.offset} {fault}")
@@ -102,8 +117,10 @@ def _verify_shard(folder: str, shard: Shard, listed: pa.Table | None) -> list[st
             pass
     size = file.size
     if file.digest.hexdigest() != shard.sha256 and not problems:
-        return [f"{shard.name}: its sha256 differs from {INDEX}, though every image is sound: a header or a json member was changed"]
-    return problems or ([f"{shard.name} has {size} bytes, {INDEX} says {shard.bytes}"] if size != shard.bytes else [])
+        problems = [f"{shard.name}: its sha256 differs from {INDEX}, though every image is sound: a header or a json member was changed"]
+    elif size != shard.bytes and not problems:
+        problems = [f"{shard.name} has {size} bytes, {INDEX} says {shard.bytes}"]
+    return problems, contaminated
 
 
 def _member_fault(part: Part, sha256: str, found: set[Part], expected: dict[Part, str] | None) -> str | None:
@@ -116,15 +133,17 @@ def _member_fault(part: Part, sha256: str, found: set[Part], expected: dict[Part
     return None if sha256 == expected[part] else "was changed: its sha256 differs"
 
 
-def _figure_fault(sample_id: str, shard: str, text: bytes, row: Mapping[str, Any]) -> str | None:
-    """The first figure of a row of ``samples.parquet`` that is not the one in the sample's JSON."""
+def _figure_fault(sample_id: str, shard: str, text: bytes, row: Mapping[str, Any]) -> tuple[str | None, bool]:
+    """The first figure of a row of ``samples.parquet`` that is not the one in the sample's JSON, and whether that counts the sample as
+    contaminated."""
     try:
         facts = json.loads(text)
+        counted = any(match["counted"] for match in facts.get("contamination", ()))
         made = index_row(sample_id, shard, facts, facts["sha256"]["source"], facts["sha256"]["edited"], hashlib.sha256(text).hexdigest())
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return f"cannot be read ({type(error).__name__}: {error})"
+        return f"cannot be read ({type(error).__name__}: {error})", False
     wrong = [name for name in SAMPLE_INDEX.names if _plain(made[name]) != _plain(row[name])]
-    return f"says {wrong[0]} {made[wrong[0]]!r}, {SAMPLES} says {row[wrong[0]]!r}" if wrong else None
+    return f"says {wrong[0]} {made[wrong[0]]!r}, {SAMPLES} says {row[wrong[0]]!r}" if wrong else None, counted
 
 
 def _plain(value: Any) -> Any:

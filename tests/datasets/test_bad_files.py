@@ -8,6 +8,7 @@ import json
 import math
 import os
 import socket
+import stat
 import tarfile
 import threading
 import zipfile
@@ -51,6 +52,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "page.jpg").write_bytes(b"\xef\xbb\xbf\n <!DOCTYPE html>\n<html><body>403 Forbidden")
     (tmp_path / "text.jpg").write_bytes(b"{}")
     os.mkfifo(tmp_path / "pipe.jpg")
+    os.mknod(tmp_path / "socket", stat.S_IFSOCK | 0o600)
     with (tmp_path / "huge.jpg").open("wb") as file:
         file.truncate(100 << 30)
     with zipfile.ZipFile(tmp_path / "whole.zip", "w") as archive:
@@ -74,6 +76,13 @@ def bad_rows(folder: Path) -> dict[str, str]:
         "text.jpg": "unsupported-format",
         "pipe.jpg": "not-a-file",
         "/dev/zero": "not-a-file",
+        "/proc/self/mem": "empty-file",
+        "/proc/kmsg": "empty-file",
+        f"zip://a.jpg::{folder}/pipe.jpg": "not-a-file",
+        f"tar://a.jpg::file://{folder}/pipe.jpg": "not-a-file",
+        f"simplecache::{folder}/socket": "not-a-file",
+        "zip://a.jpg::/dev/zero": "not-a-file",
+        "tar://a.jpg::/proc/self/mem": "broken-archive",
         "huge.jpg": "too-large",
         "scan.jpg": "damaged-image",
         "absent.jpg": "missing-image",
@@ -109,6 +118,7 @@ def test_a_bad_image_costs_its_row(folder: Path, kind: str) -> None:
     assert [row["row_id"] for row in sound] == ["sound"]
     assert {f"b{n}": reason for n, reason in enumerate(expected.values())} == {row_id: row.reason for row_id, row in bad.items()}
     assert "HTML page" in bad["b1"].message and "page.jpg" in bad["b1"].message
+    assert max(len(row.message) for row in bad.values()) < 300, "what reads hdfs:// lists every folder that it looked into"
 
 
 def test_values_that_are_none_cost_their_row(folder: Path) -> None:
@@ -305,11 +315,11 @@ def test_a_host_without_an_address_costs_its_row_while_others_have_one(folder: P
         return [(*entry[:4], (entry[4][0], port)) for entry in numbers]
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    urls = ("http://nowhere.example/a.jpg", "https://no where/a.jpg", "zip://a.jpg::http://nowhere.example/a.zip")
+    urls = ("http://nowhere.example/a.jpg", "https://no where/a.jpg", "zip://a.jpg::http://nowhere.example/a.zip", "github://a:b@c/d.jpg")
     rows = [{"source": "sound.jpg", "instruction": "x", "edited": name} for name in ("sound.jpg", *urls)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     sound, bad = inspected(TripletEdits(dataset="triplets", path=str(folder / "rows.jsonl")))
-    assert len(sound) == 1 and {row.reason for row in bad.values()} == {"unknown-host"} and len(bad) == 3 and not waited
+    assert len(sound) == 1 and {row.reason for row in bad.values()} == {"unknown-host"} and len(bad) == len(urls) and not waited
     assert bad["1"].message.startswith(f"the edited image {urls[0]}: its host has no address")
 
     found.clear()

@@ -355,6 +355,24 @@ def test_webdataset_triplets(tmp_path: Path, triplets: list[Triplet], monkeypatc
     picked(config, len(triplets))
 
 
+@pytest.mark.parametrize("named", [{}, {"editor": ["flux-1", "qwen-1"], "seed": [3, 4]}, {"editor": "one", "seed": 5}])
+def test_edits_of_one_webdataset_sample_have_their_own_editor_and_seed(
+    tmp_path: Path, triplets: list[Triplet], named: dict[str, Any]
+) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for field, triplet in (("source", triplets[0]), ("flux", triplets[0]), ("qwen", triplets[1])):
+            add(archive, f"0.{field}.png", triplet["source" if field == "source" else "edited"])
+        add(archive, "0.json", json.dumps({"instruction": "x", "note": [1, 2]} | named).encode())
+    found = sound(everything(WebdatasetEdits(dataset="webdataset", path=str(tmp_path / "a.tar"), edited=("flux", "qwen"))))
+    editors, seeds = named.get("editor", ["flux", "qwen"]), named.get("seed", [None, None])
+    both = [(editors, seeds)] * 2 if isinstance(editors, str) else list(zip(editors, seeds, strict=True))
+    assert [(edit.row_id, edit.editor, edit.seed) for edit in found] == [
+        (f"0.{field}", editor, "" if seed is None else str(seed)) for field, (editor, seed) in zip(("flux", "qwen"), both, strict=True)
+    ]
+    metadata = [{"note": [1, 2], "editor": editor} | ({} if seed is None else {"seed": seed}) for editor, seed in both]
+    assert [json.loads(edit.metadata) for edit in found] == metadata
+
+
 def test_webdataset_with_other_fields_and_damage(tmp_path: Path, triplets: list[Triplet]) -> None:
     with tarfile.open(tmp_path / "a.tar", "w") as archive:
         for number, triplet in enumerate(triplets[:3]):

@@ -191,10 +191,21 @@ def test_texts_that_are_no_instructions_and_those_that_only_look_so() -> None:
         "Change the text to \"I'm sorry\"", "make the man say: I can't wait",
         "add a sign with 50 % < 100 %", "put the hat on & remove the dog",
         "I don't like the sky, make it pink", "We won't need the tree; remove it", "a <3 on the mug", "turn [the left] mug blue",
-        "replace 'www' with 'http'", "Make it red\nand blue",
+        "replace 'www' with 'http'", "Make it red\nand blue", "I can't stand the red sofa, make it blue", "我不能看清狗，请调亮",
+        "I am sorry about this, but please remove the man", "Désolé, rends la voiture verte", "すみません、犬を消してください",
+        "Add a sign: sorry, this image cannot be shown", "The image cannot be this dark, brighten it", "Add a {red} hat and/or $5.00/ea",
         "让天空变成粉色，谢谢", "make her 👩🏽‍🚀",
     )  # fmt: skip
     assert [text for text in sound if broken_text.faults(text)] == []
+    broken = (
+        "Je suis désolé, mais je ne peux pas modifier cette image.", "Es tut mir leid, aber ich kann dabei nicht helfen.",
+        "Lo siento, no puedo ayudar con eso.", "Desculpe, não posso ajudar com isso.", "Извините, я не могу помочь с этим запросом.",
+        "申し訳ありませんが、その画像は編集できません。", "죄송하지만 이 요청은 도와드릴 수 없습니다.", "عذرا، لا يمكنني تعديل هذه الصورة",
+        "不好意思，这个请求我做不到", "This request goes against my guidelines.", "It seems no image was attached.",
+        "nan", "None", "null", "TODO", "[object Object]", "{{instruction}}", "[INST] add a cat [/INST]", "example.com/a.jpg",
+        "s3://bucket/key.png",
+    )  # fmt: skip
+    assert [text for text in broken if not broken_text.faults(text)] == []
     assert [broken_text.faults(f"add a {sign}") for sign in "\U0001fae8\U0001faea\ufdd0\ufffe\U0010ffff\a"] == [0, 0, 1, 1, 1, 1]
     config = GatesConfig()
     lengths = table([row(0), row(1, characters=config.broken_text.longest + 1), row(2, text_faults=1)])

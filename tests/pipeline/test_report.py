@@ -885,7 +885,10 @@ def in_browser(page: str, folder: Path, width: int) -> dict:
         const [own, box] = [e.getBoundingClientRect(), e.ownerSVGElement.getBoundingClientRect()];
         return own.left < box.left - 1 || own.right > box.right + 1;
       }).map(e => e.textContent);
-      const facts = {cut, inner: innerWidth, width: document.documentElement.scrollWidth, wide, broken, images: document.images.length};
+      const apart = [...document.querySelectorAll(".example .pictures")]
+        .filter(e => new Set([...e.children].map(shown => Math.round(shown.getBoundingClientRect().top))).size > 1).length;
+      const [inner, width, images] = [innerWidth, document.documentElement.scrollWidth, document.images.length];
+      const facts = {cut, apart, inner, width, wide, broken, images};
       parent.postMessage(JSON.stringify(facts), "*");
     })</script></body>"""
     open_page = re.sub(r"<meta http-equiv[^>]+>", "", page.replace("<details>", "<details open>")).replace("</body>", measure)
@@ -919,6 +922,7 @@ def test_in_a_browser_nothing_is_wider_than_the_window(whole: Path, tmp_path: Pa
     assert measured["inner"] == width
     assert measured["wide"] == []
     assert measured["cut"] == []
+    assert measured["apart"] == 0, "the three pictures of an edit are in one row"
     assert measured["width"] <= width
     assert measured["images"] > 100
     assert measured["broken"] == 0

@@ -74,7 +74,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "change_from_source": rng.uniform(0, 90, ROWS).round(5),
             "task": [TASKS[number] for number in rng.integers(0, 25, ROWS)],
             "language": [("en", "cn", "de")[number] for number in rng.integers(0, 3, ROWS)],
-            "flags": pa.array([[]] * ROWS, pa.list_(pa.string())),
+            "flags": pa.array([["flat"] if place == means.sum(axis=1).argmax() else [] for place in range(ROWS)], pa.list_(pa.string())),
         }
     ).cast(contracts.SCORES)
     sources = [f"source-{number}.png" for number in rng.integers(0, ROWS // 3, ROWS)]
@@ -137,7 +137,8 @@ def test_46000_edits_make_a_small_page_with_everything_on_it(large: Path) -> Non
         "Predicted ratings: the scores on the raters' scale",
         "predicted rating 3 or more in every dimension",
         "Precision is not known",
-        "The highest score, ",
+        "The highest score, 3.",
+        "; flags: flat",
         "Score against change from the source",
         "clustered by source image (",
         "Just above the cut: the lowest-ranked edits that “selected” keeps",
@@ -184,11 +185,11 @@ def test_the_difference_is_dark_where_something_changed(tmp_path: Path) -> None:
     smaller = images.png(source[::2, ::2])
     row = {"source": {"bytes": images.png(source)}, "edited": {"bytes": smaller}, "instruction": "shrink"}
     dimensions = [{"dimension": name, "mean": 0.5, "sigma": 0.1, "likert": likert} for name, likert in (("a_b", 3.21), ("c", None))]
-    scored = {"overall_mean": -0.25, "overall_sigma": 0.125, "dimensions": dimensions}
+    scored = {"overall_mean": -0.25, "overall_sigma": 0.125, "dimensions": dimensions, "flags": ["flat", "near_duplicate"]}
     shown_edit = triptych(row, scored, Originals(tmp_path / "page.html"), {"c": 4})
     assert [picture.width for picture in shown_edit.pictures] == [60, 30, 60]
     assert [bool(picture.full) for picture in shown_edit.pictures] == [True, True, False]
-    assert shown_edit.score == "score −0.25 ± 0.12"
+    assert shown_edit.score == "score −0.25 ± 0.12" and shown_edit.flags == "flags: flat, near duplicate"
     assert list(shown_edit.columns) == ["", "a b", "c"]
     assert shown_edit.rows == [("ground truth", "–", "4"), ("predicted rating", "3.21", "–")]
     damaged = difference(images.png(source)[:80], images.png(edited), "make it green")

@@ -675,6 +675,11 @@ def test_columns_of_a_table_reach_shards_and_exports_and_matches_are_marked(mode
     (match,) = facts["row 1"]["contamination"]
     assert (match["reference"], match["item"], match["match"], match["counted"]) == ("bench", "seen.png", "exact image", True)
     assert "contamination" in facts["row 1"]["flags"] and verify(str(folder_of(made, "full"))) == []
+    said = storage.read_checked(folder_of(made, "full") / "index.json", "")
+    forged = tmp_path / "forged"
+    shutil.copytree(folder_of(made, "full"), forged)
+    storage.publish_checked(forged / "index.json", said | {"contamination": said["contamination"] | {"samples": 0}})
+    assert verify(str(forged)) == ["index.json says that 0 samples count as contaminated; 1 do by their JSON"]
     exports.export(str(folder_of(made, "full")), str(tmp_path / "out"), "omnigen2")
     lines = [json.loads(line) for line in (tmp_path / "out" / "samples.jsonl").read_text().splitlines()]
     assert {line["id"]: {key: value for key, value in line.items() if key != "images"} for line in lines} == facts

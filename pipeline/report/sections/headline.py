@@ -12,6 +12,7 @@ from pipeline.report.sections.filter_league import clustered_mean
 from pipeline.report.sections.filtering import EVERYTHING, good_shares, selected_tables
 from pipeline.report.sections.reward import CLOSENESS, REFERENCES, reference_figures
 from pipeline.report.synthetic import synthetic_parts
+from pipeline.report.triptychs import flags
 from reward.evaluation.estimate import Estimate
 from reward.model.origin import OTHER_DOMAIN
 from stages.evaluate_editor.step import COPY, EXACT
@@ -178,7 +179,8 @@ def _ends(published: Published) -> list[Block]:
         for row in table.to_pylist() if table else []:
             parts = (("source", row["source"]["bytes"]), ("edited", row["edited"]["bytes"]))
             pictures = [picture(data, alt=f"{part}: {row['instruction']}", lines=[part]) for part, data in parts]
-            strips.append(Strip(row["instruction"], pictures, f"The {title} score, {words.score(float(edits.overall[place]))}"))
+            remarks = [f"The {title} score, {words.score(float(edits.overall[place]))}", flags(edits.table["flags"][place].as_py())]
+            strips.append(Strip(row["instruction"], pictures, "; ".join(filter(None, remarks))))
     return [Columns(strips)] if strips else []
 
 

@@ -54,7 +54,7 @@ def patiently(attempt: Callable[[], T], path: str, what: str) -> T | Fault:
     """What ``attempt`` returns, or the row's fault that it raised; other failures are tried again."""
     for wait in (*WAITS, None):
         try:
-            return attempt()
+            return _archive_fault(path, what) or attempt()
         except Exception as error:  # of any library behind fsspec
             fault = fault_of(error, path, what, last=wait is None)
             if fault is not None:
@@ -68,11 +68,12 @@ def patiently(attempt: Callable[[], T], path: str, what: str) -> T | Fault:
     raise AssertionError("the last try returns or raises")
 
 
-def _chain(error: BaseException) -> list[BaseException]:
+def _chain(error: BaseException | None) -> list[BaseException]:
     """The error and its causes: fsspec says "file not found" of a refused connection too, with the connection's error as the cause."""
-    chain = [error]
-    while (cause := chain[-1].__cause__) is not None:
+    chain, cause = list[BaseException](), error
+    while cause is not None:
         chain.append(cause)
+        cause = cause.__context__ if type(cause).__module__.startswith("requests.") else cause.__cause__  # requests names no cause
     return chain
 
 
@@ -85,7 +86,8 @@ def fault_of(error: BaseException, path: str, what: str, *, last: bool) -> Fault
     if any(type(entry).__name__ == "TooManyRedirects" for entry in chain):  # of aiohttp, which is imported with the first URL only
         return absent
     nameless = next((entry for entry in chain if isinstance(entry, socket.gaierror)), None)
-    if nameless is not None and re.search("(https?|ftp)://", path) and (last or nameless.errno != socket.EAI_AGAIN) and _hosts_are_found():
+    final = nameless is not None and (last or nameless.errno != socket.EAI_AGAIN)
+    if final and re.search("(https?|ftp|github)://", path) and _hosts_are_found():
         return Fault("unknown-host", f"{what}: its host has no address ({nameless.strerror})")
     codes = [code for entry in chain if isinstance(code := getattr(entry, "status", None), int)]  # of aiohttp's errors
     if codes:
@@ -113,13 +115,32 @@ def _is_transient(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno is not None and error.errno not in _ABSENT
 
 
+def _archive_fault(path: str, what: str) -> Fault | None:
+    """The fault of a URL of an archive whose local file is none, or is empty, before anything opens it."""
+    if "::" not in path:
+        return None
+    filesystem, name = storage.locate(path.rpartition("::")[2])
+    if not isinstance(filesystem, LocalFileSystem):
+        return None
+    found = Path(name).stat()
+    empty = None if found.st_size else Fault("broken-archive", f"{what} cannot be read from its archive, which is empty")
+    return _no_file(found, what) or empty
+
+
+def _no_file(found: os.stat_result, what: str) -> Fault | None:
+    """The fault of what opening may wait for without end."""
+    if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
+        return None
+    return Fault("not-a-file", f"{what} is no regular file, but a pipe, a device or a socket")
+
+
 def _read(path: str, what: str) -> bytes | Fault:
     filesystem, name = storage.locate(path)
     if isinstance(filesystem, LocalFileSystem):
         found = os.stat(name)  # noqa: PTH116  # a Path would intern every name
-        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
-            return Fault("not-a-file", f"{what} is no regular file, but a pipe, a device or a socket")
-        return too_large(found.st_size, what) or Path(name).read_bytes()
+        fault = _no_file(found, what) or too_large(found.st_size, what)
+        # What is empty is not read: the kernel's files, such as /proc/kmsg, have 0 bytes and may be without end
+        return fault or (Path(name).read_bytes() if found.st_size or stat.S_ISDIR(found.st_mode) else b"")
     with filesystem.open(name, "rb") as file:
         size = getattr(file, "size", None)
         data = b"" if size and size > MOST_BYTES else file.read(MOST_BYTES + 1)  # the size may be unknown, or that of packed data

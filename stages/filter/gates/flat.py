@@ -1,9 +1,9 @@
 """Gate: the edited image, or a part of it, is blank.
 
 Value ``flat_share``: share of the cells that have one and the same colour in the edited image, each of them flat, and are not flat cells of
-that colour in the source. So a white background that was there before does not count. Caught above the threshold. An instruction that
-asks for a plain background or an empty picture explains a part, but not all of it: there only a value above ``ALL`` counts, and the value
-is null otherwise.
+that colour in the source. So a white background that was there before does not count. Where nearly all cells have one colour on average,
+with noise or without, and did not before, it is their share. Caught above the threshold. An instruction that asks for a plain background or
+an empty picture explains a part, but not all of it: there only a value above ``ALL`` counts, and the value is null otherwise.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from pydantic import Field
 from stages.filter.gates.gate import Gate, GateConfig, above
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from stages.filter.pair import Pair
 
 FLAT = 3.0
-"""Largest difference (0..255) within a flat cell, and between cells of one colour."""
+"""Largest difference (0..255) within a flat cell, and between cells of one colour; twice as large between all cells with noise."""
 ALL = 0.95
+"""A larger share of the cells is the whole picture."""
 _PLAIN = re.compile(
     r"\b(?:background|backdrop|plain|solid|blank|empty|white|black|cut ?out|isolate[ds]?|transparent|mask|silhouette|segment\w*|depth"
     r"|edges?|sketch|line ?art|outlines?)\b|背景|纯色|空白|白色|黑色|抠图|线稿|轮廓"
@@ -44,6 +47,9 @@ def _share(pair: Pair) -> float:
 
     from reward.inputs.cells import ranges
 
+    evenly = [_near(cells, np.median(cells, axis=(0, 1)), 2 * FLAT).mean() for cells in (pair.edited_cells, pair.source_cells)]
+    if evenly[0] > ALL >= evenly[1]:
+        return float(evenly[0])
     now = ranges(pair.small_edited, pair.cell).max(axis=2) <= FLAT  # [rows, columns]
     if not now.any():
         return 0.0
@@ -51,11 +57,17 @@ def _share(pair: Pair) -> float:
     colour = pair.edited_cells[now]  # [flat cells, 3]
     keys, place = np.unique((colour // (2 * FLAT)).astype(np.int64) @ [1 << 20, 1 << 10, 1], return_inverse=True)
     most = np.median(colour[place == np.bincount(place, minlength=len(keys)).argmax()], axis=0)
-    there, here = (np.abs(of - most).max(axis=2) <= FLAT for of in (pair.source_cells, pair.edited_cells))
+    there, here = (_near(cells, most, FLAT) for cells in (pair.source_cells, pair.edited_cells))
     return float((now & here & ~(was & there)).mean())
 
 
+def _near(cells: np.ndarray, colour: np.ndarray, most: float) -> np.ndarray:
+    """Which cells have nearly a colour on average, bool [rows, columns]."""
+    return abs(cells - colour).max(axis=2) <= most
+
+
 GATE = Gate(
+    revision=2,
     config=FlatGate,
     description="Blank pictures",
     caption="pictures that became one flat colour, share",
