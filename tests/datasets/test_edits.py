@@ -445,6 +445,24 @@ def test_members_of_a_whole_scan_are_those_that_tarfile_finds(data: bytes) -> No
         assert scanned(together) == scanned(tar.scan)
 
 
+@pytest.mark.parametrize("size", [700, 20_000])
+def test_a_member_that_is_cut_is_not_found(tmp_path: Path, size: int) -> None:
+    """Headers near each other are read in windows, others one by one."""
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for number in range(6):
+            info = tarfile.TarInfo(f"{number}.png")
+            info.size = size
+            archive.addfile(info, io.BytesIO(bytes(size)))
+    with open(tmp_path / "a.tar", "r+b") as file:
+        whole = list(tar.scan(file))
+        file.truncate(whole[-1].offset + size // 2)
+        file.seek(0)
+        found: list[str] = []
+        with pytest.raises(tar.Damaged, match="unexpected end of data"):
+            found.extend(name for members in tar.scan_whole(file) for name in members.names)
+    assert found == [member.name for member in whole[:-1]]
+
+
 @steady
 @given(st.lists(st.lists(st.integers(0, 700), min_size=1, max_size=3), max_size=20), st.integers(1, 7), st.integers(1, 7), st.booleans())
 def test_blocks_of_a_webdataset_begin_where_their_samples_do(samples: list[list[int]], run: int, block: int, linked: bool) -> None:
