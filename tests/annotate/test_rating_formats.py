@@ -358,8 +358,7 @@ def submit(
         for number, (candidate, dimension) in enumerate(cells, start=1):
             given = last if last is not None and number == len(cells) else score
             connection.execute("INSERT INTO scores VALUES (?, ?, ?, ?, ?)", (row["submission_id"], candidate, dimension, given, 1))
-        if row["content"] == "":
-            page_database.seal(connection, row["submission_id"])
+        page_database.seal(connection, row["submission_id"])
     connection.close()
 
 
