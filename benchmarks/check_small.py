@@ -16,6 +16,7 @@ import pyarrow as pa
 from stages.datasets import readers
 from stages.engine import storage
 from stages.engine.rundir import RunDir
+from stages.filter.scored import SCORED
 
 CLOSENESS = "closeness to the source"
 
@@ -28,9 +29,7 @@ def main(path: Path) -> int:
     step = run.step("filter")
     good = {name: entry["good_share"] for name, entry in step.require().results["selections"].items()}
     selected = step.require().results["selections"]["selected"]["count"]
-    closest = good_share_of_closest(
-        step.read("scores", ["sample_id", "change_from_source"]), step.read("edits", ["sample_id", "metadata"]), selected
-    )
+    closest = good_share_of_closest(step.read("scores", ["sample_id", "change_from_source", "metadata"], SCORED), selected)
     editor = storage.read_json(path / "evaluate-editor" / "evaluation.json")["differences"]["selected"]["value"]
     checks = [
         ("held-out pair accuracy", accuracy, 0.65),
@@ -44,11 +43,10 @@ def main(path: Path) -> int:
     return 0 if all(value > bound for _, value, bound in checks) else 1
 
 
-def good_share_of_closest(scores: pa.Table, edits: pa.Table, count: int) -> float:
-    """Share of good edits among the ``count`` that changed least, by ground-truth quality; both tables have the same samples in order."""
-    assert scores["sample_id"].equals(edits["sample_id"]), "scores and edits are of different samples"
+def good_share_of_closest(scores: pa.Table, count: int) -> float:
+    """Share of good edits among the ``count`` that changed least, by ground-truth quality."""
     ids, change = np.array(scores["sample_id"].to_pylist()), scores["change_from_source"].to_numpy()
-    return float(readers.good(edits["metadata"].to_pylist())[np.lexsort((ids, change))[:count]].mean())
+    return float(readers.good(scores["metadata"].to_pylist())[np.lexsort((ids, change))[:count]].mean())
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from stages.datasets import readers as edits
 from stages.datasets.config import TripletEdits, WorldConfig, WorldEdits
@@ -37,10 +36,9 @@ from stages.engine.cluster import Cluster
 from stages.engine.config import RayConfig
 from stages.engine.ids import ID_DIGITS, settings_hash
 from stages.engine.run_units import run_units
-from stages.engine.rundir import StepFolder
-from stages.filter import known as known_of
+from stages.engine.rundir import Part, StepFolder
 from stages.filter import shard_sets
-from stages.filter.decide import INSPECTED
+from stages.filter.scored import SCORED
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.scored_rows import ScoredRows
@@ -181,27 +179,18 @@ def _select(rows: ScoredRows, config: SelectionConfig, folder: Path) -> Path:
 
 
 def _scored_rows(database: tables.Tables, folder: Path, count: int) -> ScoredRows:
-    """Scores with what else a run has, in files of a million rows."""
-    files: dict[str, list[Path]] = {"scores": [], "edits": [], "inspected": []}
+    """Scores in files of a million rows."""
+    parts = []
     for first in range(0, count, PART):
         rows = min(PART, count - first)
-        numbers = pc.cast(pa.array(np.arange(first, first + rows)), pa.string())
-        positions = pc.binary_join_element_wise("edits[", numbers, "]", "")
-        where = pa.table({"position": positions, "image_bytes": np.full(rows, 600_000)})
-        measures = {name: pa.nulls(rows, INSPECTED.field(name).type) for name in known_of.MEASURES}
-        for name, table in {
-            "scores": _scores(rows, first),
-            "edits": where,
-            "inspected": pa.table({"position": positions, **measures}),
-        }.items():
-            files[name].append(folder / f"{name}-{first}.parquet")
-            pq.write_table(table, files[name][-1])
-
-    def read(artifact: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        schema = INSPECTED if artifact == "inspected" else contracts.SCHEMAS[artifact]
-        return tables.batches(files.get(artifact, []), pa.schema([schema.field(name) for name in columns]))
-
-    return ScoredRows(database, read, count, frozenset(files))
+        numbers = pa.array(np.arange(first, first + rows))
+        columns = {name: column for name, column in zip(contracts.SCORES.names, _scores(rows, first).columns, strict=True)}
+        columns |= {"number": numbers, "position": pc.binary_join_element_wise("edits[", pc.cast(numbers, pa.string()), "]", "")}
+        columns["image_bytes"] = np.full(rows, 600_000)
+        table = pa.table({field.name: columns.get(field.name, pa.nulls(rows, field.type)) for field in SCORED}).cast(SCORED)
+        parts.append(Part(f"scores-{first}.parquet", rows, ""))
+        storage.publish_rows(folder / parts[-1].path, SCORED, table.to_batches())
+    return ScoredRows.of(database, StepFolder(folder, "filter"), {"scores": parts})
 
 
 def _scores(count: int, seed: int) -> pa.Table:

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,8 @@ import pyarrow.parquet as pq
 
 from benchmarks import results
 from stages.engine import contracts, storage, tables
+from stages.engine.rundir import Part, StepFolder
+from stages.filter.scored import SCORED
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.scored_rows import ScoredRows
@@ -83,16 +84,11 @@ def main() -> None:
 
 def select(folder: Path, name: str) -> dict[str, float]:
     """Make a selection and write its file, as the filter step does."""
-    parts = sorted(folder.glob("*.scores.parquet"))
-
-    def read(artifact: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        schema = pa.schema([contracts.SCHEMAS[artifact].field(column) for column in columns])
-        return tables.batches([Path(str(part).replace("scores", artifact)) for part in parts], schema)
-
+    parts = [Part(path.name, pq.read_metadata(path).num_rows, "") for path in sorted(folder.glob("*.parquet"))]
     before = resource.getrusage(resource.RUSAGE_SELF)
     started = time.monotonic()
     with tables.opened(folder) as database:
-        rows = ScoredRows(database, read, sum(pq.read_metadata(part).num_rows for part in parts))
+        rows = ScoredRows.of(database, StepFolder(folder, "filter"), {"scores": parts})
         config = SelectionConfig.model_validate({"name": "top" if name == "top" else "chosen", **RULES[name]})
         made = selection.select(rows, config, {"top": folder / "selected" / "top"})
         storage.publish_rows(folder / "selected" / config.name, contracts.SELECTION, made.rows)
@@ -102,7 +98,7 @@ def select(folder: Path, name: str) -> dict[str, float]:
 
 
 def draw(folder: Path, first: int, rows: int) -> None:
-    """One part of scores and edits with ``rows`` rows, drawn with ``first`` as the seed."""
+    """One part of the scores with ``rows`` rows, drawn with ``first`` as the seed; texts that no rule reads are short."""
     rng = np.random.default_rng(first)
     digits = np.frombuffer(b"0123456789abcdef", np.uint8)[rng.integers(0, 16, (rows, 24), np.uint8)]
     ids = pa.array(np.ascontiguousarray(digits).view("S24")[:, 0]).cast(pa.string())
@@ -127,10 +123,13 @@ def draw(folder: Path, first: int, rows: int) -> None:
         "language": pa.repeat("en", rows),
         "flags": pa.array([[]] * rows, pa.list_(pa.string())),
     }
-    pq.write_table(pa.table(columns).cast(contracts.SCORES), folder / f"{first:012d}.scores.parquet")
-    sources = pa.array(rng.integers(first, first + rows // EDITS_PER_SOURCE + 1, rows)).cast(pa.string())
-    images = pa.StructArray.from_arrays([pa.nulls(rows, pa.binary()), sources], fields=list(contracts.IMAGE))
-    pq.write_table(pa.table({"sample_id": ids, "source": images}), folder / f"{first:012d}.edits.parquet")
+    sources = rng.integers(first, first + rows // EDITS_PER_SOURCE + 1, rows)
+    columns["source_sha256"] = pa.array([f"{source:064x}" for source in sources.tolist()])
+    for field in SCORED:
+        if field.name not in columns:
+            columns[field.name] = pa.repeat("x" if field.type == pa.string() else 1, rows)
+    table = pa.table({name: columns[name] for name in SCORED.names}).cast(SCORED)
+    storage.publish_rows(folder / f"{first:012d}.parquet", SCORED, table.to_batches())
 
 
 if __name__ == "__main__":

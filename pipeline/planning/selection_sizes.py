@@ -65,7 +65,7 @@ def _kept(selections: Sequence[SelectionConfig], step: StepFolder, index: Index)
         return {choice.name: entry["rows"] for choice, entry in zip(selections, descriptions, strict=True)}
     kept: dict[str, int | str] = {}
     with tempfile.TemporaryDirectory() as folder, tables.opened(folder) as database:
-        rows = ScoredRows.of(database, step, index.artifacts, frozenset(index.results.get("flags", ())))
+        rows = ScoredRows.of(database, step, index.artifacts, index.results.get("flags", ()))
         made: dict[str, Path] = {}
         for choice in selections:
             path = Path(folder) / f"{choice.name}.parquet"

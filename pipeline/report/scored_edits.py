@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from pipeline.report.published import Published
 from stages.datasets import readers
 from stages.filter.selection.side_columns import SOURCE_HASH
-from stages.filter.selection.values import means
 
 STEP = "filter"
-SCORES = ["sample_id", "dimensions", "overall_mean", "overall_sigma", "change_from_source", "task", "language", "flags"]
+SCORES = ["sample_id", "dimensions", "overall_mean", "overall_sigma", "change_from_source", "task", "language", "flags", "dataset"]
+SCORES += ["metadata", SOURCE_HASH, "source_width", "source_height"]
 EDITOR_KEYS = ("editor", "model")
 """Keys of an edit's metadata that can name its editor."""
 
@@ -37,7 +37,7 @@ class Groups:
 class ScoredEdits:
     """``table``: columns of ``scores`` [n]; ``raw`` and ``likert``: float64 [n] per dimension, ``likert`` empty without a calibrated model;
     ``strata``: the edits by task, language, dataset and editor, where more than one value occurs;
-    ``source``: cluster of each edit, int [n]; ``pixels``: of the source image, int64 [n], None where nothing measured them;
+    ``source``: cluster of each edit by its source image, int [n]; ``pixels``: of the source image, int64 [n];
     ``good``: which edits are good in every dimension by ground-truth quality, bool [n], None where the data set does not know it."""
 
     table: pa.Table
@@ -45,7 +45,7 @@ class ScoredEdits:
     likert: dict[str, np.ndarray]
     strata: dict[str, Groups]
     source: np.ndarray
-    pixels: np.ndarray | None
+    pixels: np.ndarray
     good: np.ndarray | None
 
     @property
@@ -64,24 +64,17 @@ def read(published: Published) -> ScoredEdits | None:
     table = published.table(STEP, "scores", SCORES)
     if table is None:
         return None
-    likert = {name: column for name, column in means(table, "likert").items() if np.isfinite(column).all()}
-    edits = _beside(published, table, "edits", ["dataset", "source", "metadata"])
-    inspected = _beside(published, table, "inspected", [SOURCE_HASH, "source_width", "source_height"])
-    found: dict[str, pa.ChunkedArray | None] = {name: table[name] for name in ("task", "language")}
-    if edits is not None:
-        found |= {"dataset": edits["dataset"], "editor": _editor(edits["metadata"])}
+    likert = {name: column for name, column in _means(table, "likert").items() if np.isfinite(column).all()}
+    found = {name: table[name] for name in ("task", "language", "dataset")} | {"editor": _editor(table["metadata"])}
     strata = {name: groups(column) for name, column in found.items() if column is not None}
-    pixels = None
-    if inspected is not None:
-        pixels = inspected["source_width"].to_numpy().astype(np.int64) * inspected["source_height"].to_numpy()
     return ScoredEdits(
         table,
-        means(table),
+        _means(table),
         likert,
         {name: column for name, column in strata.items() if len(column.names) > 1},
-        _sources(edits, inspected, table.num_rows),
-        pixels,
-        readers.good(edits["metadata"].to_pylist()) if edits is not None and knows_truth(published) else None,
+        table[SOURCE_HASH].combine_chunks().dictionary_encode().indices.to_numpy(),
+        table["source_width"].to_numpy().astype(np.int64) * table["source_height"].to_numpy(),
+        readers.good(table["metadata"].to_pylist()) if knows_truth(published) else None,
     )
 
 
@@ -97,13 +90,24 @@ def knows_truth(published: Published) -> bool:
     return readers.knows_truth(published.settings(STEP).get("filter", {}).get("input", {}).get("dataset", ""))
 
 
-def _beside(published: Published, table: pa.Table, artifact: str, columns: list[str]) -> pa.Table | None:
-    """Columns of another artifact for the same samples in the same order."""
-    other = published.table(STEP, artifact, ["sample_id", *columns])
-    if other is None:
-        return None
-    # for each row of ``table`` the row of ``other`` with the same id
-    return other.take(pc.index_in(table["sample_id"], value_set=other["sample_id"].combine_chunks()))
+def _means(scores: pa.Table, field: str = "mean") -> dict[str, np.ndarray]:
+    """The ``mean``, ``sigma`` or ``likert`` of every dimension: float64 [n] by name, NaN where there is none.
+
+    Raises ``ValueError`` where rows have not all the same dimensions.
+    """
+    entries = pc.list_flatten(scores["dimensions"])
+    names, values = pc.struct_field(entries, "dimension"), pc.struct_field(entries, field)
+    if not scores.num_rows or not len(entries):
+        return {}
+    every = pc.list_value_length(scores["dimensions"])[0].as_py()
+    wanted = [names[place].as_py() for place in range(every)]
+    # Every row should repeat the dimensions of the first one; then the flat values are a table [row, dimension]
+    expected = np.tile(np.arange(every), scores.num_rows)
+    found = pc.index_in(names, value_set=pa.array(wanted)).to_numpy()
+    if len(entries) != len(expected) or not np.array_equal(found, expected):
+        raise ValueError("the scores' rows have not all the same dimensions in the same order; score the edits with one reward model")
+    table = values.to_numpy().reshape(scores.num_rows, every)
+    return {name: np.ascontiguousarray(table[:, place]) for place, name in enumerate(wanted)}
 
 
 def _editor(metadata: pa.ChunkedArray) -> pa.ChunkedArray | None:
@@ -112,14 +116,3 @@ def _editor(metadata: pa.ChunkedArray) -> pa.ChunkedArray | None:
     parsed = [json.loads(text) for text in encoded.dictionary.to_pylist()]
     names = [next((str(entry[key]) for key in EDITOR_KEYS if isinstance(entry, dict) and entry.get(key)), "") for entry in parsed]
     return pa.chunked_array([pa.array(names, pa.string()).take(encoded.indices)]) if any(names) else None
-
-
-def _sources(edits: pa.Table | None, inspected: pa.Table | None, count: int) -> np.ndarray:
-    """Cluster of each edit: its source image by hash or by name; each edit its own where neither is known."""
-    if inspected is not None:
-        named = inspected[SOURCE_HASH]
-    elif edits is not None:
-        named = pc.struct_field(edits["source"], "path")
-    else:
-        return np.arange(count)
-    return np.arange(count) if named.null_count else named.combine_chunks().dictionary_encode().indices.to_numpy()

@@ -166,12 +166,12 @@ class StepFolder:
     def read_table(
         self, artifact: str, parts: Sequence[Part], columns: Sequence[str] | None = None, schema: pa.Schema | None = None
     ) -> pa.Table:
-        """Rows of the given parts in their order, cast to the artifact's schema, or to a ``schema`` that completes it; the index need not
-        be published."""
+        """Rows of the given parts in their order, cast to the artifact's schema, or to a ``schema`` that completes it: further columns of
+        the files are left out. The index need not be published."""
         schema = schema or SCHEMAS[artifact]
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
-        tables = [storage.read_table(self.path / part.path, columns).cast(schema) for part in parts]
+        tables = [storage.read_table(self.path / part.path, schema.names).cast(schema) for part in parts]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def rows(self, artifact: str, columns: Sequence[str], batch_size: int = 16) -> Iterator[dict[str, Any]]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+from duckdb.func import PythonUDFType
 
 from stages.engine import storage
 
@@ -48,6 +49,20 @@ class Tables:
             raise
         finally:
             self.connection.unregister("given")
+
+    def view(self, name: str, files: Sequence[Path], schema: pa.Schema) -> None:
+        """Make the rows of local Parquet files, columns of ``schema``, known as ``name``; nothing is read before it is asked for."""
+        if files:
+            found = self.connection.read_parquet([str(file) for file in files], hive_partitioning=False)
+        else:
+            found = self.connection.from_arrow(schema.empty_table())
+        found.project(", ".join(f'"{column}"' for column in schema.names)).create_view(name, replace=True)
+
+    def define(self, name: str, function: Callable[[pa.ChunkedArray], pa.Array], given: str, gives: str) -> None:
+        """Let queries call ``function`` with a column of the type ``given``; types are DuckDB's names."""
+        with suppress(duckdb.InvalidInputException):  # there is none of this name yet
+            self.connection.remove_function(name)
+        self.connection.create_function(name, function, [given], gives, type=PythonUDFType.ARROW)
 
     def execute(self, query: str, parameters: Sequence[object] = ()) -> None:
         """Run a statement that gives no rows, as ``CREATE TABLE name AS SELECT``."""

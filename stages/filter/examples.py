@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from stages.datasets import readers as edits
 from stages.engine import contracts
 from stages.engine.ids import settings_hash
@@ -21,7 +18,6 @@ from stages.filter.selection.scored_rows import ScoredRows
 EXAMPLES = 12
 """Edits at each end, and on both sides of the main selection's cut."""
 ENDS = ("overall_mean DESC", "overall_mean", "overall_sigma DESC")
-COLUMNS = ["sample_id", "overall_mean", "overall_sigma"]
 
 
 def publish(
@@ -29,25 +25,15 @@ def publish(
 ) -> list[Part]:
     """The best, the worst and the most uncertain edits, and those around the cut of the main selection: files of selections by name."""
     ids = _chosen(rows, selections, made)
-    piece = edits.pick(slices, edits.numbers_of(positions(rows, ids)).tolist())
+    found = rows.tables.table("SELECT sample_id, number FROM scored SEMI JOIN (SELECT unnest(?) AS sample_id) USING (sample_id)", [ids])
+    numbers = dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    piece = edits.pick(slices, [numbers[name] for name in ids])
     table = contracts.table("examples", [edit.row(with_images=True) for edit in edits.fetch_known(piece, ids)])
     return list(publish_unit(step.path, settings_hash("examples", ids), {"examples": table}).values())
 
 
-def positions(rows: ScoredRows, ids: Sequence[str]) -> pa.ChunkedArray:
-    """Where these scored edits are in the data set, in the order of their ids."""
-    found: dict[str, str] = {}
-    wanted = pa.array(ids, pa.string())
-    for batch in rows.read("edits", ["sample_id", "position"]):
-        here = batch.filter(pc.is_in(batch["sample_id"], value_set=wanted))
-        found |= dict(zip(here["sample_id"].to_pylist(), here["position"].to_pylist(), strict=True))
-    return pa.chunked_array([[found[name] for name in ids]], pa.string())
-
-
 def _chosen(rows: ScoredRows, selections: Sequence[SelectionConfig], made: Mapping[str, Path]) -> list[str]:
-    schema = pa.schema([contracts.SCORES.field(name) for name in COLUMNS])
-    rows.tables.keep("ends", rows.read("scores", COLUMNS), schema)
-    ends = (rows.tables.table(f"SELECT sample_id FROM ends ORDER BY {end}, sample_id LIMIT {EXAMPLES}") for end in ENDS)
+    ends = (rows.tables.table(f"SELECT sample_id FROM scored ORDER BY {end}, sample_id LIMIT {EXAMPLES}") for end in ENDS)
     wanted = dict.fromkeys(chain(*(end["sample_id"].to_pylist() for end in ends)))
     main = selection.main(selections)
     if main is not None:

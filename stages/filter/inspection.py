@@ -225,16 +225,19 @@ def merge(first: dict[str, list[Part]], second: dict[str, list[Part]]) -> dict[s
     return {name: first.get(name, []) + second.get(name, []) for name in [*first, *(name for name in second if name not in first)]}
 
 
-def check_unchanged(inspected: pa.Table, delivered: pa.Table) -> None:
-    """Raises ``ValueError`` naming a scored row of a slice (of the contract ``edits``) whose content is not what was inspected."""
-    known = inspected["sample_id"].take(pc.index_in(delivered["position"], value_set=inspected["position"].combine_chunks()))
-    changed = np.flatnonzero(pc.not_equal(delivered["sample_id"], known).to_numpy())
+def inspected_rows(inspected: pa.Table, delivered: pa.Table) -> pa.Table:
+    """The inspected rows of the scored rows of a slice (of the contract ``edits``), in their order.
+
+    Raises ``ValueError`` naming a row whose content is not what was inspected."""
+    known = inspected.take(pc.index_in(delivered["position"], value_set=inspected["position"].combine_chunks()))
+    changed = np.flatnonzero(pc.not_equal(delivered["sample_id"], known["sample_id"]).to_numpy())
     if len(changed):
-        position, before = delivered["position"][changed[0]], known[changed[0]]
+        position, before = delivered["position"][changed[0]], known["sample_id"][changed[0]]
         raise ValueError(
             f"{position} changed since it was inspected as sample {before} (an image or the instruction is another); "
             "restore the data set, or score it in a new run directory"
         )
+    return known
 
 
 def rows_of(piece: edits.Slice, wanted: np.ndarray) -> edits.Slice:

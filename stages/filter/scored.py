@@ -1,8 +1,9 @@
 """The scores of the edits that are left, put together from units of this run and of earlier ones, with the flags of the gates.
 
 A unit of scoring has some rows of a slice, and stays on the disk when a gate drops some of them later, or lets more pass: only rows that no
-unit has are scored. The tables ``edits`` and ``scores`` that the step publishes have exactly the rows that are left, in the order of the
-data set. Their flags are decided here, because another threshold must not score anything again.
+unit has are scored. The table ``scores`` that the step publishes has exactly the rows that are left, in the order of the data set, and all
+that is known of them beside their scores, so that whatever reads it joins nothing. Their flags are decided here, because another threshold
+must not score anything again.
 """
 
 from __future__ import annotations
@@ -16,16 +17,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.datasets import readers as edits
-from stages.engine import unit_log
+from stages.engine import contracts, unit_log
 from stages.engine.rundir import Part, StepFolder
 from stages.engine.units import UnitRecord, publish_batches, publish_table
-from stages.filter.inspection import Inspection, bit_of, check_unchanged
-from stages.filter.selection.side_columns import has_any
+from stages.filter.decide import INSPECTED
+from stages.filter.inspection import Inspection, bit_of, inspected_rows
+
+OF_EDITS = ["dataset", "instruction", "licence", "position", "image_bytes", "metadata"]
+OF_INSPECTED = ["row_id", *(name for name in INSPECTED.names if name not in contracts.EDITS.names and name != "row_id")]
+SCORED = pa.schema(
+    [
+        *contracts.SCORES,
+        ("number", pa.int64()),  # of the row in the data set, from 0
+        ("source_path", pa.string()),
+        ("edited_path", pa.string()),
+        *(contracts.EDITS.field(name) for name in OF_EDITS),
+        *(INSPECTED.field(name) for name in OF_INSPECTED),
+    ],
+    metadata=contracts.SCORES.metadata,
+)
+"""The contract ``scores`` with what the data set and the inspection say of the edit."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """``artifacts``: edits, scores and quarantine in parts; ``out``: scored rows; ``quarantined``: rows by reason; ``flags``: scored edits
+    """``artifacts``: scores and quarantine in parts; ``out``: scored rows; ``quarantined``: rows by reason; ``flags``: scored edits
     by flag; ``units``: keys of all units of these slices, also of those whose rows are not left."""
 
     artifacts: dict[str, list[Part]]
@@ -55,28 +71,30 @@ def assemble(step: StepFolder, slices: Sequence[Sequence[UnitRecord]], inspected
 
     flags: those of ``inspection.MARKS`` that edits can have here. Raises ``ValueError`` for a row whose content changed since then.
     """
-    parts: dict[str, list[Part]] = {"edits": [], "quarantine": []}
+    quarantine: list[Part] = []
     reasons, given, counts = Counter[str](), dict[str, None](), Counter[str]()
 
     def scores() -> Iterator[pa.RecordBatch]:
         for records, seen in zip(slices, inspected.parts, strict=True):
             delivered, places = _in_order(step, records, "edits", inspected.left)
-            check_unchanged(step.read_table("inspected", [seen], ["sample_id", "position"]), delivered)
-            parts["edits"] += publish_table(step, "edits", delivered)
+            known = inspected_rows(step.read_table("inspected", [seen], INSPECTED.names, INSPECTED), delivered)
             aside, _ = _in_order(step, records, "quarantine", inspected.left)
-            parts["quarantine"] += publish_table(step, "quarantine", aside)
+            quarantine.extend(publish_table(step, "quarantine", aside))
             reasons.update(aside["reason"].to_pylist())
             found = _whole(step, records, "scores").take(places)
             assert found["sample_id"].equals(delivered["sample_id"]), "edits and scores have the same rows"
             own = pc.unique(pc.list_flatten(found["flags"])).to_pylist()
-            bits = inspected.marks[edits.numbers_of(delivered["position"])]
-            marks = {name: has_any(found["flags"], [name]) for name in own}
+            numbers = edits.numbers_of(delivered["position"])
+            bits = inspected.marks[numbers]
+            marks = {name: _has(found["flags"], name) for name in own}
             marks |= {name: (bits & bit_of(name) != 0) | marks.get(name, False) for name in flags}
             given.update(dict.fromkeys(own))
             counts.update({name: int(has.sum()) for name, has in marks.items()})
-            yield from with_flags(found, marks).combine_chunks().to_batches()
+            paths = (pc.struct_field(delivered[name], "path") for name in ("source", "edited"))
+            beside = [numbers, *paths, *delivered.select(OF_EDITS).columns, *known.select(OF_INSPECTED).columns]
+            yield from pa.table([*with_flags(found, marks).columns, *beside], schema=SCORED).combine_chunks().to_batches()
 
-    parts["scores"] = publish_batches(step, "scores", scores())
+    parts = {"scores": publish_batches(step, "scores", scores()), "quarantine": quarantine}
     units = frozenset(record.key for records in slices for record in records)
     out = sum(part.rows for part in parts["scores"])
     return Scored(parts, out, dict(sorted(reasons.items())), {name: counts[name] for name in [*given, *flags]}, units)
@@ -102,3 +120,11 @@ def _in_order(step: StepFolder, records: Sequence[UnitRecord], name: str, left: 
 
 def _whole(step: StepFolder, records: Sequence[UnitRecord], name: str) -> pa.Table:
     return step.read_table(name, [record.parts[name] for record in records])
+
+
+def _has(flags: pa.ChunkedArray, name: str) -> np.ndarray:
+    """Which rows have a flag, bool [n]; ``flags``: lists of names."""
+    lists = flags.combine_chunks()
+    found = np.zeros(len(lists), bool)
+    found[pc.list_parent_indices(lists).filter(pc.equal(pc.list_flatten(lists), name)).to_numpy()] = True
+    return found

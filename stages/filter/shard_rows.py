@@ -16,87 +16,69 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from stages.contamination.compare import NAME
 from stages.engine import contracts, storage, tables
-from stages.engine.tables import PLACE, Tables, batches, numbered, with_place
+from stages.engine.tables import PLACE, Tables, numbered, with_place
 from stages.filter import known
-from stages.filter.decide import INSPECTED
 from stages.filter.known import MEASURES
-from stages.filter.selection.order import fixed_width, hashed
+from stages.filter.scored import SCORED
+from stages.filter.selection.order import drawn
 from stages.filter.selection.scored_rows import ScoredRows
 from stages.shards.config import ShardsConfig
 
 TOGETHER = 500_000
 """Samples whose wide rows are in memory, and sorted, at a time."""
 LOCATION = ["position", "image_bytes"]
-"""Columns of ``edits`` that planning shards needs beside the scores."""
+"""Columns that planning shards needs beside the scores."""
 SELECTED = ["rank", "stratum", "score", "rule"]
 """Columns of a selection that shards say of their samples."""
 PART = "part"
+_BESIDE = pa.schema([*contracts.SCORES, *(SCORED.field(name) for name in (*LOCATION, *MEASURES))])
 _PLACED = pa.schema([pa.field(PLACE, pa.int64()), *(contracts.SELECTION.field(name) for name in SELECTED)])
 _WIDE = pa.schema(
     [
         *_PLACED,
-        *contracts.SCORES,
-        *(contracts.EDITS.field(name) for name in LOCATION),
-        *(INSPECTED.field(name) for name in MEASURES),
+        *_BESIDE,
         pa.field(PART, pa.int32()),
     ]
 )
 
 
-def keep_found(scored: ScoredRows) -> None:
-    """Make what :func:`of_shards` needs of all scored edits: the tables ``scores``, ``gated`` and ``contamination``, numbered."""
-    for name, columns in (("scores", []), ("gated", known.OF_GATES), ("contamination", known.OF_CONTAMINATION)):
-        fields = [contracts.SCHEMAS[name].field(column) for column in ("sample_id", *columns)]
-        found = scored.read(name, ["sample_id", *columns])
-        scored.tables.keep(name, numbered(found), with_place(pa.schema(fields)))
-
-
 def of_shards(scored: ScoredRows, table: Path, config: ShardsConfig, scratch: Path) -> Iterator[pa.Table]:
-    """The samples of each shard of the selection ``table``, after :func:`keep_found`.
+    """The samples of each shard of the selection ``table``.
 
     Rows of the ``scores`` contract, :data:`LOCATION`, :data:`SELECTED`, and the text ``known``. ``scratch`` has room for them.
     """
     database, seed = scored.tables, config.shuffle_seed
-
-    def shuffled() -> Iterator[pa.RecordBatch]:
-        for rows in batches([table], contracts.SELECTION):
-            order = rows["rank"].to_numpy() if seed is None else hashed(fixed_width(pa.chunked_array([rows["sample_id"]])), "shards", seed)
-            yield rows.append_column("shuffled", pa.array(order, pa.float64()))
-
-    schema = contracts.SELECTION.append(pa.field("shuffled", pa.float64()))
-    database.keep("chosen", shuffled(), schema)
-    database.keep("chosen", numbered(database.rows("SELECT * FROM chosen ORDER BY shuffled, sample_id")), with_place(schema))
-    of_gates, of_matches = (
-        known.Found(_about(database, name, columns))
-        for name, columns in (("gated", known.OF_GATES), ("contamination", known.OF_CONTAMINATION))
-    )
+    database.view("selection", [table], contracts.SELECTION)
+    order = "rank" if seed is None else drawn(database, "shards", seed)
+    in_order = database.rows(f"SELECT * FROM selection ORDER BY {order}, sample_id")
+    database.keep("chosen", numbered(in_order), with_place(contracts.SELECTION))
+    gates = known.Found(_about(database, "gated", known.OF_GATES, "gate"))
+    matches = known.Found(_about(database, NAME, known.OF_CONTAMINATION, "reference, match"))
     for part in _cut(_arranged(scored, pq.read_metadata(table).num_rows, scratch), config):
-        yield part.drop_columns([PLACE, *MEASURES]).append_column("known", known.texts(part, of_gates, of_matches))
+        yield part.drop_columns([PLACE, *MEASURES]).append_column("known", known.texts(part, gates, matches))
 
 
-def _about(database: Tables, name: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Rows of the table ``name`` about chosen samples with the :data:`PLACE` of these, in its order."""
+def _about(database: Tables, name: str, columns: list[str], order: str) -> Iterator[pa.RecordBatch]:
+    """Rows of the view ``name`` about chosen samples with the :data:`PLACE` of these, in its order."""
     # joined first, ordered then: one query of both would need the memory of two
-    wanted = ", ".join([f"chosen.{PLACE}", *(f"{name}.{column}" for column in columns), f"{name}.{PLACE} AS found"])
+    wanted = ", ".join([f"chosen.{PLACE}", *(f"{name}.{column}" for column in columns)])
     database.execute(f"CREATE OR REPLACE TABLE {name}_chosen AS SELECT {wanted} FROM {name} JOIN chosen USING (sample_id)")
-    return database.rows(f"SELECT * EXCLUDE (found) FROM {name}_chosen ORDER BY {PLACE}, found")
+    return database.rows(f"SELECT * FROM {name}_chosen ORDER BY {PLACE}, {order}")
 
 
 def _arranged(scored: ScoredRows, count: int, scratch: Path) -> Iterator[pa.Table]:
     """All ``count`` chosen samples by their :data:`PLACE`, in tables of :data:`TOGETHER` rows: columns of ``_WIDE``."""
     selected = ", ".join(f"chosen.{name}" for name in (PLACE, *SELECTED))
-    scored.tables.execute(
-        f"CREATE OR REPLACE TABLE places AS SELECT scores.{PLACE} AS number, {selected} FROM scores LEFT JOIN chosen USING (sample_id)"
-    )
-    beside = {"scores": contracts.SCORES.names, "edits": LOCATION, "inspected": MEASURES}
+    scored.tables.execute(f"CREATE OR REPLACE TABLE places AS SELECT number, {selected} FROM scored LEFT JOIN chosen USING (sample_id)")
 
     def rows() -> Iterator[pa.RecordBatch]:
         ordered = scored.tables.rows("SELECT * EXCLUDE (number) FROM places ORDER BY number")
-        for place, batch in zip(storage.even(ordered, tables.BATCH_ROWS), scored.batches(**beside), strict=True):
-            columns = [*place.columns, *(batch[artifact][name] for artifact, names in beside.items() for name in names)]
+        both = (storage.even(batches, tables.BATCH_ROWS) for batches in (ordered, tables.batches(scored.files, _BESIDE)))
+        for place, beside in zip(*both, strict=True):
             part = pc.divide(place[PLACE], TOGETHER)
-            wide = pa.table([*columns, part.cast(pa.int32())], schema=_WIDE)
+            wide = pa.table([*place.columns, *beside.columns, part.cast(pa.int32())], schema=_WIDE)
             yield from wide.filter(pc.is_valid(wide[PLACE])).combine_chunks().to_batches()
 
     parts = -(-count // TOGETHER)

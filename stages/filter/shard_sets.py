@@ -89,7 +89,6 @@ def assign(
 
     What a worker is to know of its samples is written into files of the folder ``scratch``, which must stay until the shards are written.
     """
-    shard_rows.keep_found(scored)
     sets = []
     for name, table in chosen.items():
         folder = folder_of(step, config, name)

@@ -1,11 +1,10 @@
 """Filter: score edits once, select by rules that read scores only, write shards (paper 4.4: the best 20K of 46K).
 
 In: a data set of edits and a reward model. Out: ``inspected`` and ``gated`` (stages/filter/inspection.py), ``contamination``
-(stages/filter/decontamination.py), ``scores`` and ``edits`` (what was scored, in the same order, images by reference;
-stages/filter/scored.py), ``examples`` (the
-edits at the ends of the scores, with images), one table per selection in ``selections/``, webdataset shards, and a quarantine. Four phases,
-each resumable: a slice of edits is the unit of inspection and of scoring, a shard the unit of writing, and selections are made again each
-time. Edits in = scored + quarantined + gated, always; what decontamination drops is gated.
+(stages/filter/decontamination.py), ``scores`` (what was scored, with all that is known of it; stages/filter/scored.py), ``examples``
+(the edits at the ends of the scores, with images), one table per selection in ``selections/``, webdataset shards, and a quarantine. Four
+phases, each resumable: a slice of edits is the unit of inspection and of scoring, a shard the unit of writing, and selections are made
+again each time. Edits in = scored + quarantined + gated, always; what decontamination drops is gated.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def run(context: Context) -> Index:
     files: dict[str, str] = {}
     with _planning(step) as scratch:
         with tables.opened(scratch) as database:
-            rows = ScoredRows.of(database, step, artifacts, frozenset(scored.flags))
+            rows = ScoredRows.of(database, step, artifacts, scored.flags)
             made: dict[str, Path] = {}
             for entry in config.selections:
                 files |= stored.publish(step, entry, selection.select(rows, entry, made), artifacts["scores"], made.get(entry.like or ""))
@@ -190,9 +189,9 @@ def pictures(context: Context, sample_ids: Sequence[str]) -> pa.Table:
     """
     step = context.run.step(STEP)
     slices = _scored_slices(context, step.sound(files=False))
-    delivered = step.read("edits", ["sample_id", "position"])
-    places = pc.index_in(pa.array(sample_ids, pa.string()), value_set=delivered["sample_id"].combine_chunks())
-    piece = edits.pick(slices, edits.numbers_of(delivered["position"].take(places)).tolist())
+    scored = step.read("scores", ["sample_id", "number"], scores_of.SCORED)
+    places = pc.index_in(pa.array(sample_ids, pa.string()), value_set=scored["sample_id"].combine_chunks())
+    piece = edits.pick(slices, scored["number"].take(places).to_pylist())
     return contracts.table("examples", [edit.row(with_images=True) for edit in edits.fetch_known(piece, sample_ids)])
 
 
@@ -202,11 +201,11 @@ def _scored_slices(context: Context, index: Index) -> Sequence[edits.Slice]:
     step = context.run.step(STEP)
     slices = _slices(context, flow, step)
     if _fingerprint(slices) != index.inputs["edits"]:
-        delivered = step.read("edits", ["sample_id", "position"])
-        numbers = edits.numbers_of(delivered["position"])
+        scored = step.read("scores", ["sample_id", "number"], scores_of.SCORED)
+        numbers = scored["number"].to_numpy()
         for piece in (piece for piece in slices if piece.changed):
             places = np.flatnonzero(np.isin(numbers, [number for number, _ in piece.rows]))
-            known = delivered["sample_id"].take(places).to_pylist()
+            known = scored["sample_id"].take(places).to_pylist()
             deque(edits.fetch_known(inspection.rows_of(piece, numbers[places]), known), maxlen=0)
         raise ValueError("the edits are not those that were scored; restore them, or run the filter step again with --force")
     return slices
@@ -237,19 +236,19 @@ def _planning(step: StepFolder) -> tempfile.TemporaryDirectory[str]:
 
 
 def _rows(database: Tables, step: StepFolder, index: Index) -> ScoredRows:
-    return ScoredRows.of(database, step, index.artifacts, frozenset(index.results.get("flags", ())))
+    return ScoredRows.of(database, step, index.artifacts, index.results.get("flags", ()))
 
 
 def _about_shards(
     rows: ScoredRows, compared: Mapping[str, Any], made: Mapping[str, Path], domain: dict[str, Any]
 ) -> dict[str, dict[str, Any]]:
     """Per selection what the index of its shards says besides."""
-    columns = ["sample_id", "counted"]
-    schema = pa.schema([contracts.CONTAMINATION.field(name) for name in columns])
-    rows.tables.keep("matches", rows.read(compare.NAME, columns), schema)
-    counted = "SELECT count(DISTINCT sample_id) FROM matches SEMI JOIN read_parquet(?) USING (sample_id) WHERE counted"
-    samples = {name: rows.tables.number(counted, [str(table)]) for name, table in made.items()}
-    return {name: decontamination.about(compared, number) | domain for name, number in samples.items()}
+    about = {}
+    for name, table in made.items():
+        rows.tables.view("kept", [table], contracts.SELECTION)
+        counted = f"SELECT count(DISTINCT sample_id) FROM {compare.NAME} SEMI JOIN kept USING (sample_id) WHERE counted"
+        about[name] = decontamination.about(compared, rows.tables.number(counted)) | domain
+    return about
 
 
 def _shard_files(step: StepFolder, config: FilterConfig, name: str, content: Mapping[str, Any]) -> dict[str, str]:

@@ -7,15 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stages.datasets import readers as edits
-from stages.engine.tables import Tables
+from stages.engine.contracts import SELECTION
 from stages.filter.config import FilterConfig
 from stages.filter.selection.scored_rows import ScoredRows
-from stages.filter.selection.values import means
 from stages.scoring.rows import DECIMALS
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -29,11 +26,11 @@ def of(rows: ScoredRows, config: FilterConfig, made: Mapping[str, Path]) -> dict
         rows.tables.keep("good", _good(rows), GOOD)
     selections = {}
     for entry in config.selections:
-        table = made[entry.name]
-        count = pq.read_metadata(table).num_rows
+        rows.tables.view("kept", [made[entry.name]], SELECTION)
+        count = rows.tables.number("SELECT count(*) FROM kept")
         selections[entry.name] = {"rule": entry.rule, "count": count, "share": round(count / rows.count, DECIMALS)}
         if knows:
-            good = rows.tables.number("SELECT count(*) FROM read_parquet(?) SEMI JOIN good USING (sample_id)", [str(table)])
+            good = rows.tables.number("SELECT count(*) FROM kept SEMI JOIN good USING (sample_id)")
             selections[entry.name]["good_share"] = round(good / count, DECIMALS)
     found = {"selections": selections, "scores": _distributions(rows)}
     if knows:
@@ -42,30 +39,23 @@ def of(rows: ScoredRows, config: FilterConfig, made: Mapping[str, Path]) -> dict
 
 
 def _good(rows: ScoredRows) -> Iterator[pa.RecordBatch]:
-    for batch in rows.read("edits", ["sample_id", "metadata"]):
+    for batch in rows.tables.rows("SELECT sample_id, metadata FROM scored"):
         good = pa.array(edits.good(batch["metadata"].to_pylist()))
         yield pa.RecordBatch.from_arrays([batch["sample_id"].filter(good)], schema=GOOD)
 
 
 def _distributions(rows: ScoredRows) -> dict[str, dict[str, float]]:
     """Mean, standard deviation and quantiles of the score, overall and per dimension."""
-
-    def columns() -> Iterator[dict[str, np.ndarray]]:
-        for batch in rows.batches(scores=["overall_mean", "dimensions"]):
-            yield {"overall": batch["scores"]["overall_mean"].to_numpy()} | means(batch["scores"])
-
-    names = [*next(columns())]
-    schema = pa.schema([(f"score_{place}", pa.float64()) for place in range(len(names))])
-    rows.tables.keep("distributed", (pa.record_batch([found[name] for name in names], schema) for found in columns()), schema)
-    return {name: _distribution(rows.tables, column, rows.count) for name, column in zip(names, schema.names, strict=True)}
+    means = {name: f"dimensions[{place}].mean" for place, name in enumerate(rows.dimensions(), 1)}
+    return {name: _distribution(rows, column) for name, column in ({"overall": "overall_mean"} | means).items()}
 
 
-def _distribution(database: Tables, column: str, count: int) -> dict[str, float]:
-    """Of a column of the table ``distributed``. Stored scores are whole numbers of ``10**-DECIMALS``, whose sums have no rounding: those of
-    floats depend on the order in which a database adds them up."""
-    whole, one = f"round({column} * {10**DECIMALS})::HUGEINT", 10**DECIMALS
-    total, squares = (database.number(f"SELECT sum({term}) FROM distributed") for term in (whole, f"{whole} * {whole}"))
-    least, *quantiles, most = database.quantiles(column, "distributed", (0.0, *QUANTILES, 1.0))
+def _distribution(rows: ScoredRows, column: str) -> dict[str, float]:
+    """Stored scores are whole numbers of ``10**-DECIMALS``, whose sums have no rounding: those of floats depend on the order in which a
+    database adds them up."""
+    whole, one, count = f"round({column} * {10**DECIMALS})::HUGEINT", 10**DECIMALS, rows.count
+    total, squares = (rows.tables.number(f"SELECT sum({term}) FROM scored") for term in (whole, f"{whole} * {whole}"))
+    least, *quantiles, most = rows.tables.quantiles(column, "scored", (0.0, *QUANTILES, 1.0))
     return {
         "mean": round(total / count / one, DECIMALS),
         "standard_deviation": round(math.sqrt(count * squares - total**2) / count / one, DECIMALS),

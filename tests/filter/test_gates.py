@@ -16,13 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from pydantic import ValidationError
+from selecting import rows_of
 
 from benchmarks.planted_defects import BROKEN, LATIN_SCRIPT, NOTHING, OTHER_SCRIPTS, PLANTED, drawn_edits, nameless, real_triplets
 from reward.inputs.decoding import DECODER, decode
 from reward.likeness import words
 from stages.datasets import readers as edits
 from stages.datasets.readers import Edit
-from stages.engine import contracts, images, tables
+from stages.engine import contracts, images
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import StepFolder
 from stages.engine.tables import Tables
@@ -476,13 +477,10 @@ def test_rows_to_score_of_a_unit_are_those_left_by_gates_references_and_copies(t
     assert inspection.left_in(step, record, config, lambda _: in_a_reference).tolist() == [0, 4]
 
 
-def test_figures_of_scores_are_those_of_numpy(tmp_path: Path) -> None:
+def test_figures_of_scores_are_those_of_numpy() -> None:
     """Also where the mean is large beside the deviation, and where values are equal."""
     for values in (np.random.default_rng(0).normal(-3, 2, 1001).round(5), np.repeat([9999.12345, 9999.12405], [300, 700]), np.array([0.5])):
-        schema = pa.schema([("score_0", pa.float64())])
-        with tables.opened(tmp_path) as database:
-            database.keep("distributed", pa.table([values], schema=schema).to_batches(100), schema)
-            found = summary._distribution(database, "score_0", len(values))
+        found = summary._distribution(rows_of(pa.table({"overall_mean": values})), "overall_mean")
         quantiles = np.quantile(values, (0.0, *summary.QUANTILES, 1.0))
         assert [*found.values()] == np.round([values.mean(), values.std(), *quantiles], 5).tolist()
         assert [*found][2:] == ["minimum", *(f"quantile_{level:g}" for level in summary.QUANTILES), "maximum"]

@@ -18,7 +18,7 @@ from stages.engine.rundir import RunDir
 from stages.filter import step as filter
 from stages.filter.decide import INSPECTED
 from stages.filter.gates.config import GATES
-from stages.filter.inspection import check_unchanged
+from stages.filter.inspection import inspected_rows
 
 
 def records(run: Path) -> list[dict[str, Any]]:
@@ -104,6 +104,6 @@ def test_another_threshold_inspects_nothing_and_scores_only_what_changed(
 
 def test_an_image_that_changed_between_inspection_and_scoring_is_named() -> None:
     known = pa.table({"position": ["a[2]", "a[3]", "a[4]"], "sample_id": ["none", "one", "two"]})
-    check_unchanged(known, pa.table({"position": ["a[3]", "a[4]"], "sample_id": ["one", "two"]}))
+    inspected_rows(known, pa.table({"position": ["a[3]", "a[4]"], "sample_id": ["one", "two"]}))
     with pytest.raises(ValueError, match=r"a\[4\] changed since it was inspected as sample two"):
-        check_unchanged(known, pa.table({"position": ["a[3]", "a[4]"], "sample_id": ["one", "three"]}))
+        inspected_rows(known, pa.table({"position": ["a[3]", "a[4]"], "sample_id": ["one", "three"]}))

@@ -6,7 +6,6 @@ import hashlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,7 @@ from selecting import Made, select
 from selecting import rows_of as scored_rows
 
 from reward.likeness import NearHashes
-from stages.engine import contracts, storage, tables
+from stages.engine import contracts, storage
 from stages.filter.selection import quotas
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
@@ -280,19 +279,12 @@ def test_clusters_of_hashes_are_the_chains_of_near_ones(seeds: list[int], bits: 
 
 
 def test_near_hashes_are_one_cluster_where_they_were_measured() -> None:
-    table = contracts.table("scores", PLAIN[:4])
     hashes = pa.array([0, 3, 15 << 60, (15 << 60) + 2**40], pa.uint64())
-    positions = [f"edits[{number}]" for number in (0, 2, 3, 7)]
-    inspected = pa.table({"position": positions, "edited_phash": hashes, "source_sha256": ["x", "x", "y", "y"]})
-    others = pa.table({"position": ["edits[1]", "edits[9]"], "edited_phash": pa.array([3, 3], pa.uint64()), "source_sha256": ["x", "y"]})
-    inspected = pa.concat_tables([inspected[:1], others[:1], inspected[1:], others[1:]])  # and two that were not scored
-    artifacts = {"scores": table, "edits": pa.table({"position": positions}), "inspected": inspected}
+    table = contracts.table("scores", PLAIN[:4]).append_column("edited_phash", hashes)
+    table = table.append_column("source_sha256", pa.array(["x", "x", "y", "y"]))
 
     def kept(at_most: dict[str, Any]) -> list[str]:
-        config = SelectionConfig.model_validate({"name": "s", "rule": "all", "at_most": at_most})
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(contracts.SCHEMAS, "inspected", inspected.schema)
-            return ids(select(artifacts, config))
+        return ids(select(table, SelectionConfig.model_validate({"name": "s", "rule": "all", "at_most": at_most})))
 
     names = table["sample_id"].to_pylist()
     assert kept({"per": "edited_phash"}) == names[::-1]
@@ -301,7 +293,9 @@ def test_near_hashes_are_one_cluster_where_they_were_measured() -> None:
     assert kept({"per": "source"}) == [names[3], names[1]]
     with pytest.raises(ValueError, match=r"at_most\.bits is for perceptual hashes, task is none"):
         kept({"per": "task", "bits": 2})
-    with pytest.raises(ValueError, match=r"instruction, source, metadata\.KEY, flag\.NAME, edited_phash, source_sha"):
+    with pytest.raises(
+        ValueError, match=r"instruction, source, metadata\.KEY, flag\.NAME, source_sha256, edited_sha256, source_phash, edited_phash"
+    ):
         kept({"per": "phash"})
 
 
@@ -328,20 +322,3 @@ def test_edits_with_unwanted_flags_are_left_out_and_flags_are_strata() -> None:
         kept(quotas={"by": "flag.x", "numbers": {"yes": 1}})
     with pytest.raises(ValueError, match="have no flags, because all gates are off"):
         chosen(rows, rule="top", count=1, without_flags=["drift"])
-
-
-@steady
-@given(st.lists(st.booleans(), min_size=1, max_size=60).filter(any), st.integers(1, 7))
-def test_what_was_inspected_is_put_beside_what_was_scored(scored: list[bool], rows: int) -> None:
-    """Of inspected rows some were scored; both tables end their batches where they like."""
-    inspected = pa.table({"position": [f"mine.jsonl[{3 * number}]" for number in range(len(scored))], "source_width": range(len(scored))})
-    edits = inspected.select(["position"]).filter(pa.array(scored))
-    artifacts = {"scores": edits.rename_columns(["sample_id"]), "edits": edits, "inspected": inspected}
-    with patch.object(tables, "BATCH_ROWS", rows):
-        found = list(scored_rows(artifacts).batches(scores=["sample_id"], inspected=["source_width"]))
-    assert [len(batch["scores"]) for batch in found[:-1]] == [rows] * (len(found) - 1)
-    beside = [
-        (row, width) for batch in found for row, width in zip(batch["scores"]["sample_id"], batch["inspected"]["source_width"], strict=True)
-    ]
-    assert [width.as_py() for _, width in beside] == np.flatnonzero(scored).tolist()
-    assert [row.as_py() for row, _ in beside] == edits["position"].to_pylist()

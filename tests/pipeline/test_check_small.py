@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from paths import ROOT
+from selecting import completed
 
 from stages.engine import contracts, storage
 from stages.engine.rundir import Index, RunDir
@@ -34,7 +35,7 @@ def make_run(path: Path, *, accuracy: float, selected: float) -> Path:
         edit | {"sample_id": name, "position": "", "image_bytes": 0, "metadata": to_metadata(Made(image, 4, 4 if fine else 1, "", ""))}
         for name, fine in zip(ids, good.tolist(), strict=True)
     ]
-    parts = publish_unit(step.path, "unit", {"scores": contracts.table("scores", scores), "edits": contracts.table("edits", edits)})
+    parts = publish_unit(step.path, "unit", {"scores": completed(contracts.table("scores", scores), contracts.table("edits", edits))})
     selections = {"full": {"good_share": 0.5, "count": COUNT}, "selected": {"good_share": selected, "count": KEPT}}
     artifacts = {name: [part] for name, part in parts.items()}
     step.publish(Index(step="filter", key="k", settings={}, inputs={}, artifacts=artifacts, results={"selections": selections}))

@@ -20,6 +20,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from PIL import Image
 from report_page import Page
+from selecting import completed
 
 from pipeline import words
 from pipeline.report import scored_edits
@@ -354,10 +355,6 @@ def _filter(run: Written, hostile: bool) -> None:
         )
         for name, (rule, kept) in chosen.items()
     }
-    scores = contracts.table("scores", rows)
-    sha256 = hashlib.sha256(storage.table_bytes(scores)).hexdigest()
-    files = {f"selections/{name}.parquet": storage.table_bytes(table) for name, table in tables.items()}
-    files |= {f"selections/{name}.json": _json({"scores": settings_hash([sha256])}) for name in tables}
     delivered = [
         {
             "sample_id": name,
@@ -376,6 +373,10 @@ def _filter(run: Written, hostile: bool) -> None:
     ]
     shown = [row for row in delivered if row["sample_id"] != ranked[0]["sample_id"]]  # as if one image could not be kept
     stored = [row | {"source": {"bytes": None, "path": row["sample_id"]}, "edited": {"bytes": None, "path": None}} for row in delivered]
+    scores = completed(contracts.table("scores", rows), contracts.table("edits", stored))
+    sha256 = hashlib.sha256(storage.table_bytes(scores)).hexdigest()
+    files = {f"selections/{name}.parquet": storage.table_bytes(table) for name, table in tables.items()}
+    files |= {f"selections/{name}.json": _json({"scores": settings_hash([sha256])}) for name in tables}
     lost = [
         {"row_id": "", "position": f"records.json[{i}]", "reason": "missing-image", "message": f"v2v_{i}.png is in no tar"}
         for i in range(7)
@@ -392,7 +393,6 @@ def _filter(run: Written, hostile: bool) -> None:
         "filter",
         {
             "scores": scores,
-            "edits": contracts.table("edits", stored),
             "examples": contracts.table("examples", shown),
             "quarantine": contracts.table("quarantine", lost),
         },

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from report_page import Page
 from scored_run import scored_run
-from selecting import rows_of, select
+from selecting import completed, rows_of, select
 
 from pipeline.report import scored_edits
 from pipeline.report.charts import boxes
@@ -105,7 +105,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shown.append(row | {"source": images.stored(jpeg(source)), "edited": images.stored(jpeg(edited))})
     step = run.step("filter")
     parts = {}
-    for name, table in {"scores": scores, "edits": edits, "examples": contracts.table("examples", shown)}.items():
+    for name, table in {"scores": completed(scores, edits), "examples": contracts.table("examples", shown)}.items():
         parts |= {key: [part] for key, part in publish_unit(step.path, name, {name: table}).items()}
     files = stored.publish(step, config, selection.select(rows_of(scores), config), parts["scores"], None)
     settings = {"filter": {"input": {"dataset": "large"}, "selections": [config.model_dump(mode="json")]}}

@@ -12,9 +12,8 @@ import pytest
 
 from stages.engine import contracts, storage, tables
 from stages.filter import known, shard_rows
-from stages.filter.decide import INSPECTED
 from stages.shards.config import ShardsConfig
-from tests.support.selecting import rows_of
+from tests.support.selecting import completed, rows_of
 
 EDITS = 200
 CHOSEN = 83
@@ -26,10 +25,6 @@ def artifacts() -> dict[str, pa.Table]:
     rng = np.random.default_rng(3)
     ids = [f"{number:08x}" * 3 for number in rng.permutation(EDITS)]
     places = np.sort(rng.permutation(2 * EDITS)[:EDITS])
-    inspected = []
-    for number in range(2 * EDITS):
-        measured = {name: (float(number) if pa.types.is_floating(INSPECTED.field(name).type) else number) for name in known.MEASURES}
-        inspected.append({"position": f"rows[{number}]", **measured})
     scores = [
         {
             "sample_id": sample_id,
@@ -53,13 +48,14 @@ def artifacts() -> dict[str, pa.Table]:
     matches = [
         {"sample_id": ids[number], "reference": name, "item": str(number), "match": "near image", "distance": 2} | REST
         for name in ("one", "other")
-        for number in rng.integers(0, EDITS, 40).tolist()
+        for number in rng.permutation(EDITS)[:40].tolist()
     ]
-    schema = pa.schema([INSPECTED.field(name) for name in ("position", *known.MEASURES)])
+    beside = {"number": places, "position": [f"rows[{place}]" for place in places], "image_bytes": rng.integers(1, 100, EDITS)}
+    table = contracts.table("scores", scores)
+    for name, column in {**beside, **{name: places.astype(np.int32) for name in known.MEASURES}}.items():
+        table = table.append_column(name, pa.array(column))
     return {
-        "scores": contracts.table("scores", scores),
-        "edits": pa.table({"position": [f"rows[{place}]" for place in places], "image_bytes": rng.integers(1, 100, EDITS)}),
-        "inspected": pa.Table.from_pylist(inspected, schema),
+        "scores": completed(table),
         "gated": contracts.table("gated", gated),
         "contamination": contracts.table("contamination", matches),
     }
@@ -68,7 +64,6 @@ def artifacts() -> dict[str, pa.Table]:
 def planned(folder: Path, config: ShardsConfig, made: dict[str, pa.Table], chosen: pa.Table) -> list[pa.Table]:
     storage.publish_rows(folder / "chosen", contracts.SELECTION, chosen.to_batches(max_chunksize=9))
     rows = rows_of(made)
-    shard_rows.keep_found(rows)
     shards = list(shard_rows.of_shards(rows, folder / "chosen", config, folder / "arranged"))
     assert not [*(folder / "arranged").glob("*")]
     return shards
@@ -82,7 +77,8 @@ def test_shards_have_every_chosen_sample_with_what_is_known_of_it(
     monkeypatch.setattr(shard_rows, "TOGETHER", together)
     monkeypatch.setattr(tables, "BATCH_ROWS", batch)
     made = artifacts()
-    scores = made["scores"].to_pylist()
+    columns = [*contracts.SCORES.names, *shard_rows.LOCATION]
+    scores = made["scores"].select(columns).to_pylist()
     picked = np.random.default_rng(1).permutation(EDITS)[:CHOSEN].tolist()
     chosen = pa.Table.from_pylist(
         [
@@ -99,14 +95,12 @@ def test_shards_have_every_chosen_sample_with_what_is_known_of_it(
     assert {row["sample_id"] for row in found} == set(of)
     assert (seed is None) == ([row["rank"] for row in found] == list(range(1, CHOSEN + 1)))
     for row, expected in zip(sorted(found, key=lambda row: row["rank"]), chosen.to_pylist(), strict=True):
-        place = of[row["sample_id"]]
-        beside = {"position": made["edits"]["position"][place].as_py(), "image_bytes": made["edits"]["image_bytes"][place].as_py()}
-        assert row == expected | scores[place] | beside | {"known": row["known"]}
+        assert row == expected | scores[of[row["sample_id"]]] | {"known": row["known"]}
         assert json.loads(row["known"]) == known_of(row, made)
 
 
 def known_of(row: dict[str, Any], made: dict[str, pa.Table]) -> dict[str, Any]:
-    measured = made["inspected"].to_pylist()[int(row["position"][len("rows[") : -1])]
+    (measured,) = (entry for entry in made["scores"].to_pylist() if entry["sample_id"] == row["sample_id"])
     flagged = [entry for entry in made["gated"].to_pylist() if entry["sample_id"] == row["sample_id"]]
     matches = [entry for entry in made["contamination"].to_pylist() if entry["sample_id"] == row["sample_id"]]
     return {

@@ -33,12 +33,13 @@ from stages.context import Context
 from stages.datasets import readers as edits
 from stages.datasets.config import ShareGPT4oEdits
 from stages.engine import hashed_files, storage, tables
-from stages.engine.contracts import EDITS, SCORES, SELECTION
+from stages.engine.contracts import SCORES, SELECTION
 from stages.engine.rundir import Index, RunDir, StepFolder
 from stages.filter import known as known_of
 from stages.filter import shard_rows, shard_sets
 from stages.filter import step as filter
 from stages.filter.decide import INSPECTED
+from stages.filter.scored import OF_INSPECTED, SCORED
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.scored_rows import ScoredRows
@@ -96,10 +97,13 @@ def test_counts_balance_and_every_damaged_record_has_its_reason(filtered: tuple[
     assert index.quarantined == {"empty-instruction": 1, "missing-image": 1, "no-source": 1, "undecodable-image": 1}
     step = made.run.step("filter")
     assert step.read("quarantine").num_rows == 4
-    scores, delivered = step.read("scores"), step.read("edits")
-    assert scores["sample_id"].to_pylist() == delivered["sample_id"].to_pylist() and scores.num_rows == 59
-    assert scores.schema == SCORES and delivered.schema == EDITS
-    assert all(row["bytes"] is None and row["path"].startswith("image/v2v_") for row in delivered["edited"].to_pylist())
+    scores = step.read("scores", schema=SCORED)
+    assert step.read("scores").schema == SCORES and scores.num_rows == 59
+    assert scores["number"].to_pylist() == sorted(scores["number"].to_pylist())
+    assert [f"text_and_image_to_image.json[{number}]" for number in scores["number"].to_pylist()] == scores["position"].to_pylist()
+    assert all(path.startswith("image/v2v_") for name in ("source", "edited") for path in scores[f"{name}_path"].to_pylist())
+    inspected = {row["sample_id"]: row for row in step.read("inspected", schema=INSPECTED).to_pylist()}
+    assert all(inspected[row["sample_id"]].items() >= {name: row[name] for name in OF_INSPECTED}.items() for row in scores.to_pylist())
     assert set(scores["scorer_revision"].to_pylist()) == {index.results["scorer_revision"]}
     assert index.results["selections"]["selected"] == {"rule": "top", "count": 20, "share": 0.33898}
     assert index.results["selections"]["random"]["count"] == 25
@@ -299,7 +303,7 @@ def test_how_the_data_set_was_cut_does_not_change_a_shard(filtered: tuple[Contex
 def test_a_shard_holds_no_more_bytes_of_images_than_it_may(filtered: tuple[Context, Index], tmp_path: Path) -> None:
     step = filtered[0].run.step("filter")
     slices = edits.plan(filtered[0].flow.filter.input, seed=0, world=None, unit_rows=16)
-    limit = int(np.quantile(step.read("edits")["image_bytes"], 0.95))
+    limit = int(np.quantile(step.read("scores", schema=SCORED)["image_bytes"], 0.95))
     written = shards_of(step, SelectionConfig(name="s", rule="all"), slices, tmp_path, ShardsConfig(bytes_per_shard=limit))
     sizes = []
     for name in sorted(written):
@@ -580,7 +584,7 @@ def test_later_duplicates_are_set_aside_whatever_the_order_of_work(
             ("own.jsonl[8]", "duplicate"),
         ]
         assert "those of own.jsonl[1]" in step.read("quarantine")["message"][0].as_py()
-        assert step.read("scores")["sample_id"].to_pylist() == step.read("edits")["sample_id"].to_pylist()
+        assert step.read("scores", schema=SCORED)["number"].to_pylist() == [*range(3), *range(4, 8)]
         assert indexes[-1].counts == {"in": 9, "out": 7, "quarantined": 2, "gated": 0}
         done = len(log)
         changed = context(made.run.path, model, force=True, **(changes | {"selections": [{"name": "few", "rule": "top", "count": 2}]}))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from command import save_triplets
-from selecting import rows_of
+from selecting import completed, rows_of
 
 from pipeline import config
 from stages.config import FlowConfig
@@ -43,10 +43,8 @@ def scored_run(folder: Path, count: int = 30, *, likert: bool = True, selections
     rng = np.random.default_rng(0)
     scores = [score_row(edit.sample_id, rng.normal(size=2), rng.uniform(0.5, 1.5, 2), task=edit.task, likert=likert) for edit in delivered]
     step = run.step("filter")
-    tables = {
-        "scores": contracts.table("scores", scores),
-        "edits": contracts.table("edits", [edit.row(with_images=False) for edit in delivered]),
-    }
+    given = contracts.table("edits", [edit.row(with_images=False) for edit in delivered])
+    tables = {"scores": completed(contracts.table("scores", scores), given)}
     parts = {name: [part] for name, part in publish_unit(step.path, "unit", tables).items()}
     made: dict[str, Path] = {}
     files: dict[str, str] = {}

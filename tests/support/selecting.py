@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import atexit
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from stages.engine import storage, tables
 from stages.engine.contracts import SELECTION
+from stages.engine.rundir import StepFolder
 from stages.engine.tables import Tables, opened
+from stages.engine.units import publish_unit
+from stages.filter.scored import OF_EDITS, SCORED
 from stages.filter.selection import rule
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.quotas import Stratum
@@ -48,13 +53,35 @@ def select(
 
 
 def rows_of(artifacts: pa.Table | Mapping[str, pa.Table], flags: frozenset[str] = frozenset()) -> ScoredRows:
-    """The scored edits of these tables."""
+    """The scored edits of these tables; columns of the scores that they do not have are empty."""
     known = {"scores": artifacts} if isinstance(artifacts, pa.Table) else artifacts
+    tables = {**known, "scores": completed(known["scores"])}
+    folder = Path(_open.enter_context(tempfile.TemporaryDirectory()))
+    parts = {name: [part] for name, part in publish_unit(folder, "unit", tables).items()}
+    return ScoredRows.of(_database(), StepFolder(folder, "filter"), parts, flags)
 
-    def read(artifact: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        yield from known[artifact].select(list(columns)).to_batches(max_chunksize=5)
 
-    return ScoredRows(_database(), read, known["scores"].num_rows, frozenset(known), flags)
+def completed(scores: pa.Table, delivered: pa.Table | None = None) -> pa.Table:
+    """Scores of the schema ``SCORED``, with what rows of the contract ``edits`` have, if they are given.
+
+    Texts, lists and numbers that are not there are empty or their place."""
+    count = scores.num_rows
+    if delivered is not None:
+        for name in OF_EDITS:
+            scores = scores.append_column(name, delivered[name])
+        for name in ("source", "edited"):
+            scores = scores.append_column(f"{name}_path", pc.struct_field(delivered[name], "path"))
+        scores = scores.append_column("source_sha256", scores["source_path"])  # equal names are equal images here
+    empty = {pa.string(): "", pa.list_(pa.string()): [], pa.int32(): 0}
+    columns = [
+        scores[field.name]
+        if field.name in scores.column_names
+        else np.arange(count)
+        if field.name == "number"
+        else pa.array([empty.get(field.type)] * count, field.type)
+        for field in SCORED
+    ]
+    return pa.table(columns, names=SCORED.names).cast(SCORED)
 
 
 _open = ExitStack()

@@ -55,9 +55,10 @@ def strata(edits: ScoredEdits) -> list[Block]:
 
 def simple_measures(edits: ScoredEdits) -> list[Block]:
     """Scores against simple measures: how far the edit is from its source, how large the image is."""
-    measures = {"change from the source (0 to 255)": edits.table["change_from_source"].to_numpy()}
-    if edits.pixels is not None:
-        measures["source image in megapixels"] = edits.pixels / 1e6
+    measures = {
+        "change from the source (0 to 255)": edits.table["change_from_source"].to_numpy(),
+        "source image in megapixels": edits.pixels / 1e6,
+    }
     figures = []
     for name, column in measures.items():
         if column.min() == column.max():

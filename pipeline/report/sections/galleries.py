@@ -20,6 +20,7 @@ from pipeline.report.scored_edits import ScoredEdits
 from pipeline.report.sections.filtering import STEP, note, selected_tables
 from pipeline.report.triptychs import GAIN, triptych
 from stages.engine import tables
+from stages.engine.rundir import StepFolder
 from stages.filter.selection import rule as selection
 from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig
@@ -102,7 +103,7 @@ def _orders(published: Published, edits: ScoredEdits, selections: Mapping[str, p
     orders: dict[str, dict[str, Sequence[str]]] = {name: {"": _first(key, ids)} for name, key in keys.items()}
     main = selection.main(_configured(published))
     if main is not None and main.name in selections:
-        just_in, just_out = _around_cut(published, edits, main)
+        just_in, just_out = _around_cut(published, main)
         parts: dict[str, Sequence[str]] = {f"Just above the cut: the lowest-ranked edits that “{main.name}” keeps": just_in}
         orders["At the cut"] = parts | ({f"Just below the cut: the best edits that “{main.name}” leaves out": just_out} if just_out else {})
     return orders
@@ -112,10 +113,10 @@ def _first(key: np.ndarray, ids: pa.ChunkedArray) -> list[str]:
     return ids.take(first(key, ids, GALLERY)).to_pylist()
 
 
-def _around_cut(published: Published, edits: ScoredEdits, main: SelectionConfig) -> tuple[list[str], list[str]]:
+def _around_cut(published: Published, main: SelectionConfig) -> tuple[list[str], list[str]]:
     """The ids around the cut of a selection, as in the step's examples."""
     with tempfile.TemporaryDirectory() as folder, tables.opened(folder) as database:
-        rows = ScoredRows(database, lambda _, columns: iter(edits.table.select([*columns]).to_batches()), edits.table.num_rows)
+        rows = ScoredRows.of(database, StepFolder(published.path / STEP, STEP), published.index(STEP).artifacts)
         return selection.around_cut(rows, main, published.path / STEP / stored.table_name(main.name), GALLERY)
 
 

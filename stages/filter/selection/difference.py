@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from scipy.stats import spearmanr
 
 from reward.evaluation.estimate import Estimate
 from stages.context import Context
-from stages.engine import tables
+from stages.engine import contracts, tables
 from stages.engine.tables import Tables
 from stages.filter.selection import stored
 from stages.filter.selection.scored_rows import ScoredRows
@@ -67,30 +65,16 @@ def compare(context: Context, first: str, second: str, *, by: str, most: int) ->
     """
     step = context.run.step("filter")
     index = step.sound(files=False)
-    files = [str(stored.find(step, name, index.artifacts["scores"])) for name in (first, second)]
     with tables.opened(step.path) as database:
-        _keep_beside(ScoredRows.of(database, step, index.artifacts, frozenset(index.results.get("flags", ()))), by)
+        for side, name in (("a", first), ("b", second)):
+            database.view(side, [stored.find(step, name, index.artifacts["scores"])], contracts.SELECTION)
+        ScoredRows.of(database, step, index.artifacts)
+        stratum = side_column(by, "--by", index.results.get("flags", ()))
         database.execute(
-            "CREATE TABLE compared AS SELECT beside.*, a.rank AS a, b.rank AS b FROM beside LEFT JOIN read_parquet(?) a USING (sample_id) "
-            "LEFT JOIN read_parquet(?) b USING (sample_id) WHERE a.rank IS NOT NULL OR b.rank IS NOT NULL",
-            files,
+            f"CREATE TABLE compared AS SELECT sample_id, overall_mean AS value, {stratum} AS stratum, a.rank AS a, b.rank AS b "
+            "FROM scored LEFT JOIN a USING (sample_id) LEFT JOIN b USING (sample_id) WHERE a.rank IS NOT NULL OR b.rank IS NOT NULL"
         )
         return _difference(database, first, second, by, most)
-
-
-def _keep_beside(rows: ScoredRows, by: str) -> None:
-    """Make the table ``beside`` of all scored edits: ``sample_id``, ``value`` (the overall mean) and ``stratum``."""
-    side = side_column(by, "--by", rows.artifacts, rows.flags)
-    schema = pa.schema([("sample_id", pa.string()), ("value", pa.float64()), ("stratum", side.type)])
-    columns = {"scores": ["sample_id", "overall_mean"]}
-    columns.setdefault(side.artifact, []).append(side.column)
-
-    def found() -> Iterator[pa.RecordBatch]:
-        for batch in rows.batches(**columns):
-            values = [batch["scores"]["sample_id"], batch["scores"]["overall_mean"], side.values(batch[side.artifact][side.column])]
-            yield from pa.table(values, schema=schema).combine_chunks().to_batches()
-
-    rows.tables.keep("beside", found(), schema)
 
 
 def _difference(database: Tables, first: str, second: str, by: str, most: int) -> Difference:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.engine.ids import ID_DIGITS, content_id
+from stages.engine.tables import Tables
 
 WORD = 8
 """Digits of an id that are hashed at once, as one integer."""
@@ -29,6 +30,13 @@ def hashed(ids: np.ndarray, purpose: str, seed: int) -> np.ndarray:
     return (state >> np.uint64(11)).astype(np.float64) / 2.0**53
 
 
+def drawn(database: Tables, purpose: str, seed: int) -> str:
+    """The number that :func:`hashed` draws for ``sample_id``, as an expression in SQL."""
+    name = f"drawn_{purpose}_{abs(seed)}{'_' * (seed < 0)}"
+    database.define(name, lambda ids: pa.array(hashed(fixed_width(ids), purpose, seed)), "VARCHAR", "DOUBLE")
+    return f"{name}(sample_id)"
+
+
 def ranked(key: np.ndarray, ids: pa.ChunkedArray) -> np.ndarray:
     """Indices that sort by ``key`` float64 [n], smallest first, and equal keys by their ids."""
     return pc.sort_indices(pa.table({"key": key, "id": ids}), SORT_KEYS).to_numpy()
@@ -37,17 +45,6 @@ def ranked(key: np.ndarray, ids: pa.ChunkedArray) -> np.ndarray:
 def first(key: np.ndarray, ids: pa.ChunkedArray, count: int) -> np.ndarray:
     """The first ``count`` of them."""
     return pc.select_k_unstable(pa.table({"key": key, "id": ids}), count, SORT_KEYS).to_numpy()
-
-
-def rank_within(groups: np.ndarray) -> np.ndarray:
-    """How many entries of the same group come before each entry: int64 [n] for ``groups`` int [n], both numbers below 2^32."""
-    packed = (groups.astype(np.uint64) << np.uint64(32)) | np.arange(len(groups), dtype=np.uint64)
-    packed.sort()  # groups one after the other, inside a group in the order of the entries
-    sizes = np.bincount(groups)
-    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    ranks = np.empty(len(groups), np.int64)
-    ranks[(packed & np.uint64(0xFFFFFFFF)).astype(np.int64)] = np.arange(len(groups)) - starts
-    return ranks
 
 
 def _scrambled(state: np.ndarray) -> np.ndarray:

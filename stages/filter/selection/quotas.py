@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from stages.filter.selection.config import SelectionConfig
-from stages.filter.selection.order import rank_within
 
 
 @dataclass(frozen=True)
@@ -55,41 +54,20 @@ def asked_for(config: SelectionConfig, count: int, names: Sequence[str], scored:
     return shares(count, np.ones(len(names), np.int64) if quotas.shares == "equal" else scored)
 
 
-class Filling:
-    """Takes rows that come best first until the quotas ``asked`` int [k] are full; ``available``, int [k]: how many come per stratum.
-
-    A stratum with too few rows is refused with ``ValueError`` that states every shortfall, or the best remaining rows of other strata
-    replace the missing ones.
-    """
-
-    def __init__(self, config: SelectionConfig, asked: np.ndarray, available: np.ndarray, names: Sequence[str]) -> None:
-        quotas = config.quotas
-        assert quotas is not None
-        self.asked, self.kept = asked, np.zeros(len(asked), np.int64)
-        """``kept``: rows per stratum, int [k], once all have been taken."""
-        self._seen = np.zeros(len(asked), np.int64)
-        missing = np.maximum(asked - available, 0)
-        self._short = int(missing.sum())
-        if self._short and quotas.short == "refuse":
-            places = np.flatnonzero(missing).tolist()
-            stated = "; ".join(f"{names[at] or '(empty)'} {asked[at]:,} asked, {available[at]:,} there" for at in places[:6])
-            more = f"; and {len(places) - 6} strata more" if len(places) > 6 else ""
-            raise ValueError(
-                f"selection {config.name}: {self._short:,} samples are missing by {quotas.by} ({stated}{more}); "
-                "lower the quotas, or set quotas.short to refill"
-            )
-        if asked.sum() > available.sum():
-            raise ValueError(
-                f"selection {config.name}: its quotas ask for {int(asked.sum()):,} samples and only {int(available.sum()):,} remain; "
-                "lower the quotas"
-            )
-
-    def take(self, strata: np.ndarray) -> np.ndarray:
-        """Which of the next rows are kept, bool [n], by their strata int [n]."""
-        kept = self._seen[strata] + rank_within(strata) < self.asked[strata]
-        left = np.flatnonzero(~kept)[: self._short]
-        kept[left] = True
-        self._short -= len(left)
-        self._seen += np.bincount(strata, minlength=len(self._seen))
-        self.kept += np.bincount(strata[kept], minlength=len(self.kept))
-        return kept
+def check(config: SelectionConfig, asked: np.ndarray, available: np.ndarray, names: Sequence[str]) -> None:
+    """Raise ``ValueError`` when quotas ``asked`` int [k] cannot be filled from the rows that are ``available``, int [k]."""
+    quotas = config.quotas
+    assert quotas is not None
+    missing = np.maximum(asked - available, 0)
+    if missing.any() and quotas.short == "refuse":
+        places = np.flatnonzero(missing).tolist()
+        stated = "; ".join(f"{names[at] or '(empty)'} {asked[at]:,} asked, {available[at]:,} there" for at in places[:6])
+        more = f"; and {len(places) - 6} strata more" if len(places) > 6 else ""
+        raise ValueError(
+            f"selection {config.name}: {missing.sum():,} samples are missing by {quotas.by} ({stated}{more}); "
+            "lower the quotas, or set quotas.short to refill"
+        )
+    if asked.sum() > available.sum():
+        raise ValueError(
+            f"selection {config.name}: its quotas ask for {asked.sum():,} samples and only {available.sum():,} remain; lower the quotas"
+        )

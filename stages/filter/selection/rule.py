@@ -1,23 +1,20 @@
 """A selection from scores: order them, bound them, keep the first of each cluster, fill the quotas.
 
-In: the scored edits of a run (scored_rows.py), and for quotas and clusters columns beside the scores (side_columns.py). Out: rows of the
-``selection`` contract, best first, which stored.py keeps as a file that can be made again. NumPy computes the value of each edit, DuckDB
-sorts and counts, and no table is ever whole in memory. The same scores in any order give the same bytes: ties are broken by sample id,
-strata are taken by name, and the random rule draws by a hash of seed and id.
+In: the scored edits of a run (scored_rows.py). Out: rows of the ``selection`` contract, best first, which stored.py keeps as a file that
+can be made again. Everything is a query of DuckDB, and no table is ever whole in memory. The same scores in any order give the same bytes:
+ties are broken by sample id, strata are taken by name, and the random rule draws by a hash of seed and id.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from stages.engine.contracts import SELECTION
 from stages.engine.tables import Tables
@@ -25,7 +22,7 @@ from stages.filter.selection import clusters, quotas, values
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.quotas import Stratum
 from stages.filter.selection.scored_rows import ScoredRows
-from stages.filter.selection.side_columns import SideColumn, check_flag, has_any, side_column
+from stages.filter.selection.side_columns import has_any, is_hash, side_column
 
 MAIN = "selected"
 WHOLE = "all"
@@ -35,30 +32,13 @@ BY_KEY = "ORDER BY key, sample_id"
 
 @dataclass(frozen=True)
 class Selection:
-    """``count`` samples: ``rows`` of the ``selection`` contract, best first, to be read once and before another selection is made."""
+    """``count`` samples: ``rows`` of the ``selection`` contract, best first, to be read once and before another selection is made.
+
+    ``strata``: what was asked and kept of each stratum where there are quotas."""
 
     count: int
     rows: Iterator[pa.RecordBatch]
-    quotas: _Quotas | None = None
-
-    @property
-    def strata(self) -> tuple[Stratum, ...]:
-        """What was asked and kept of each stratum where there are quotas, after all rows have been read."""
-        return () if self.quotas is None else self.quotas.strata()
-
-
-@dataclass(frozen=True)
-class _Quotas:
-    """Names of the strata and per stratum, int [k]: edits scored, edits to choose from; and what fills the quotas."""
-
-    names: list[str]
-    scored: np.ndarray
-    available: np.ndarray
-    filling: quotas.Filling
-
-    def strata(self) -> tuple[Stratum, ...]:
-        figures = (self.scored, self.available, self.filling.asked, self.filling.kept)
-        return tuple(Stratum(*entry) for entry in zip(self.names, *(column.tolist() for column in figures), strict=True))
+    strata: tuple[Stratum, ...] = ()
 
 
 def select(scored: ScoredRows, config: SelectionConfig, others: Mapping[str, Path] | None = None) -> Selection:
@@ -68,9 +48,10 @@ def select(scored: ScoredRows, config: SelectionConfig, others: Mapping[str, Pat
     out; of each cluster the first ones stay; quotas are filled from what is left, best first. Raises ``ValueError`` when fewer remain
     than the rule is to keep, or when it would keep none.
     """
-    other = _other(config, others or {})
-    count = size(scored.count, config, None if other is None else pq.read_metadata(other).num_rows)
     database = scored.tables
+    other = _other(config, others or {})
+    database.view("other", [] if other is None else [other], SELECTION)
+    count = size(scored.count, config, None if other is None else database.number("SELECT count(*) FROM other"))
     order_all(scored, config)
     conditions = [*_bound_of(database, config), *(["NOT unwanted"] if config.without_flags else [])]
     candidates = f"(SELECT * FROM ordered WHERE {' AND '.join(conditions) or 'true'})"
@@ -81,45 +62,37 @@ def select(scored: ScoredRows, config: SelectionConfig, others: Mapping[str, Pat
     left = database.number(f"SELECT count(*) FROM {candidates}")
     if conditions and not left:
         raise ValueError(f"selection {config.name}: no scored edit is within its {_constraints(config)}; relax it")
-    filled = None if config.quotas is None else _by_quotas(database, config, candidates, count or 0, other)
+    asked = None if config.quotas is None else _asked(database, config, candidates, count or 0)
     if count is not None and left < count:
         raise ValueError(
             f"selection {config.name}: {_size(config)} is {count:,} samples, and only {left:,} of the {scored.count:,} scored edits "
             f"remain under its {_constraints(config)}; lower it or relax them"
         )
     found = left if count is None else count
-    if filled is None and found < left:  # what comes after the last one, but for ties with it, need not be sorted
+    if asked is not None:
+        return Selection(found, _selected(database, config, "filled"), _filled(database, candidates, asked))
+    if found < left:  # what comes after the last one, but for ties with it, need not be sorted
         last = f"SELECT key FROM {candidates} ORDER BY key LIMIT 1 OFFSET {found - 1}"
         candidates = f"(FROM {candidates} WHERE key <= ({last}))"
-    return Selection(found, _selected(database, config, candidates, found, filled), filled)
+    return Selection(found, _selected(database, config, candidates, found))
 
 
 def order_all(scored: ScoredRows, config: SelectionConfig) -> None:
     """Make the table ``ordered`` of all scored edits: ``sample_id`` and ``key``, which is smallest for the first; and as far as they are
     needed ``unwanted`` (whether a flag leaves it out), ``cluster`` and ``stratum``."""
-    wanted = _side_columns(scored, config)
-    dimensions = _dimensions(scored) if values.by_percentile(config) else []
-    keys = [f"dimension_{place}" for place in range(len(dimensions))] or ["key"]
-    fields = [("sample_id", pa.string()), *((name, pa.float64()) for name in keys), *((name, side.type) for name, side in wanted.items())]
-    schema = pa.schema([*fields, *([("unwanted", pa.bool_())] if config.without_flags else [])])
-    scored.tables.keep("ordered", _computed(scored, config, dimensions, wanted, schema), schema)
-    if dimensions:
-        _combine_percentiles(scored, config, keys)
+    name = f"selection {config.name}"
+    columns = ["sample_id", f"{'' if values.ascends(config) else '-'}({values.value_of(scored, config)})::DOUBLE AS key"]
+    if config.without_flags:
+        columns.append(f"{has_any(config.without_flags, f'{name}: without_flags', scored.flags)} AS unwanted")
+    if config.at_most is not None:
+        columns.append(f"{side_column(config.at_most.per, f'{name}: at_most.per', scored.flags)} AS cluster")
+        if config.at_most.bits and not is_hash(config.at_most.per):
+            raise ValueError(f"{name}: at_most.bits is for perceptual hashes, {config.at_most.per} is none; leave it out")
+    if config.quotas is not None:
+        columns.append(f"{side_column(config.quotas.by, f'{name}: quotas.by', scored.flags)} AS stratum")
+    scored.tables.execute(f"CREATE OR REPLACE TABLE ordered AS SELECT {', '.join(columns)} FROM scored")
     if config.at_most is not None and config.at_most.bits:
         clusters.join_near(scored.tables, "ordered", "cluster", config.at_most.bits)
-
-
-def _combine_percentiles(scored: ScoredRows, config: SelectionConfig, means: Sequence[str]) -> None:
-    """Replace the means of the dimensions in the table ``ordered`` by the ``key``. Scores are rounded, so that few values are different:
-    these are counted and put in order, not the edits."""
-    for name in means:
-        share = f"sum(count(*)) OVER (ORDER BY {name})::DOUBLE / {scored.count}"
-        scored.tables.execute(f"CREATE OR REPLACE TABLE of_{name} AS SELECT {name}, {share} AS share_{name} FROM ordered GROUP BY {name}")
-    value = values.COMBINED[config.value]([f"share_{name}" for name in means])
-    key = f"{'' if values.ascends(config) else '-'}({value}) AS key"
-    dropped = ", ".join(column for name in means for column in (name, f"share_{name}"))
-    joined = " ".join(f"JOIN of_{name} USING ({name})" for name in means)
-    scored.tables.execute(f"CREATE OR REPLACE TABLE ordered AS SELECT * EXCLUDE ({dropped}), {key} FROM ordered {joined}")
 
 
 def main(selections: Sequence[SelectionConfig]) -> SelectionConfig | None:
@@ -134,63 +107,15 @@ def around_cut(scored: ScoredRows, config: SelectionConfig, table: Path, most: i
     ``table``: the file of the selection. With quotas or clusters a sample that was left out can have a better value than one that was kept.
     """
     order_all(scored, config.model_copy(update={"quotas": None, "at_most": None, "without_flags": ()}))
-    kept = "read_parquet(?)"
-    just_in = scored.tables.table(f"SELECT sample_id FROM {kept} ORDER BY rank DESC LIMIT {most}", [str(table)])
-    left = scored.tables.table(f"SELECT sample_id FROM ordered ANTI JOIN {kept} USING (sample_id) {BY_KEY} LIMIT {most}", [str(table)])
+    scored.tables.view("kept", [table], SELECTION)
+    just_in = scored.tables.table(f"SELECT sample_id FROM kept ORDER BY rank DESC LIMIT {most}")
+    left = scored.tables.table(f"SELECT sample_id FROM ordered ANTI JOIN kept USING (sample_id) {BY_KEY} LIMIT {most}")
     return just_in["sample_id"].to_pylist(), left["sample_id"].to_pylist()
 
 
 def label(config: SelectionConfig) -> str:
     """The rule in a word or three, e.g. ``top``, ``top lower-bound`` or ``bottom product``."""
     return config.rule if config.value == "overall" else f"{config.rule} {config.value}"
-
-
-def _side_columns(scored: ScoredRows, config: SelectionConfig) -> dict[str, SideColumn]:
-    """The columns that the constraints of the selection name, as ``stratum`` and ``cluster``."""
-    found: dict[str, SideColumn] = {}
-    for flag in config.without_flags:
-        check_flag(flag, f"selection {config.name}: without_flags", scored.flags)
-    if config.at_most is not None:
-        cluster = side_column(config.at_most.per, f"selection {config.name}: at_most.per", scored.artifacts, scored.flags)
-        if config.at_most.bits and not cluster.hashes:
-            raise ValueError(f"selection {config.name}: at_most.bits is for perceptual hashes, {config.at_most.per} is none; leave it out")
-        found["cluster"] = cluster
-    if config.quotas is not None:
-        found["stratum"] = side_column(config.quotas.by, f"selection {config.name}: quotas.by", scored.artifacts, scored.flags)
-    return found
-
-
-def _computed(
-    scored: ScoredRows, config: SelectionConfig, dimensions: Sequence[str], wanted: Mapping[str, SideColumn], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    """Rows of the table ``ordered`` as far as an edit alone gives them: instead of the key the means of the ``dimensions``, if there are
-    any."""
-    columns = {"scores": values.columns_of(config)}
-    for side in wanted.values():
-        columns.setdefault(side.artifact, []).append(side.column)
-    if config.without_flags:
-        columns["scores"].append("flags")
-    for batch in scored.batches(**{artifact: [*dict.fromkeys(names)] for artifact, names in columns.items()}):
-        scores = batch["scores"]
-        found: list[pa.Array | pa.ChunkedArray | np.ndarray] = [scores["sample_id"]]
-        if dimensions:
-            means = values.means(scores)
-            if [*means] != dimensions:
-                raise ValueError(values.DIFFERENT)
-            keys = [*means.values()]
-        else:
-            value = values.value_of(scores, config)
-            keys = [value if values.ascends(config) else -value]
-        assert all(np.isfinite(key).all() for key in keys), "scores are finite"
-        found += [*keys, *(side.values(batch[side.artifact][side.column]) for side in wanted.values())]
-        if config.without_flags:
-            found.append(has_any(scores["flags"], config.without_flags))
-        yield from pa.table(found, schema=schema).combine_chunks().to_batches()
-
-
-def _dimensions(scored: ScoredRows) -> list[str]:
-    first = next(scored.batches(scores=["dimensions"]), None)
-    return [] if first is None else [*values.means(first["scores"])]
 
 
 def _bound_of(database: Tables, config: SelectionConfig) -> list[str]:
@@ -211,45 +136,50 @@ def _bound_of(database: Tables, config: SelectionConfig) -> list[str]:
     return [f"key <= '{bound!r}'::DOUBLE"]
 
 
-def _by_quotas(database: Tables, config: SelectionConfig, candidates: str, count: int, other: Path | None) -> _Quotas:
-    assert config.quotas is not None
-    scored = _per_stratum(database, "ordered")
-    names = [*scored]
-    of_other: dict[str, int] = {}
-    if other is not None and config.quotas.shares == "like":
-        of_other = _per_stratum(database, "ordered SEMI JOIN read_parquet(?) USING (sample_id)", [str(other)])
-    numbers = np.array([*scored.values()], np.int64)
-    asked = quotas.asked_for(config, count, names, numbers, of_other)
-    left = _per_stratum(database, candidates)
-    available = np.array([left.get(name, 0) for name in names], np.int64)
-    return _Quotas(names, numbers, available, quotas.Filling(config, asked, available, names))
+def _asked(database: Tables, config: SelectionConfig, candidates: str, count: int) -> list[Stratum]:
+    """The strata with their quotas, in the order of their values; nothing is kept yet."""
+    scored, left, other = (_per_stratum(database, rows) for rows in ("ordered", candidates, "ordered SEMI JOIN other USING (sample_id)"))
+    names, there = [*scored], np.array([left.get(name, 0) for name in scored], np.int64)
+    asked = quotas.asked_for(config, count, names, np.array([*scored.values()], np.int64), other)
+    quotas.check(config, asked, there, names)
+    return [Stratum(*entry, 0) for entry in zip(names, scored.values(), there.tolist(), asked.tolist(), strict=True)]
 
 
-def _per_stratum(database: Tables, rows: str, parameters: Sequence[object] = ()) -> dict[str, int]:
+def _per_stratum(database: Tables, rows: str) -> dict[str, int]:
     """How many rows each stratum has, in the order of the strata's values."""
-    found = database.table(f"SELECT stratum::VARCHAR AS name, count(*) AS count FROM {rows} GROUP BY stratum ORDER BY stratum", parameters)
+    found = database.table(f"SELECT stratum::VARCHAR AS name, count(*) AS count FROM {rows} GROUP BY stratum ORDER BY stratum")
     return dict(zip(found["name"].to_pylist(), found["count"].to_pylist(), strict=True))
 
 
-def _selected(database: Tables, config: SelectionConfig, candidates: str, count: int, filled: _Quotas | None) -> Iterator[pa.RecordBatch]:
-    """The best ``count`` candidates, or those that fill the quotas."""
+def _filled(database: Tables, candidates: str, strata: Sequence[Stratum]) -> tuple[Stratum, ...]:
+    """Make the table ``filled`` of the candidates that fill the quotas: the best of each stratum, and for what it lacks the best others."""
+    table = pa.table({"name": [entry.name for entry in strata], "asked": [entry.asked for entry in strata]})
+    database.keep("quotas", table.to_batches(), table.schema)
+    place = f"row_number() OVER (PARTITION BY stratum {BY_KEY})"
+    rows = f"SELECT *, {place} <= asked AS own FROM {candidates} JOIN quotas ON stratum::VARCHAR = name"
+    database.execute(f"CREATE OR REPLACE TABLE ranked AS {rows}")
+    short = sum(max(entry.asked - entry.available, 0) for entry in strata)
+    others = f"(FROM ranked WHERE NOT own {BY_KEY} LIMIT {short})"
+    database.execute(f"CREATE OR REPLACE TABLE filled AS FROM ranked WHERE own UNION ALL FROM {others}")
+    kept = _per_stratum(database, "filled")
+    return tuple(replace(entry, kept=kept.get(entry.name, 0)) for entry in strata)
+
+
+def _selected(database: Tables, config: SelectionConfig, rows: str, count: int | None = None) -> Iterator[pa.RecordBatch]:
+    """The best ``count`` of the rows, or all."""
     rank, rule = 0, label(config)
-    stratum, limit = (f"'{WHOLE}'", f"LIMIT {count}") if filled is None else ("stratum::VARCHAR", "")
-    names = None if filled is None else pa.array(filled.names, pa.string())
-    for rows in database.rows(f"SELECT sample_id, {stratum} AS stratum, key FROM {candidates} {BY_KEY} {limit}"):
-        if filled is not None:
-            rows = rows.filter(pa.array(filled.filling.take(pc.index_in(rows["stratum"], value_set=names).to_numpy())))
-        key = rows["key"].to_numpy()
+    stratum, sign = f"'{WHOLE}'" if config.quotas is None else "stratum::VARCHAR", "" if values.ascends(config) else "-"
+    limit = "" if count is None else f"LIMIT {count}"
+    for batch in database.rows(f"SELECT sample_id, {stratum} AS stratum, {sign}key AS score FROM {rows} {BY_KEY} {limit}"):
         columns = {
-            "sample_id": rows["sample_id"],
-            "rank": np.arange(rank, rank + len(rows)),
-            "stratum": rows["stratum"],
-            "score": key if values.ascends(config) else -key,
-            "rule": pa.repeat(rule, len(rows)),
+            "sample_id": batch["sample_id"],
+            "rank": np.arange(rank, rank + len(batch)),
+            "stratum": batch["stratum"],
+            "score": batch["score"],
+            "rule": pa.repeat(rule, len(batch)),
         }
-        rank += len(rows)
+        rank += len(batch)
         yield from pa.table(columns).cast(SELECTION).combine_chunks().to_batches()
-    assert rank == count, "every row was counted before"
 
 
 def _other(config: SelectionConfig, others: Mapping[str, Path]) -> Path | None:
