@@ -16,7 +16,7 @@ import pyarrow as pa
 from stages.datasets import readers
 from stages.engine import storage
 from stages.engine.rundir import RunDir
-from stages.filter.scored import SCORED
+from stages.filter.schemas import SCORED
 
 CLOSENESS = "closeness to the source"
 

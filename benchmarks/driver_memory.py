@@ -38,7 +38,7 @@ from stages.filter import decontamination, examples, inspection, shard_sets, sum
 from stages.filter import scored as scored_of
 from stages.filter import scoring as edit_scoring
 from stages.filter import step as filter
-from stages.filter.decide import INSPECTED
+from stages.filter.schemas import INSPECTED
 from stages.filter.selection import stored
 from stages.scoring.rows import scorer_revision
 

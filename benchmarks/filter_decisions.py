@@ -36,10 +36,11 @@ from stages.filter import decide as gates
 from stages.filter import decontamination, inspection, scored
 from stages.filter.gates import near_duplicate
 from stages.filter.gates.config import GATES, GatesConfig
+from stages.filter.schemas import INSPECTED
 
 UNIT_ROWS = 5000
 SMALL, COPY = "number % 20 = 0", "number % 100 = 99"
-INSPECTED = {
+OF_TYPE = {
     "VARCHAR": {
         "sample_id": f"substr(md5((CASE WHEN {COPY} THEN number - 7 ELSE number END)::VARCHAR), 1, 24)",
         "row_id": "number::VARCHAR",
@@ -86,7 +87,7 @@ def phases(step: StepFolder, rows: int) -> list[tuple[str, Figures]]:
     figures = {name: Figures() for name in ("rows read, gates of one edit", "copies", "gates", "contamination", "scores with flags")}
     read, copies, gated, contamination, scores = (found.watching for found in figures.values())
     with tables.opened(step.path) as database:
-        schema = pa.schema([gates.INSPECTED.field(name) for name in gates.INSPECTED.names if name != "edited_sha256"])
+        schema = pa.schema([INSPECTED.field(name) for name in INSPECTED.names if name != "edited_sha256"])
         batches = tables.batches([step.path / part.path for part in given], schema)
         read(gates.read)(database, batches, config)
         copies(inspection.find_copies)(database)
@@ -109,10 +110,10 @@ def decided(step: StepFolder, database: tables.Tables, config: GatesConfig) -> l
 
 def prepare(step: StepFolder, rows: int) -> tuple[list[Part], list[list[UnitRecord]]]:
     """Units of inspection and scoring."""
-    columns = {name: f"(hash(number, '{name}') % 1000000) / 1e6" for name in gates.INSPECTED.names}
+    columns = {name: f"(hash(number, '{name}') % 1000000) / 1e6" for name in INSPECTED.names}
     columns |= {name: f"hash(number, '{name}')" for name in columns if name.endswith("_phash")}
     columns |= {name: f"CASE WHEN {SMALL} THEN 64 ELSE 1024 END::INTEGER" for name in columns if name.endswith(("_width", "_height"))}
-    columns |= INSPECTED["VARCHAR"] | {name: f"{value}::INTEGER" for name, value in INSPECTED["INTEGER"].items()}
+    columns |= OF_TYPE["VARCHAR"] | {name: f"{value}::INTEGER" for name, value in OF_TYPE["INTEGER"].items()}
     columns["instruction"] = columns["instruction"].format(texts=max(1, rows // 4))
     images = "{'bytes': NULL::BLOB, 'path': 'image/' || number || '.png'}"
     edits = dict.fromkeys(contracts.EDITS.names, "''") | {name: columns[name] for name in ("sample_id", "position", "instruction")}
@@ -134,7 +135,7 @@ def prepare(step: StepFolder, rows: int) -> tuple[list[Part], list[list[UnitReco
     inspected, records = [], []
     nothing = publish_nothing(step)
     for first in range(0, rows, UNIT_ROWS):
-        inspected.append(write(first, "inspected", columns, gates.INSPECTED))
+        inspected.append(write(first, "inspected", columns, INSPECTED))
         left = f"NOT ({SMALL} OR {COPY})"
         parts = {
             "edits": write(first, "edits", edits, contracts.EDITS, left),

@@ -38,7 +38,7 @@ from stages.engine.ids import ID_DIGITS, settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Part, StepFolder
 from stages.filter import shard_sets
-from stages.filter.scored import SCORED
+from stages.filter.schemas import SCORED
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.scored_rows import ScoredRows
@@ -184,7 +184,7 @@ def _scored_rows(database: tables.Tables, folder: Path, count: int) -> ScoredRow
     for first in range(0, count, PART):
         rows = min(PART, count - first)
         numbers = pa.array(np.arange(first, first + rows))
-        columns = {name: column for name, column in zip(contracts.SCORES.names, _scores(rows, first).columns, strict=True)}
+        columns = dict(zip(contracts.SCORES.names, _scores(rows, first).columns, strict=True))
         columns |= {"number": numbers, "position": pc.binary_join_element_wise("edits[", pc.cast(numbers, pa.string()), "]", "")}
         columns["image_bytes"] = np.full(rows, 600_000)
         table = pa.table({field.name: columns.get(field.name, pa.nulls(rows, field.type)) for field in SCORED}).cast(SCORED)

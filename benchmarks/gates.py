@@ -34,6 +34,7 @@ from stages.filter.gates.language import LanguageGate
 from stages.filter.gates.size import SizeGate
 from stages.filter.gates.source_reuse import SourceReuseGate
 from stages.filter.pair import Pair
+from stages.filter.schemas import INSPECTED
 
 ROOT = Path(__file__).resolve().parent.parent
 DRAWN, DRAWN_SIDE = 300, 128
@@ -123,7 +124,7 @@ def inspected(edits: Sequence[Edit]) -> pa.Table:
     """The artifact ``inspected`` of edits that can all be read."""
     pairs = [pair for edit in edits if isinstance(pair := inspection.pair_of(edit), Pair)]
     assert len(pairs) == len(edits), "a planted edit cannot be read"
-    return contracts.table("inspected", [inspection.row_of(pair) for pair in pairs], gates.INSPECTED)
+    return contracts.table("inspected", [inspection.row_of(pair) for pair in pairs], INSPECTED)
 
 
 def caught(rows: pa.Table, config: GatesConfig, gate: str) -> np.ndarray:

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from benchmarks import results
 from stages.engine import contracts, storage, tables
 from stages.engine.rundir import Part, StepFolder
-from stages.filter.scored import SCORED
+from stages.filter.schemas import SCORED
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.scored_rows import ScoredRows

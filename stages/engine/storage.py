@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
-ROW_GROUP_ROWS, ROW_GROUP_BYTES = 1024, 4 << 20
+ROW_GROUP_ROWS, ROW_GROUP_BYTES = 1 << 13, 4 << 20
 """Most rows, and most bytes, of a row group of a published table."""
 CHECKSUM = "checksum"
 """Key of an object's checksum in its file."""

@@ -124,6 +124,11 @@ def opened(scratch: str | Path) -> Generator[Tables]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def text(value: str) -> str:
+    """A text as a literal in SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
 def batches(files: Iterable[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows of local Parquet files in their order, cast to ``schema``, of whose columns nothing else is read."""
     for file in files:

@@ -18,12 +18,8 @@ from stages.engine.tables import Tables
 from stages.filter.gates.config import GATES, GatesConfig
 from stages.filter.gates.gate import SEEN, Finding, GateConfig
 from stages.filter.pair import Pair
+from stages.filter.schemas import INSPECTED
 
-INSPECTED = pa.schema(
-    [*contracts.INSPECTED, *((column, pa.type_for_alias(kind)) for gate in GATES.values() for column, kind in gate.columns.items())],
-    metadata=contracts.INSPECTED.metadata,
-)
-"""The contract ``inspected`` with the measures of all gates; null where one does not apply."""
 REVISIONS = tuple(f"{column}/{gate.revision}" for gate in GATES.values() for column in gate.columns)
 """Measures with their revisions: part of the names of inspected units, so that a new measure inspects anew."""
 

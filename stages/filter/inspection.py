@@ -33,9 +33,9 @@ from stages.engine.tables import Tables
 from stages.engine.units import Done, Unit, UnitOutput, UnitRecord, Work, publish_batches
 from stages.filter import decide as gates
 from stages.filter.config import FilterConfig
-from stages.filter.decide import INSPECTED
 from stages.filter.gates.config import GATES, GatesConfig
 from stages.filter.pair import Pair, Picture
+from stages.filter.schemas import INSPECTED
 
 REVISION = 2
 """Raised when a fixed column of ``inspected`` changes, so that edits are inspected again; gates have revisions of their own."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from stages.engine import contracts
 from stages.engine.tables import PLACE
-from stages.filter.decide import INSPECTED
+from stages.filter.schemas import INSPECTED
 
 MEASURES = [name for name in INSPECTED.names if name.endswith(("_width", "_height")) or name not in contracts.INSPECTED.names]
 """Columns of ``inspected`` that go into the JSON of a sample: sizes, and what the gates measured."""

@@ -17,26 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.datasets import readers as edits
-from stages.engine import contracts, unit_log
+from stages.engine import unit_log
 from stages.engine.rundir import Part, StepFolder
 from stages.engine.units import UnitRecord, publish_batches, publish_table
-from stages.filter.decide import INSPECTED
 from stages.filter.inspection import Inspection, bit_of, inspected_rows
-
-OF_EDITS = ["dataset", "instruction", "licence", "position", "image_bytes", "metadata"]
-OF_INSPECTED = ["row_id", *(name for name in INSPECTED.names if name not in contracts.EDITS.names and name != "row_id")]
-SCORED = pa.schema(
-    [
-        *contracts.SCORES,
-        ("number", pa.int64()),  # of the row in the data set, from 0
-        ("source_path", pa.string()),
-        ("edited_path", pa.string()),
-        *(contracts.EDITS.field(name) for name in OF_EDITS),
-        *(INSPECTED.field(name) for name in OF_INSPECTED),
-    ],
-    metadata=contracts.SCORES.metadata,
-)
-"""The contract ``scores`` with what the data set and the inspection say of the edit."""
+from stages.filter.schemas import INSPECTED, OF_EDITS, OF_INSPECTED, SCORED
 
 
 @dataclass(frozen=True)

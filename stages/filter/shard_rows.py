@@ -21,7 +21,7 @@ from stages.engine import contracts, storage, tables
 from stages.engine.tables import PLACE, Tables, numbered, with_place
 from stages.filter import known
 from stages.filter.known import MEASURES
-from stages.filter.scored import SCORED
+from stages.filter.schemas import SCORED
 from stages.filter.selection.order import drawn
 from stages.filter.selection.scored_rows import ScoredRows
 from stages.shards.config import ShardsConfig

@@ -36,6 +36,7 @@ from stages.filter import scored as scores_of
 from stages.filter import scoring as edit_scoring
 from stages.filter.config import FilterConfig
 from stages.filter.gates.config import comparing
+from stages.filter.schemas import SCORED
 from stages.filter.selection import rule as selection
 from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig
@@ -189,7 +190,7 @@ def pictures(context: Context, sample_ids: Sequence[str]) -> pa.Table:
     """
     step = context.run.step(STEP)
     slices = _scored_slices(context, step.sound(files=False))
-    scored = step.read("scores", ["sample_id", "number"], scores_of.SCORED)
+    scored = step.read("scores", ["sample_id", "number"], SCORED)
     places = pc.index_in(pa.array(sample_ids, pa.string()), value_set=scored["sample_id"].combine_chunks())
     piece = edits.pick(slices, scored["number"].take(places).to_pylist())
     return contracts.table("examples", [edit.row(with_images=True) for edit in edits.fetch_known(piece, sample_ids)])
@@ -201,7 +202,7 @@ def _scored_slices(context: Context, index: Index) -> Sequence[edits.Slice]:
     step = context.run.step(STEP)
     slices = _slices(context, flow, step)
     if _fingerprint(slices) != index.inputs["edits"]:
-        scored = step.read("scores", ["sample_id", "number"], scores_of.SCORED)
+        scored = step.read("scores", ["sample_id", "number"], SCORED)
         numbers = scored["number"].to_numpy()
         for piece in (piece for piece in slices if piece.changed):
             places = np.flatnonzero(np.isin(numbers, [number for number, _ in piece.rows]))

@@ -67,9 +67,9 @@ def test_an_image_is_read_with_few_others(folder: StepFolder, pool: pa.MemoryPoo
     assert storage.ROW_GROUP_BYTES / 2 < pool.bytes_allocated() < 2.2 * storage.ROW_GROUP_BYTES
 
 
-def test_small_rows_stay_in_groups_of_1024() -> None:
-    table = contracts.table("sources", [source(number) for number in range(1500)])
-    assert pq.read_metadata(pa.BufferReader(storage.table_bytes(table))).row_group(0).num_rows == 1024
+def test_small_rows_stay_together() -> None:
+    table = contracts.table("sources", [source(number) for number in range(9000)])
+    assert pq.read_metadata(pa.BufferReader(storage.table_bytes(table))).row_group(0).num_rows == storage.ROW_GROUP_ROWS == 8192
 
 
 def flip(path: Path) -> None:

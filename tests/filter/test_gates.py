@@ -36,6 +36,7 @@ from stages.filter.gates.language import LanguageGate
 from stages.filter.gates.near_embedding import NearEmbeddingGate
 from stages.filter.gates.size import SizeGate
 from stages.filter.pair import Pair
+from stages.filter.schemas import INSPECTED
 
 steady = settings(deadline=None, derandomize=True)
 WANTED = (
@@ -65,7 +66,7 @@ def row(number: int = 0, **changes: Any) -> dict[str, Any]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> pa.Table:
-    return contracts.table("inspected", list(rows), gates.INSPECTED)
+    return contracts.table("inspected", list(rows), INSPECTED)
 
 
 def inspected(delivered: Sequence[Edit]) -> pa.Table:
@@ -454,9 +455,9 @@ def test_a_threshold_may_be_met() -> None:
 
 
 def test_the_table_of_inspected_edits_is_the_contract_and_the_gates_columns() -> None:
-    added = [name for name in gates.INSPECTED.names if name not in contracts.INSPECTED.names]
+    added = [name for name in INSPECTED.names if name not in contracts.INSPECTED.names]
     assert added == [revision.split("/")[0] for revision in gates.REVISIONS]
-    assert gates.INSPECTED.metadata == contracts.INSPECTED.metadata and gates.INSPECTED.field("asked_words").type == pa.int32()
+    assert INSPECTED.metadata == contracts.INSPECTED.metadata and INSPECTED.field("asked_words").type == pa.int32()
 
 
 def test_a_changed_measure_inspects_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ from stages.config import FlowConfig
 from stages.context import Context
 from stages.engine.rundir import RunDir
 from stages.filter import step as filter
-from stages.filter.decide import INSPECTED
 from stages.filter.gates.config import GATES
 from stages.filter.inspection import inspected_rows
+from stages.filter.schemas import INSPECTED
 
 
 def records(run: Path) -> list[dict[str, Any]]:

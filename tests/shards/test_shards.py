@@ -38,8 +38,7 @@ from stages.engine.rundir import Index, RunDir, StepFolder
 from stages.filter import known as known_of
 from stages.filter import shard_rows, shard_sets
 from stages.filter import step as filter
-from stages.filter.decide import INSPECTED
-from stages.filter.scored import OF_INSPECTED, SCORED
+from stages.filter.schemas import INSPECTED, OF_INSPECTED, SCORED
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.scored_rows import ScoredRows

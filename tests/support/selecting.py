@@ -20,7 +20,7 @@ from stages.engine.contracts import SELECTION
 from stages.engine.rundir import StepFolder
 from stages.engine.tables import Tables, opened
 from stages.engine.units import publish_unit
-from stages.filter.scored import OF_EDITS, SCORED
+from stages.filter.schemas import OF_EDITS, SCORED
 from stages.filter.selection import rule
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.quotas import Stratum

@@ -81,7 +81,8 @@ def order_all(scored: ScoredRows, config: SelectionConfig) -> None:
     """Make the table ``ordered`` of all scored edits: ``sample_id`` and ``key``, which is smallest for the first; and as far as they are
     needed ``unwanted`` (whether a flag leaves it out), ``cluster`` and ``stratum``."""
     name = f"selection {config.name}"
-    columns = ["sample_id", f"{'' if values.ascends(config) else '-'}({values.value_of(scored, config)})::DOUBLE AS key"]
+    value, rows = values.value_of(scored, config)
+    columns = ["sample_id", f"{'' if values.ascends(config) else '-'}({value})::DOUBLE AS key"]
     if config.without_flags:
         columns.append(f"{has_any(config.without_flags, f'{name}: without_flags', scored.flags)} AS unwanted")
     if config.at_most is not None:
@@ -90,7 +91,7 @@ def order_all(scored: ScoredRows, config: SelectionConfig) -> None:
             raise ValueError(f"{name}: at_most.bits is for perceptual hashes, {config.at_most.per} is none; leave it out")
     if config.quotas is not None:
         columns.append(f"{side_column(config.quotas.by, f'{name}: quotas.by', scored.flags)} AS stratum")
-    scored.tables.execute(f"CREATE OR REPLACE TABLE ordered AS SELECT {', '.join(columns)} FROM scored")
+    scored.tables.execute(f"CREATE OR REPLACE TABLE ordered AS SELECT {', '.join(columns)} FROM {rows}")
     if config.at_most is not None and config.at_most.bits:
         clusters.join_near(scored.tables, "ordered", "cluster", config.at_most.bits)
 

@@ -10,8 +10,8 @@ from typing import Self
 from stages.contamination.compare import NAME
 from stages.engine import contracts
 from stages.engine.rundir import Part, StepFolder
-from stages.engine.tables import Tables
-from stages.filter.scored import SCORED
+from stages.engine.tables import Tables, text
+from stages.filter.schemas import SCORED
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class ScoredRows:
 
     def dimensions(self) -> list[str]:
         """Names of the dimensions. Raises ``ValueError`` where not all edits have the same ones in the same order."""
-        found = self.tables.table("SELECT DISTINCT [entry.dimension FOR entry IN dimensions] AS names FROM scored LIMIT 2")["names"]
-        if len(found) > 1:
+        first = self.tables.table("SELECT [entry.dimension FOR entry IN dimensions] AS names FROM scored LIMIT 1")["names"]
+        names = first[0].as_py() if self.count else []
+        different = [f"len(dimensions) <> {len(names)}", *(f"dimensions[{n}].dimension <> {text(name)}" for n, name in enumerate(names, 1))]
+        if self.tables.number(f"SELECT count(*) FROM scored WHERE {' OR '.join(different)}"):
             raise ValueError("the scores' rows have not all the same dimensions in the same order; score the edits with one reward model")
-        return found[0].as_py() if len(found) else []
+        return names

@@ -15,7 +15,8 @@ from collections.abc import Collection
 
 import pyarrow as pa
 
-from stages.filter.scored import SCORED
+from stages.engine.tables import text
+from stages.filter.schemas import SCORED
 
 NAMED = ("task", "language", "dataset", "licence", "instruction")
 METADATA = "metadata."
@@ -57,8 +58,3 @@ def has_any(names: Collection[str], wanted_by: str, flags: Collection[str]) -> s
             there = ", ".join(sorted(flags))
             raise ValueError(f"{wanted_by}: there is no flag {name}, its gate is off, or it has no references; flags are {there}")
     return f"list_has_any(flags, [{', '.join(map(text, names))}])"
-
-
-def text(value: str) -> str:
-    """A text as a literal in SQL."""
-    return "'" + value.replace("'", "''") + "'"

@@ -28,43 +28,38 @@ def ascends(config: SelectionConfig) -> bool:
     return config.rule in ("random", "closest-to-source", "bottom")
 
 
-def value_of(scored: ScoredRows, config: SelectionConfig) -> str:
-    """The value that the selection orders by.
+def value_of(scored: ScoredRows, config: SelectionConfig) -> tuple[str, str]:
+    """The value that the selection orders by, and the rows that it is an expression on.
 
     Raises ``ValueError`` when it needs Likert scores and the reward model gave none.
     """
     if config.rule == "random":
-        return drawn(scored.tables, "selection", config.seed)
+        return drawn(scored.tables, "selection", config.seed), "scored"
     if config.rule == "closest-to-source":
-        return "change_from_source"
+        return "change_from_source", "scored"
     if config.value == "overall":
-        return "overall_mean"
+        return "overall_mean", "scored"
     if config.value == "lower-bound":
-        return f"overall_mean - {config.sigmas!r}::DOUBLE * overall_sigma"
-    percentile = config.scale == "percentile" and config.value != "likert"
-    return COMBINED[config.value](_percentiles(scored) if percentile else _likert(scored, config))
-
-
-def _likert(scored: ScoredRows, config: SelectionConfig) -> list[str]:
-    found = [f"dimensions[{place}].likert" for place, _ in enumerate(scored.dimensions(), 1)]
-    given = " + ".join(found) or "NULL"  # null where one is
-    if scored.tables.number(f"SELECT count(*) FROM scored WHERE ({given}) IS NULL"):
+        return f"overall_mean - {config.sigmas!r}::DOUBLE * overall_sigma", "scored"
+    combined, places = COMBINED[config.value], range(1, len(scored.dimensions()) + 1)
+    if config.scale == "percentile" and config.value != "likert":
+        return combined([f"share_{place}" for place in places]), _with_percentiles(scored, places)
+    likert = [f"dimensions[{place}].likert" for place in places]
+    if not places or scored.tables.number(f"SELECT count(*) FROM scored WHERE ({' + '.join(likert)}) IS NULL"):
         instead = "" if config.value == "likert" else " or scale percentile"
         raise ValueError(
             f"selection {config.name}: value {config.value} needs Likert scores, and the reward model has no map to the raters' scale; "
             f"train it with `pipeline run train-reward`, which calibrates it, or choose value overall{instead}"
         )
-    return found
+    return combined(likert), "scored"
 
 
-def _percentiles(scored: ScoredRows) -> list[str]:
-    """Scores are rounded, so that few values are different: these are counted and put in order, not the edits."""
-    found = []
-    for place, _ in enumerate(scored.dimensions(), 1):
-        mean = f"dimensions[{place}].mean"
-        share = f"sum(count(*)) OVER (ORDER BY {mean})::DOUBLE / {scored.count}"
-        scored.tables.execute(
-            f"CREATE OR REPLACE TABLE share_{place} AS SELECT {mean} AS mean, {share} AS share FROM scored GROUP BY {mean}"
-        )
-        found.append(f"(SELECT share FROM share_{place} WHERE mean = {mean})")
-    return found
+def _with_percentiles(scored: ScoredRows, places: Sequence[int]) -> str:
+    """The rows with ``share_1`` and so on. Scores are rounded, so that few are different: these are counted and put in order."""
+    means = {place: f"dimensions[{place}].mean" for place in places}
+    columns = ", ".join(f"{mean} AS mean_{place}" for place, mean in means.items())
+    scored.tables.execute(f"CREATE OR REPLACE TABLE means AS SELECT {columns} FROM scored")
+    for place in places:
+        share = f"sum(count(*)) OVER (ORDER BY mean_{place})::DOUBLE / {scored.count} AS share_{place}"
+        scored.tables.execute(f"CREATE OR REPLACE TABLE of_{place} AS SELECT mean_{place}, {share} FROM means GROUP BY mean_{place}")
+    return " ".join(["scored", *(f"JOIN of_{place} ON mean_{place} = {mean}" for place, mean in means.items())])
