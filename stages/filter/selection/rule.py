@@ -156,12 +156,10 @@ def _filled(database: Tables, candidates: str, strata: Sequence[Stratum]) -> tup
     """Make the table ``filled`` of the candidates that fill the quotas: the best of each stratum, and for what it lacks the best others."""
     table = pa.table({"name": [entry.name for entry in strata], "asked": [entry.asked for entry in strata]})
     database.keep("quotas", table.to_batches(), table.schema)
-    place = f"row_number() OVER (PARTITION BY stratum {BY_KEY})"
-    rows = f"SELECT *, {place} <= asked AS own FROM {candidates} JOIN quotas ON stratum::VARCHAR = name"
-    database.execute(f"CREATE OR REPLACE TABLE ranked AS {rows}")
+    best = f"JOIN quotas ON stratum::VARCHAR = name QUALIFY row_number() OVER (PARTITION BY stratum {BY_KEY}) <= asked"
+    database.execute(f"CREATE OR REPLACE TABLE filled AS SELECT rows.* FROM {candidates} AS rows {best}")
     short = sum(max(entry.asked - entry.available, 0) for entry in strata)
-    others = f"(FROM ranked WHERE NOT own {BY_KEY} LIMIT {short})"
-    database.execute(f"CREATE OR REPLACE TABLE filled AS FROM ranked WHERE own UNION ALL FROM {others}")
+    database.execute(f"INSERT INTO filled FROM {candidates} ANTI JOIN filled USING (sample_id) {BY_KEY} LIMIT {short}")
     kept = _per_stratum(database, "filled")
     return tuple(replace(entry, kept=kept.get(entry.name, 0)) for entry in strata)
 
