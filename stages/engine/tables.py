@@ -1,7 +1,7 @@
 """Questions to tables that may not fit in memory: sorting, joining and counting rows of Parquet parts by DuckDB, out of core.
 
-NumPy and Arrow compute columns, a batch of rows at a time; DuckDB moves rows. It spills to a folder that goes with the block, and keeps to
-``MEMORY_GB``. Results are the same on any number of threads as long as a query orders its rows by something unique, which every query
+DuckDB spills to a folder that goes with the block, and keeps to ``MEMORY_GB``. What it has no function for, NumPy and Arrow compute a batch
+of rows at a time. Results are the same on any number of threads as long as a query orders its rows by something unique, which every query
 must: DuckDB keeps no other order here.
 """
 
