@@ -87,9 +87,8 @@ def phases(step: StepFolder, rows: int) -> list[tuple[str, Figures]]:
     figures = {name: Figures() for name in ("rows read, gates of one edit", "copies", "gates", "contamination", "scores with flags")}
     read, copies, gated, contamination, scores = (found.watching for found in figures.values())
     with tables.opened(step.path) as database:
-        schema = pa.schema([INSPECTED.field(name) for name in INSPECTED.names if name != "edited_sha256"])
-        batches = tables.batches([step.path / part.path for part in given], schema)
-        read(gates.read)(database, batches, config)
+        database.view("inspected", [step.path / part.path for part in given], INSPECTED)
+        read(gates.read)(database, config)
         copies(inspection.find_copies)(database)
         parts = {"gated": gated(decided)(step, database, config)}
         left, marks = inspection.fates(database, rows)

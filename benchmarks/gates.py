@@ -131,12 +131,11 @@ def caught(rows: pa.Table, config: GatesConfig, gate: str) -> np.ndarray:
     """Which rows a gate catches, bool [n]."""
     off = {name: {"action": "off"} for name in GATES}
     alone = GatesConfig.model_validate(off | {gate: getattr(config, gate).model_dump() | {"action": "drop"}})
-    if not GATES[gate].compares:
-        return gates.decide_rows(rows, alone)
     places = pa.array([f"planted[{number}]" for number in range(len(rows))], pa.string())  # planted rows have the positions of sound ones
     rows = rows.set_column(rows.schema.get_field_index("position"), "position", places)
     with tempfile.TemporaryDirectory() as folder, tables.opened(folder) as database:
-        gates.read(database, rows.to_batches(), alone)
+        database.keep("inspected", rows.to_batches(), rows.schema)
+        gates.read(database, alone)
         database.execute("CREATE TABLE copies (number BIGINT)")
         gates.decide(database, alone)
         return np.isin(np.arange(len(rows)), database.table("SELECT number FROM gone")["number"].to_numpy())

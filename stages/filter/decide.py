@@ -1,24 +1,22 @@
 """Run all gates: what they measure on one edit, and what they decide on all inspected edits.
 
-A gate with the action ``flag`` counts and shows what it catches, one with ``drop`` also keeps it from being scored. The driver holds some
-edits at a time; what needs all of them is a query out of core (stages/engine/tables.py).
+A gate with the action ``flag`` counts and shows what it catches, one with ``drop`` also keeps it from being scored. Decisions are queries
+out of core (stages/engine/tables.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from stages.datasets.slices import numbers_of
 from stages.engine import contracts
 from stages.engine.tables import Tables
 from stages.filter.gates.config import GATES, GatesConfig
 from stages.filter.gates.gate import SEEN, Finding, GateConfig
 from stages.filter.pair import Pair
-from stages.filter.schemas import INSPECTED
 
 REVISIONS = tuple(f"{column}/{gate.revision}" for gate in GATES.values() for column in gate.columns)
 """Measures with their revisions: part of the names of inspected units, so that a new measure inspects anew."""
@@ -27,40 +25,33 @@ TOGETHER = 2_000_000
 """Numbers of edits whose ids are joined at a time: a join of all, with its rows in order, would need more memory than there is."""
 DECIMALS = 5
 QUANTILES = (0.05, 0.5, 0.95)
-FOUND = {"value": pa.float64(), "caught": pa.bool_(), "threshold": pa.float64()}
+FOUND = {"value": "DOUBLE", "caught": "BOOLEAN", "threshold": "DOUBLE"}
+"""What a gate says of an edit, with types of DuckDB."""
+NUMBER = r"regexp_extract(position, '\[(\d+)\]$', 1)::BIGINT"
+"""The number of an edit in the data set."""
 
 
 def measure(pair: Pair) -> dict[str, float | int | None]:
     """What all gates measure on one edit, rounded: columns of the contract ``inspected``."""
     columns = {name: value for gate in GATES.values() if gate.measure for name, value in gate.measure(pair).items()}
-    return {name: round(value, DECIMALS) if isinstance(value, float) else value for name, value in columns.items()}
+    numbers = {name: None if value is None or math.isnan(value) else value for name, value in columns.items()}
+    return {name: round(value, DECIMALS) if isinstance(value, float) else value for name, value in numbers.items()}
 
 
-def read(database: Tables, inspected: Iterable[pa.RecordBatch], config: GatesConfig) -> None:
-    """Keep the table ``edits`` of what the gates need: batches of the schema :data:`INSPECTED`, whatever columns no gate reads left out.
+def read(database: Tables, config: GatesConfig) -> None:
+    """Make the table ``edits`` of what the gates need of the rows ``inspected``, whatever columns no gate reads left out.
 
     Gates that look at one edit at a time decide here; their values and decisions are columns named after the gate.
     """
     active = {name: gate for name, gate in GATES.items() if _settings(config, name).action != "off"}
-    compared = [*dict.fromkeys(column for gate in active.values() for column in gate.reads)]
-    alone = [name for name, gate in active.items() if not gate.compares]
-    columns = [pa.field("number", pa.int64()), *(contracts.INSPECTED.field(name) for name in ("sample_id", "row_id", "position"))]
-    columns += [pa.field(name, pa.int64() if name.endswith("_phash") else INSPECTED.field(name).type) for name in compared]
-    columns += [pa.field(f"{name}.{what}", kind) for name in alone for what, kind in FOUND.items()]
-    schema = pa.schema(columns)
-
-    def rows() -> Iterator[pa.RecordBatch]:
-        for batch in inspected:
-            table = pa.table(batch)
-            made = [pa.array(numbers_of(table["position"])), *(batch[name] for name in ("sample_id", "row_id", "position"))]
-            made += [batch[name].view(pa.int64()) if name.endswith("_phash") else batch[name] for name in compared]
-            for name in alone:
-                finding = _decide(name, table, config)
-                threshold = np.broadcast_to(np.float64(finding.threshold), len(batch))
-                made += [pa.array(finding.values, pa.float64(), from_pandas=True), pa.array(finding.caught), pa.array(threshold)]
-            yield pa.record_batch(made, schema=schema)
-
-    database.keep("edits", rows(), schema)
+    columns = [f"{NUMBER} AS number", "sample_id", "row_id", "position"]
+    columns += dict.fromkeys(column for gate in active.values() for column in gate.reads)
+    columns += [
+        f'({getattr(finding, what)})::{kind} AS "{name}.{what}"'
+        for name, finding in _findings(config).items()
+        for what, kind in FOUND.items()
+    ]
+    database.execute(f"CREATE OR REPLACE TABLE edits AS SELECT {', '.join(columns)} FROM inspected")
 
 
 def decide(database: Tables, config: GatesConfig) -> dict[str, dict[str, Any]]:
@@ -108,14 +99,10 @@ def gated(database: Tables, config: GatesConfig) -> Iterator[pa.RecordBatch]:
                 )
 
 
-def decide_rows(inspected: pa.Table, config: GatesConfig) -> np.ndarray:
-    """Which edits a gate drops that looks at one edit at a time: bool [n], for a table of the schema :data:`INSPECTED`. Gates that
-    compare edits may drop more."""
-    dropped = np.zeros(inspected.num_rows, dtype=bool)
-    for name, gate in GATES.items():
-        if _settings(config, name).action == "drop" and not gate.compares:
-            dropped |= _decide(name, inspected, config).caught
-    return dropped
+def dropped_alone(config: GatesConfig) -> str:
+    """Whether a gate drops an inspected edit that looks at one edit at a time, as an expression. Gates that compare edits may drop more."""
+    found = [finding.caught for name, finding in _findings(config).items() if _settings(config, name).action == "drop"]
+    return " OR ".join(f"coalesce({caught}, FALSE)" for caught in found) or "FALSE"
 
 
 def inputs(config: GatesConfig) -> dict[str, str]:
@@ -132,10 +119,10 @@ def _settings(config: GatesConfig, name: str) -> GateConfig:
     return getattr(config, name)
 
 
-def _decide(name: str, inspected: pa.Table, config: GatesConfig) -> Finding:
-    decided = GATES[name].decide
-    assert decided is not None, "a gate decides alone or compares"
-    return decided(inspected, _settings(config, name))
+def _findings(config: GatesConfig) -> dict[str, Finding]:
+    """What gates find that look at one edit at a time, by gate, without those that are off."""
+    active = {name: gate for name, gate in GATES.items() if _settings(config, name).action != "off"}
+    return {name: gate.decide(_settings(config, name)) for name, gate in active.items() if gate.decide is not None}
 
 
 def _summary(database: Tables, decided: str, settings: GateConfig, dropped: int) -> dict[str, Any]:

@@ -68,27 +68,32 @@ def job(slices: Sequence[edits.Slice], *, workers: int) -> Job:
     return Job([Unit(unit_key(piece), piece, len(piece.rows)) for piece in slices], make_work, workers, phase="inspect")
 
 
-def left_in(step: StepFolder, record: UnitRecord, config: GatesConfig, matching: Callable[[pa.Table], np.ndarray] | None) -> np.ndarray:
+def left_in(
+    database: Tables, step: StepFolder, record: UnitRecord, config: GatesConfig, matching: Callable[[pa.Table], np.ndarray] | None
+) -> np.ndarray:
     """Numbers of the rows of an inspected unit that are left as far as that can be seen in this unit: int64 [n], ascending.
 
     What no gate drops that judges a row by itself, is not found in the references (``matching``: bool [rows]), and does not occur before in
     the unit. It is the same whenever and beside whatever the unit is done.
     """
-    table = step.read_table("inspected", [record.parts["inspected"]], INSPECTED.names, INSPECTED)
-    left = ~(later_ones(table["sample_id"]) | gates.decide_rows(table, config))
-    if matching is not None:
-        left &= ~matching(table)
-    return edits.numbers_of(table["position"].filter(pa.array(left)))
+    part = record.parts["inspected"]
+    database.view("unit", [step.path / part.path], INSPECTED)
+    rows = f"SELECT {gates.NUMBER} AS number, sample_id, {gates.dropped_alone(config)} AS dropped FROM unit"
+    first = "row_number() OVER (PARTITION BY sample_id ORDER BY number) = 1"
+    left = database.table(f"FROM ({rows}) QUALIFY {first} AND NOT dropped ORDER BY number")["number"].to_numpy()
+    if matching is None:
+        return left
+    table = step.read_table("inspected", [part], INSPECTED.names, INSPECTED)
+    return np.setdiff1d(left, edits.numbers_of(table["position"].filter(pa.array(matching(table)))))
 
 
 def decide(config: FilterConfig, step: StepFolder, slices: Sequence[edits.Slice], done: Done) -> Inspection:
     """Decide on all inspected edits: which are left for scoring."""
     artifacts = done.artifacts()
     parts = [record.parts["inspected"] for record in done.records]
-    columns = [INSPECTED.field(name) for name in INSPECTED.names if name != "edited_sha256"]  # no gate reads it
     with tables.opened(step.path) as database:
-        rows = tables.batches([step.path / part.path for part in parts], pa.schema(columns))
-        gates.read(database, rows, config.gates)
+        database.view("inspected", [step.path / part.path for part in parts], INSPECTED)
+        gates.read(database, config.gates)
         find_copies(database)
         artifacts["quarantine"] += publish_batches(step, "quarantine", quarantined_copies(database))
         summary = gates.decide(database, config.gates)
@@ -183,14 +188,6 @@ def quarantined_copies(database: Tables) -> Iterator[pa.RecordBatch]:
     joins = "JOIN edits AS copy ON copy.number = copies.number JOIN edits AS known ON known.number = first"
     for batch in database.rows(f"{rows} {joins} ORDER BY copies.number"):
         yield batch.cast(contracts.QUARANTINE)
-
-
-def later_ones(ids: pa.ChunkedArray) -> np.ndarray:
-    """Which values occurred before, bool [n]."""
-    codes = ids.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    later = np.ones(len(codes), dtype=bool)
-    later[np.unique(codes, return_index=True)[1]] = False
-    return later
 
 
 def fates(database: Tables, rows: int) -> tuple[np.ndarray, np.ndarray]:

@@ -126,16 +126,17 @@ def _inspected(
     matching = decontamination.matching(context, config, step, references, model)
     inspect = inspection.job(slices, workers=worker_counts.beside_scoring(config, cluster))
     places = {unit.key: place for place, unit in enumerate(inspect.units)}
-    score = scoring.beside(places, lambda record: inspection.left_in(step, record, config.gates, matching))
-    workers = inspect.workers + score.workers if score.num_gpus else max(inspect.workers, score.workers)
-    return run_jobs(
-        step,
-        [inspect, score],
-        cluster=cluster,
-        workers=workers,
-        rows_are="edits",
-        finished=lambda record: scoring.finished(record) if record.family else None,
-    )
+    with tables.opened(step.path) as database:
+        score = scoring.beside(places, lambda record: inspection.left_in(database, step, record, config.gates, matching))
+        workers = inspect.workers + score.workers if score.num_gpus else max(inspect.workers, score.workers)
+        return run_jobs(
+            step,
+            [inspect, score],
+            cluster=cluster,
+            workers=workers,
+            rows_are="edits",
+            finished=lambda record: scoring.finished(record) if record.family else None,
+        )
 
 
 def select(context: Context, config: SelectionConfig) -> int:

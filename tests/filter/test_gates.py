@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from gated import ALL_OFF, database, gated
+from gated import ALL_OFF, database, gated, with_places
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -31,7 +31,7 @@ from stages.engine.units import UnitRecord, publish_unit
 from stages.filter import decide as gates
 from stages.filter import inspection, summary
 from stages.filter.gates import broken_text, language, near_duplicate, near_embedding, nothing_asked, upscaled
-from stages.filter.gates.config import GATES, GatesConfig
+from stages.filter.gates.config import GatesConfig
 from stages.filter.gates.language import LanguageGate
 from stages.filter.gates.near_embedding import NearEmbeddingGate
 from stages.filter.gates.size import SizeGate
@@ -74,9 +74,15 @@ def inspected(delivered: Sequence[Edit]) -> pa.Table:
 
 
 def found(rows: pa.Table, gate: str, config: GatesConfig | None = None) -> list[bool]:
-    decided = GATES[gate].decide
-    assert decided is not None
-    return decided(rows, getattr(config or GatesConfig(), gate)).caught.tolist()
+    return dropped_rows(rows, only(**{gate: getattr(config or GatesConfig(), gate).model_dump() | {"action": "drop"}}))
+
+
+def dropped_rows(rows: pa.Table, config: GatesConfig) -> list[bool]:
+    """What gates drop that look at one edit at a time."""
+    with database() as opened:
+        opened.keep("inspected", with_places(rows).to_batches(), rows.schema)
+        found = opened.table(f"SELECT {gates.dropped_alone(config)} AS dropped FROM inspected ORDER BY {gates.NUMBER}")
+    return found["dropped"].to_pylist()
 
 
 def caught(rows: pa.Table, gate: str, config: GatesConfig | None = None) -> float:
@@ -280,7 +286,8 @@ def test_near_duplicates_are_those_of_a_plain_loop(
         patch.setattr(near_duplicate, "PART", part)
         patch.setattr(near_duplicate, "_hashes_in_bands", lambda *_: cut)
         config = only(near_duplicate={"action": "flag", "bits": bits})
-        gates.read(opened, table(rows).to_batches(), config)
+        opened.keep("inspected", table(rows).to_batches(), INSPECTED)
+        gates.read(opened, config)
         opened.execute("CREATE OR REPLACE VIEW seen AS SELECT * FROM edits")
         decided = opened.table(near_duplicate.compare(opened, config.near_duplicate)).to_pylist()
     assert {entry["number"]: entry["value"] for entry in decided} == expected
@@ -342,8 +349,7 @@ def test_decisions_are_those_of_a_plain_loop(
         assert {key: decided.summary[gate][key] for key in wanted} == wanted
     assert [tuple(entry.values()) for entry in decided.table.to_pylist()] == listed
     assert decided.dropped == [n in dropped for n in range(len(drawn))]
-    alone = gates.decide_rows(table(rows), only(**given_gates))
-    assert alone.tolist() == [size == "drop" and side < 128 for _, _, side, _ in drawn]
+    assert dropped_rows(table(rows), only(**given_gates)) == [size == "drop" and side < 128 for _, _, side, _ in drawn]
 
 
 def test_near_vectors_are_found_in_the_nearest_cells(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -473,9 +479,10 @@ def test_rows_to_score_of_a_unit_are_those_left_by_gates_references_and_copies(t
     step = StepFolder(tmp_path, "filter")
     record = UnitRecord("unit", publish_unit(tmp_path, "unit", {"inspected": rows}), 5, 5, {}, 0.0)
     config = only(size={"action": "drop"})
-    assert inspection.left_in(step, record, config, None).tolist() == [0, 1, 4]
     in_a_reference = np.array([False, True, False, False, False])
-    assert inspection.left_in(step, record, config, lambda _: in_a_reference).tolist() == [0, 4]
+    with database() as opened:
+        assert inspection.left_in(opened, step, record, config, None).tolist() == [0, 1, 4]
+        assert inspection.left_in(opened, step, record, config, lambda _: in_a_reference).tolist() == [0, 4]
 
 
 def test_figures_of_scores_are_those_of_numpy() -> None:

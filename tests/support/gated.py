@@ -34,12 +34,18 @@ def database() -> Iterator[Tables]:
 
 def gated(opened: Tables, table: pa.Table, config: GatesConfig) -> Gated:
     """The rows count as those of a data set in their order, whatever their positions."""
-    places = pa.array([f"mine.jsonl[{number}]" for number in range(len(table))], pa.string())
-    table = table.set_column(table.schema.get_field_index("position"), "position", places)
-    decide.read(opened, table.to_batches(), config)
+    table = with_places(table)
+    opened.keep("inspected", table.to_batches(), table.schema)
+    decide.read(opened, config)
     inspection.find_copies(opened)
     copies = pa.Table.from_batches(inspection.quarantined_copies(opened), contracts.QUARANTINE).to_pylist()
     summary = decide.decide(opened, config)
     found = pa.Table.from_batches(decide.gated(opened, config), contracts.GATED)
     gone = opened.table("SELECT number FROM gone ANTI JOIN copies USING (number)")["number"].to_pylist()
     return Gated(found, [number in gone for number in range(len(table))], copies, summary)
+
+
+def with_places(table: pa.Table) -> pa.Table:
+    """The rows with positions of a data set in their order."""
+    places = pa.array([f"mine.jsonl[{number}]" for number in range(len(table))], pa.string())
+    return table.set_column(table.schema.get_field_index("position"), "position", places)

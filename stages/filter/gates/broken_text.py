@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from stages.filter.gates.gate import Finding, Gate, GateConfig, above
+from stages.filter.gates.gate import Gate, GateConfig, above
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from stages.filter.pair import Pair
 
 _APOLOGY = (
@@ -107,12 +105,6 @@ def measure(pair: Pair) -> dict[str, float | int | None]:
     return {"text_faults": faults(pair.edit.instruction), "characters": len(pair.edit.instruction)}
 
 
-def decide(inspected: pa.Table, config: BrokenTextGate) -> Finding:
-    """Any fault; a text that is too long has one more."""
-    long = inspected["characters"].to_numpy() > config.longest
-    return above(inspected["text_faults"].to_numpy().astype("float64") + long, 0.0)
-
-
 GATE = Gate(
     revision=3,
     config=BrokenTextGate,
@@ -120,5 +112,5 @@ GATE = Gate(
     caption="texts that are no instructions, faults",
     columns={"text_faults": "int32", "characters": "int32"},
     measure=measure,
-    decide=decide,
+    decide=lambda config: above(f"(text_faults + (characters > {config.longest})::INTEGER)", 0.0),  # a text that is too long has one more
 )

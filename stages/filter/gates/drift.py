@@ -52,5 +52,5 @@ GATE = Gate(
     columns={"background_change": "float64"},
     revision=2,
     measure=measure,
-    decide=lambda inspected, config: above(inspected["background_change"].to_numpy(), config.change),
+    decide=lambda config: above("background_change", config.change),
 )

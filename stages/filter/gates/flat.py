@@ -73,5 +73,5 @@ GATE = Gate(
     caption="pictures that became one flat colour, share",
     columns={"flat_share": "float64"},
     measure=measure,
-    decide=lambda inspected, config: above(inspected["flat_share"].to_numpy(), config.share),
+    decide=lambda config: above("flat_share", config.share),
 )

@@ -1,8 +1,8 @@
 """What a gate is: a check of an edit before it costs a forward pass of the reward model.
 
-A gate measures (in a worker, on the decoded images of one edit) and decides (in the driver, on what was measured). A new threshold
-therefore needs no second pass over the images. Most gates decide on each edit alone, on some edits at a time; those that compare an
-edit with others decide by a query over all of them. Each gate is one file in this folder; stages/filter/gates/config.py lists them.
+A gate measures (in a worker, on the decoded images of one edit) and decides (in the driver, by a query on what was measured). A new
+threshold therefore needs no second pass over the images. Most gates decide on each edit alone; some compare an edit with others. Each gate
+is one file in this folder; stages/filter/gates/config.py lists them.
 
 Configuration is made of these files, so they load quickly: numpy, pyarrow and the like are imported inside the functions that need them
 (ruff's rule TID253 checks it).
@@ -19,9 +19,6 @@ from pydantic import Field
 from stages.engine.config import Config
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
-
     from stages.engine.tables import Tables
     from stages.filter.pair import Pair
 
@@ -37,31 +34,31 @@ class GateConfig(Config):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a gate found on n edits. ``values``: what was measured, float64 [n], NaN where the gate does not apply; ``caught``: bool [n];
-    ``threshold``: one number, or float64 [n]."""
+    """What a gate finds on an edit, as expressions in SQL on the columns of ``inspected``: ``value``, which was measured, null where the
+    gate does not apply; ``caught``; ``threshold``."""
 
-    values: np.ndarray
-    caught: np.ndarray
-    threshold: float | np.ndarray
+    value: str
+    caught: str
+    threshold: str
 
 
-def above(values: np.ndarray, threshold: float) -> Finding:
+def above(value: str, threshold: float) -> Finding:
     """Caught where the value is above the threshold."""
-    return Finding(values, values > threshold, threshold)
+    return Finding(value, f"{value} > {threshold!r}::DOUBLE", f"{threshold!r}::DOUBLE")
 
 
-def below(values: np.ndarray, threshold: float) -> Finding:
+def below(value: str, threshold: float) -> Finding:
     """Caught where the value is below the threshold."""
-    return Finding(values, values < threshold, threshold)
+    return Finding(value, f"{value} < {threshold!r}::DOUBLE", f"{threshold!r}::DOUBLE")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
     """Everything that a gate consists of.
 
-    ``decide`` reads a table of some inspected edits: the contract ``inspected`` with the columns of all gates. ``measure`` gives this
-    gate's ``columns`` (Arrow type by name) for one edit; null where it does not apply. ``files`` gives the hashes of what the gate reads
-    beside the data set. ``revision`` is raised when the measure changes, so that edits are inspected again.
+    ``decide`` says what it finds from the columns of ``inspected``, which has those of all gates. ``measure`` gives this gate's ``columns``
+    (Arrow type by name) for one edit; null where it does not apply. ``files`` gives the hashes of what the gate reads beside the data set.
+    ``revision`` is raised when the measure changes, so that edits are inspected again.
 
     A gate that compares edits has ``compare`` instead of ``decide``. It gives a query of the columns ``number`` (which edit), ``value``,
     ``caught`` and ``threshold`` for the edits that have a value. The query reads the view :data:`SEEN` of the edits that no gate before
@@ -72,7 +69,7 @@ class Gate:
     config: type[GateConfig]
     description: str
     caption: str
-    decide: Callable[[pa.Table, Any], Finding] | None = None
+    decide: Callable[[Any], Finding] | None = None
     compare: Callable[[Tables, Any], str] | None = None
     reads: tuple[str, ...] = ()
     measure: Callable[[Pair], dict[str, float | int | None]] | None = None

@@ -14,8 +14,6 @@ from pydantic import Field
 from stages.filter.gates.gate import Finding, Gate, GateConfig, above
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from stages.filter.pair import Pair
 
 COLUMN_OF = {"en": "latin_share", "cn": "han_share"}
@@ -45,10 +43,10 @@ def measure(pair: Pair) -> dict[str, float | int | None]:
     return dict(zip(COLUMN_OF.values(), shares(pair.edit.instruction), strict=True))
 
 
-def decide(inspected: pa.Table, config: LanguageGate) -> Finding:
+def decide(config: LanguageGate) -> Finding:
     """Too many letters in other scripts."""
-    expected = sum(inspected[COLUMN_OF[name]].to_numpy() for name in config.languages)
-    return above((1.0 - expected).round(6), config.foreign_share)
+    expected = " + ".join(COLUMN_OF[name] for name in config.languages)
+    return above(f"round(1.0::DOUBLE - ({expected}), 6)", config.foreign_share)
 
 
 GATE = Gate(

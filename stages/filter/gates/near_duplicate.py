@@ -71,9 +71,11 @@ def _compare_some(database: Tables, config: NearDuplicateGate, where: str) -> No
     _add_near(database, "different", "earlier")
     edits, pairs = (database.number(f"SELECT coalesce(sum(size{power}), 0) FROM sizes") for power in ("", " * size"))
     if edits:
-        masks = bands(min(config.bits, BITS - 1)).view("int64").tolist()  # as DuckDB keeps the hashes
+        masks = bands(min(config.bits, BITS - 1)).tolist()
         for chosen in product(masks, repeat=_hashes_in_bands(edits, pairs, config.bits + 1)):
-            equal = (f"later.{name} & {band} = earlier.{name} & {band}" for name, band in zip(HASHES, chosen, strict=False))
+            equal = (
+                f"later.{name} & {band}::UBIGINT = earlier.{name} & {band}::UBIGINT" for name, band in zip(HASHES, chosen, strict=False)
+            )
             _add_near(database, "often", "often", " AND ".join(["TRUE", *equal]), config.bits)
     database.execute("INSERT INTO nearest SELECT number, min(bits) FROM near GROUP BY number")
 

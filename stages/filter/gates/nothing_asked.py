@@ -55,5 +55,5 @@ GATE = Gate(
     caption="instructions that ask for nothing",
     columns={"asked_words": "int32"},
     measure=measure,
-    decide=lambda inspected, config: below(inspected["asked_words"].to_numpy().astype("float64"), config.words),
+    decide=lambda config: below("asked_words", config.words),
 )

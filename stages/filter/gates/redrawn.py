@@ -59,5 +59,5 @@ GATE = Gate(
     caption="contours changed outside the edit, match −1–1",
     columns={"background_match": "float64"},
     measure=measure,
-    decide=lambda inspected, config: below(inspected["background_match"].to_numpy(), config.match),
+    decide=lambda config: below("background_match", config.match),
 )

@@ -10,9 +10,9 @@ from pydantic import Field
 from stages.filter.gates.gate import Finding, Gate, GateConfig
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
-SIDES = ("source_width", "source_height", "edited_width", "edited_height")
+SIDES = "source_width, source_height, edited_width, edited_height"
 
 
 class SizeGate(GateConfig):
@@ -22,16 +22,15 @@ class SizeGate(GateConfig):
     longest_side: int = Field(8192, ge=1, description="Pixels that every side of both images has at most")
 
 
-def decide(inspected: pa.Table, config: SizeGate) -> Finding:
-    """Tiny or huge."""
-    import numpy as np
-
-    sides = np.stack([inspected[name].to_numpy().astype(np.float64) for name in SIDES], axis=1)  # [n, 4]
-    shortest, longest = sides.min(axis=1), sides.max(axis=1)
-    tiny, huge = shortest < config.shortest_side, longest > config.longest_side
-    only_huge = huge & ~tiny
-    values = np.where(only_huge, longest, shortest)
-    return Finding(values, tiny | huge, np.where(only_huge, float(config.longest_side), float(config.shortest_side)))
+def decide(config: SizeGate) -> Finding:
+    """Tiny or huge; of an edit that is both the shortest side counts."""
+    shortest, longest = f"least({SIDES})", f"greatest({SIDES})"
+    tiny, huge = f"{shortest} < {config.shortest_side}", f"{longest} > {config.longest_side}"
+    value, threshold = (
+        f"CASE WHEN {huge} AND NOT {tiny} THEN {high} ELSE {low} END"
+        for high, low in ((longest, shortest), (config.longest_side, config.shortest_side))
+    )
+    return Finding(value, f"{tiny} OR {huge}", threshold)
 
 
 GATE = Gate(config=SizeGate, description="Tiny and huge images", caption="tiny or huge images, pixels", decide=decide)

@@ -127,5 +127,5 @@ GATE = Gate(
     caption="source and edit exchanged, evidence −1–1",
     columns={"swap_evidence": "float64"},
     measure=measure,
-    decide=lambda inspected, config: above(inspected["swap_evidence"].to_numpy(), config.evidence),
+    decide=lambda config: above("swap_evidence", config.evidence),
 )

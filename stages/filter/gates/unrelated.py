@@ -68,5 +68,5 @@ GATE = Gate(
     caption="no part in common with the source, match −1–1",
     columns={"structure_match": "float64"},
     measure=measure,
-    decide=lambda inspected, config: below(inspected["structure_match"].to_numpy(), config.match),
+    decide=lambda config: below("structure_match", config.match),
 )

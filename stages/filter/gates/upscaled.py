@@ -66,5 +66,5 @@ GATE = Gate(
     caption="enlarged thumbnails, log power",
     columns={"fine_detail": "float64"},
     measure=measure,
-    decide=lambda inspected, config: below(inspected["fine_detail"].to_numpy(), config.detail),
+    decide=lambda config: below("fine_detail", config.detail),
 )

@@ -23,7 +23,7 @@ def join_near(database: Tables, table: str, column: str, bits: int) -> None:
     for band in bands(bits).tolist():
         for batch in database.rows(
             f"SELECT a.hash AS one, b.hash AS other FROM hashes a JOIN hashes b ON a.hash & {band}::UBIGINT = b.hash & {band}::UBIGINT "
-            f"WHERE a.hash < b.hash AND bit_count(xor(a.hash, b.hash)::HUGEINT) <= {bits}"
+            f"WHERE a.hash < b.hash AND bit_count(xor(a.hash, b.hash)) <= {bits}"
         ):
             left.append(batch["one"].to_numpy())
             right.append(batch["other"].to_numpy())

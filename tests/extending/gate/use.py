@@ -28,9 +28,11 @@ edits = [
 rows = [inspection.row_of(pair) for edit in edits if isinstance(pair := inspection.pair_of(edit), Pair)]
 table = contracts.table("inspected", rows, decide.INSPECTED)
 assert "edited_contrast" in table.schema.names and table["edited_contrast"].to_pylist()[1] == 0.0
-assert decide.decide_rows(table, flow.filter.gates).tolist() == [False, True]
 with tempfile.TemporaryDirectory() as folder, tables.opened(folder) as database:
-    decide.read(database, table.to_batches(), flow.filter.gates)
+    database.keep("inspected", table.to_batches(), table.schema)
+    dropped = database.table(f"SELECT {decide.dropped_alone(flow.filter.gates)} AS dropped FROM inspected ORDER BY position")
+    assert dropped["dropped"].to_pylist() == [False, True]
+    decide.read(database, flow.filter.gates)
     inspection.find_copies(database)
     summary = decide.decide(database, flow.filter.gates)
     caught = [row for batch in decide.gated(database, flow.filter.gates) for row in batch.to_pylist()]

@@ -29,5 +29,5 @@ GATE = Gate(
     caption="edits of one colour, deviation 0–255",
     columns={"edited_contrast": "float64"},
     measure=measure,
-    decide=lambda inspected, config: below(inspected["edited_contrast"].to_numpy(), config.contrast),
+    decide=lambda config: below("edited_contrast", config.contrast),
 )
