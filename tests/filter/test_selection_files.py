@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,8 @@ from pipeline.planning import selection_sizes
 from pipeline.planning.plan import plan
 from stages.engine import storage
 from stages.engine.rundir import RunDir
+from stages.engine.units import publish_unit
+from stages.filter.schemas import SCORED
 from stages.filter.selection import difference
 from stages.filter.selection.config import SelectionConfig
 
@@ -129,6 +132,16 @@ def test_scores_that_are_not_those_published_give_no_selection(run: Path, how: s
     assert expected in refusal("select", "--run", run, "--name", "few", "--rule", "top", "--count", 4, "--shards")
     assert expected in refusal("select", "diff", "selected", "control", "--run", run)
     assert not (run / "filter" / "selections" / "few.json").exists()
+
+
+def test_scores_of_a_version_with_fewer_gates_are_refused(run: Path) -> None:
+    step = RunDir(run).step("filter")
+    index = step.require()
+    table = step.read("scores", schema=SCORED).drop_columns(["structure_match"])
+    parts = publish_unit(step.path, "earlier", {"scores": table})
+    step.publish(replace(index, artifacts={**index.artifacts, "scores": [parts["scores"]]}))
+    sentence = "have no structure_match, as another version made them; run `pipeline run filter` again"
+    assert sentence in refusal("select", "--run", run, "--name", "few", "--rule", "top", "--count", 4)
 
 
 def test_numbers_that_no_selection_can_have_are_refused(run: Path) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+import pyarrow.parquet as pq
+
 from stages.contamination.compare import NAME
 from stages.engine import contracts
 from stages.engine.rundir import Part, StepFolder
@@ -26,8 +28,14 @@ class ScoredRows:
 
     @classmethod
     def of(cls, database: Tables, step: StepFolder, artifacts: Mapping[str, Sequence[Part]], flags: Iterable[str] = ()) -> Self:
-        """Those that the parts of a filter step list."""
+        """Those that the parts of a filter step list. Raises ``ValueError`` when a version with fewer gates made them."""
         files = {name: [step.path / part.path for part in artifacts.get(name, ())] for name in ("scores", "gated", NAME)}
+        written = pq.read_schema(files["scores"][0]).names if files["scores"] else SCORED.names
+        missing = [name for name in SCORED.names if name not in written]
+        if missing:
+            raise ValueError(
+                f"the scores in {step.path} have no {missing[0]}, as another version made them; run `pipeline run filter` again"
+            )
         database.view("scored", files["scores"], SCORED)
         database.view("gated", files["gated"], contracts.GATED)
         database.view(NAME, files[NAME], contracts.CONTAMINATION)

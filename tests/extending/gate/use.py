@@ -12,6 +12,7 @@ from stages.engine import contracts, images, tables
 from stages.engine.ids import settings_hash
 from stages.filter import decide, inspection
 from stages.filter.pair import Pair
+from stages.filter.schemas import INSPECTED
 
 gates = {"blank": {"action": "drop", "contrast": 1.0}}
 selections = [{"name": "selected", "rule": "all"}]
@@ -26,7 +27,7 @@ edits = [
     for row, edited in enumerate((noise[::-1], np.full_like(noise, 90)))
 ]
 rows = [inspection.row_of(pair) for edit in edits if isinstance(pair := inspection.pair_of(edit), Pair)]
-table = contracts.table("inspected", rows, decide.INSPECTED)
+table = contracts.table("inspected", rows, INSPECTED)
 assert "edited_contrast" in table.schema.names and table["edited_contrast"].to_pylist()[1] == 0.0
 with tempfile.TemporaryDirectory() as folder, tables.opened(folder) as database:
     database.keep("inspected", table.to_batches(), table.schema)
