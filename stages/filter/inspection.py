@@ -77,10 +77,10 @@ def left_in(
     the unit. It is the same whenever and beside whatever the unit is done.
     """
     part = record.parts["inspected"]
-    database.view("unit", [step.path / part.path], INSPECTED)
-    rows = f"SELECT {gates.NUMBER} AS number, sample_id, {gates.dropped_alone(config)} AS dropped FROM unit"
-    first = "row_number() OVER (PARTITION BY sample_id ORDER BY number) = 1"
-    left = database.table(f"FROM ({rows}) QUALIFY {first} AND NOT dropped ORDER BY number")["number"].to_numpy()
+    decided = f"SELECT {gates.NUMBER} AS number, sample_id, {gates.dropped_alone(config)} AS dropped"
+    rows = f"({decided} FROM read_parquet(?, hive_partitioning = FALSE))"
+    firsts = f"SELECT min(number) AS number FROM {rows} GROUP BY sample_id HAVING NOT arg_min(dropped, number) ORDER BY number"
+    left = database.table(firsts, [str(step.path / part.path)])["number"].to_numpy()
     if matching is None:
         return left
     table = step.read_table("inspected", [part], INSPECTED.names, INSPECTED)
