@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -322,3 +323,27 @@ def test_edits_with_unwanted_flags_are_left_out_and_flags_are_strata() -> None:
         kept(quotas={"by": "flag.x", "numbers": {"yes": 1}})
     with pytest.raises(ValueError, match="have no flags, because all gates are off"):
         chosen(rows, rule="top", count=1, without_flags=["drift"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "name"),
+    [
+        ("editor", "brush", "brush"),
+        ("a/b~c.d", "x", "x"),
+        ('it\'s "so"', "it's", "it's"),
+        ("编辑器", "画笔 😀", "画笔 😀"),
+        ("seed", 3, "3"),
+        ("done", True, "true"),
+        ("none", None, ""),
+        ("list", ["a", 1], '["a",1]'),
+        ("", "", ""),
+    ],
+)
+def test_a_key_of_the_metadata_can_be_any(key: str, value: Any, name: str) -> None:
+    texts = [json.dumps(entry, ensure_ascii=False) for entry in ({key: value}, {}, {"other": 1}, {key: value, "more": {"x": key}})]
+    table = contracts.table("scores", PLAIN[:4]).append_column("metadata", pa.array(texts))
+    config = SelectionConfig.model_validate(
+        {"name": "s", "rule": "top", "count": 4, "quotas": {"by": f"metadata.{key or 'x'}", "shares": "proportional"}}
+    )
+    found = {entry.name: entry.scored for entry in select(table, config).strata}
+    assert found == ({name: 2, "": 2} if name else {"": 4})
