@@ -204,6 +204,23 @@ class _Text:
                 self._go(end)
                 return _NESTED if nested else value
 
+    def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Objects of a list, with the byte that each begins at, as far as they follow each other in the text that was read: up to one that
+        goes on in the next chunk, is no good record, or is something else. What comes next is the separator before it."""
+        text, plain = self._text, self._text.isascii()
+        while found := _BEFORE_OBJECT.match(text, self._at):
+            begin = found.end()
+            try:
+                value, end = self._json.scan_once(text, begin)
+            except (RecursionError, StopIteration, ValueError):
+                return
+            if type(value) is not dict or (end - begin > 2 * MOST_LEVELS and _is_nested(value, text, begin, end)):
+                return
+            before = begin - self._at if plain else len(text[self._at : begin])  # ASCII
+            yield self.start + before, value
+            self.start += end - self._at if plain else before + len(text[begin:end].encode(errors="surrogateescape"))
+            self._at = end
+
     def _skip_nested(self) -> None:
         """Skip a list or an object that has too many levels for the parser. Raises ``ValueError`` where it does not end."""
         depth, at = 0, self._at
@@ -239,6 +256,7 @@ _SIGN = re.compile(r'"(?:[^"\\]|\\.)*"|["\[\]{}]', re.DOTALL)
 """A whole string, the beginning of one that does not end, or a bracket."""
 _OPENS = str.maketrans("]}", "[{")
 _SPACE, _BETWEEN = re.compile(r"[ \t\r\n\ufeff]*"), re.compile(r"[ \t\r\n,]*")
+_BEFORE_OBJECT = re.compile(r"[ \t\r\n,]*(?=\{)")
 
 
 def _json(file: BinaryIO, name: str, start: int, decoder: json.JSONDecoder) -> Iterator[tuple[int, Record]]:
@@ -250,6 +268,8 @@ def _json(file: BinaryIO, name: str, start: int, decoder: json.JSONDecoder) -> I
     if start:
         text = _Text(file, start, decoder)
     while True:
+        if opening == "[":
+            yield from text.objects()
         following = text.skip(_BETWEEN)
         begin, key = text.start, None
         if following in ("]", "}"):
