@@ -61,7 +61,7 @@ _WORDS = np.flatnonzero(_BITS.view(np.uint64))
 """Eight bytes at a time with such bits."""
 _OCTAL = 8 ** np.arange(10, -1, -1)
 _SUM = np.append(1 + _OCTAL[-6:], [1, 1])
-"""What is subtracted from the sum of all bytes, per byte of the checksum, so that the same is left in all headers whose checksum is right."""
+"""The sum of all bytes less the checksum's bytes times these is the same in all headers whose checksum is right."""
 
 
 def padding(size: int) -> bytes:

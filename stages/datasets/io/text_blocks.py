@@ -69,7 +69,7 @@ def blocks(path: str, unit_rows: int | None = None) -> Iterator[TextBlock]:
         following = [*islice(found, 1)]
         while following:
             most = min(BLOCK_RECORDS, unit_rows - number % unit_rows) if unit_rows else BLOCK_RECORDS
-            gathered = following + [*islice(found, most - 1)]
+            gathered = [*following, *islice(found, most - 1)]
             following = [*islice(found, 1)]
             yield block(gathered, following[0][0] if following else None)
             number += len(gathered)

@@ -207,19 +207,18 @@ class _Text:
     def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Objects of a list, with the byte that each begins at, as far as they follow each other in the text that was read: up to one that
         goes on in the next chunk, is no good record, or is something else. What comes next is the separator before it."""
-        text, plain = self._text, self._text.isascii()
+        text, plain, scan = self._text, self._text.isascii(), self._json.scan_once
         while found := _BEFORE_OBJECT.match(text, self._at):
             begin = found.end()
             try:
-                value, end = self._json.scan_once(text, begin)
+                value, end = scan(text, begin)
             except (RecursionError, StopIteration, ValueError):
                 return
             if type(value) is not dict or (end - begin > 2 * MOST_LEVELS and _is_nested(value, text, begin, end)):
                 return
-            before = begin - self._at if plain else len(text[self._at : begin])  # ASCII
-            yield self.start + before, value
-            self.start += end - self._at if plain else before + len(text[begin:end].encode(errors="surrogateescape"))
-            self._at = end
+            start = self.start + begin - self._at  # what is between objects is ASCII
+            self.start, self._at = start + (end - begin if plain else len(text[begin:end].encode(errors="surrogateescape"))), end
+            yield start, value
 
     def _skip_nested(self) -> None:
         """Skip a list or an object that has too many levels for the parser. Raises ``ValueError`` where it does not end."""
