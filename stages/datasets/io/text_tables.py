@@ -207,12 +207,12 @@ class _Text:
     def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Objects of a list, with the byte that each begins at, as far as they follow each other in the text that was read: up to one that
         goes on in the next chunk, is no good record, or is something else. What comes next is the separator before it."""
-        text, plain, scan = self._text, self._text.isascii(), self._json.scan_once
+        text, plain, decode = self._text, self._text.isascii(), self._json.raw_decode
         while found := _BEFORE_OBJECT.match(text, self._at):
             begin = found.end()
             try:
-                value, end = scan(text, begin)
-            except (RecursionError, StopIteration, ValueError):
+                value, end = decode(text, begin)
+            except (RecursionError, ValueError):
                 return
             if type(value) is not dict or (end - begin > 2 * MOST_LEVELS and _is_nested(value, text, begin, end)):
                 return
