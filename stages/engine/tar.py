@@ -15,7 +15,7 @@ BLOCK = 512
 END = bytes(2 * BLOCK)
 """An archive ends with two zero blocks."""
 _CHUNK = 1 << 20
-_RUN = 512
+_RUN = 1024
 """Reads before what they found is checked together, where headers are far from each other."""
 _NEAR = 1 << 13
 """Bytes between headers up to which what lies between them is read with them."""
@@ -147,10 +147,10 @@ def _together(descriptor: int, at: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _one_by_one(descriptor: int, at: int) -> tuple[np.ndarray, np.ndarray]:
     """The same, read by seeking from header to header."""
-    chunks, places, begin = list[bytes](), list[int](), at
+    chunks, places, begin, pread = list[bytes](), list[int](), at, os.pread
     with suppress(ValueError, OSError):  # of a size that is not octal, and after one that is negative
         for place in range(0, 3 * _RUN, 3):
-            if len(chunk := os.pread(descriptor, _FEW, at)) < _FEW:  # as after the last member
+            if len(chunk := pread(descriptor, _FEW, at)) < _FEW:  # as after the last member
                 break
             step = int(chunk[124:135], 8) + 2 * BLOCK - 1 & -BLOCK
             chunks.append(chunk)

@@ -43,7 +43,7 @@ def digest(name: str) -> int:
     return hash(name) or 1
 
 
-def digests(names: Collection[str]) -> np.ndarray:
+def digests_of(names: Collection[str]) -> np.ndarray:
     """The same of many, int64 [n]."""
     found = np.fromiter(map(hash, names), np.int64, len(names))
     found[found == 0] = 1

@@ -27,7 +27,7 @@ class TarIndex:
         digests, tars, offsets, sizes = array("q"), array("H"), array("Q"), array("Q")
         for number, name in enumerate(names):
             for found in scanned(folder, name, what):
-                digests.frombytes(locations.digests(found.names).tobytes())
+                digests.frombytes(locations.digests_of(found.names).tobytes())
                 tars.extend(repeat(number, len(found.names)))
                 offsets.frombytes(found.offsets.tobytes())
                 sizes.frombytes(found.sizes.tobytes())
@@ -49,7 +49,7 @@ class TarIndex:
         """Locations of the members of these names, LOCATION [n]; zeros where there is none."""
         found = np.zeros(len(names), LOCATION)
         if len(self._digests):
-            wanted = locations.digests(names)
+            wanted = locations.digests_of(names)
             rows = np.searchsorted(self._digests, wanted).clip(max=len(self._digests) - 1)
             there = self._digests[rows] == wanted
             found[there] = self._locations[rows[there]]
