@@ -15,7 +15,7 @@ BLOCK = 512
 END = bytes(2 * BLOCK)
 """An archive ends with two zero blocks."""
 _CHUNK = 1 << 20
-_RUN = 1024
+_RUN = 512
 """Reads before what they found is checked together, where headers are far from each other."""
 _NEAR = 1 << 13
 """Bytes between headers up to which what lies between them is read with them."""
@@ -58,10 +58,14 @@ _BITS[_FIELDS] = np.where(_SAMPLE & 0xDF, 0xF8, 0xDF)[_FIELDS]
 _BITS[[156, 345]] = 0xFF
 """Bits that are the same in all headers of regular files without a prefix: numbers are octal digits that a zero or a blank ends."""
 _WORDS = np.flatnonzero(_BITS.view(np.uint64))
-"""Eight bytes at a time with such bits."""
+_WORD_BITS, _WORD_SAMPLE = _BITS.view(np.uint64)[_WORDS], (_BITS & _SAMPLE).view(np.uint64)[_WORDS]
+"""The same, eight bytes at a time."""
+_SIZE, _NEXT_SIZE = slice(124, 135), slice(2 * BLOCK + 124, 2 * BLOCK + 135)
+"""Where a header says how long the file is, and where the next does if there is one block between them."""
 _OCTAL = 8 ** np.arange(10, -1, -1)
 _SUM = np.append(1 + _OCTAL[-6:], [1, 1])
-"""The sum of all bytes less the checksum's bytes times these is the same in all headers whose checksum is right."""
+_LEFT = _SAMPLE.sum() - _SAMPLE[148:156] @ _SUM
+"""What is left of the sum of all bytes without the checksum's bytes times ``_SUM``, in all headers whose checksum is right."""
 
 
 def padding(size: int) -> bytes:
@@ -152,12 +156,12 @@ def _one_by_one(descriptor: int, at: int) -> tuple[np.ndarray, np.ndarray]:
         for place in range(0, 3 * _RUN, 3):
             if len(chunk := pread(descriptor, _FEW, at)) < _FEW:  # as after the last member
                 break
-            step = int(chunk[124:135], 8) + 2 * BLOCK - 1 & -BLOCK
+            step = int(chunk[_SIZE], 8) + 2 * BLOCK - 1 & -BLOCK
             chunks.append(chunk)
             places.append(place)
             at += step
             if step == 2 * BLOCK:
-                at += int(chunk[1148:1159], 8) + 2 * BLOCK - 1 & -BLOCK
+                at += int(chunk[_NEXT_SIZE], 8) + 2 * BLOCK - 1 & -BLOCK
                 places.append(place + 2)
     blocks = np.frombuffer(b"".join(chunks), np.uint8).reshape(-1, BLOCK).take(places, 0)
     return blocks, np.cumsum(np.append(begin, _steps(_sizes(blocks))))[:-1]
@@ -166,12 +170,11 @@ def _one_by_one(descriptor: int, at: int) -> tuple[np.ndarray, np.ndarray]:
 def _plain(headers: np.ndarray, begins: np.ndarray, at: int, length: int) -> Members:
     """Members that follow each other from the byte ``at`` on, up to the first header that is not of a regular file, has a prefix of its
     name, numbers that are not octal, or a wrong checksum, or whose file goes beyond the ``length`` of the archive."""
-    words = headers.view(np.uint64)[:, _WORDS]
-    formed = (words & _BITS.view(np.uint64)[_WORDS] == (_SAMPLE & _BITS).view(np.uint64)[_WORDS]).all(1)
-    if not formed.all():
+    formed = (headers.view(np.uint64)[:, _WORDS] & _WORD_BITS == _WORD_SAMPLE).all(1)
+    if not formed.all():  # where a number is absent, as of owners in some archives
         fields = headers[:, _FIELDS]
         formed = ((fields & _BITS[_FIELDS] == (_SAMPLE & _BITS)[_FIELDS]) | (fields == 0) & _ABSENT).all(1)
-    summed = headers.sum(1, dtype=np.int32) - headers[:, 148:156] @ _SUM == _SAMPLE.sum() - _SAMPLE[148:156] @ _SUM
+    summed = headers.sum(1, dtype=np.int32) - headers[:, 148:156] @ _SUM == _LEFT
     sizes = _sizes(headers)
     ends = begins + _steps(sizes)
     plain = formed & summed & (begins == np.append(at, ends[:-1])) & (ends <= length)
@@ -186,7 +189,7 @@ def _plain(headers: np.ndarray, begins: np.ndarray, at: int, length: int) -> Mem
 
 def _sizes(headers: np.ndarray) -> np.ndarray:
     """Sizes of the files with these headers, uint8 [n, 512], if they are octal numbers, int64 [n]."""
-    return headers[:, 124:135] @ _OCTAL - ord("0") * _OCTAL.sum()
+    return headers[:, _SIZE] @ _OCTAL - ord("0") * _OCTAL.sum()
 
 
 def _steps(sizes: np.ndarray) -> np.ndarray:

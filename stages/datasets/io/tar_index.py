@@ -9,8 +9,8 @@ from itertools import repeat
 
 import numpy as np
 
-from stages.datasets.io import locations
 from stages.datasets.io.files import opened
+from stages.datasets.io.locations import digest, digests_of, repeated
 from stages.engine import tar
 
 LOCATION = np.dtype([("tar", "<u2"), ("offset", "<u8"), ("size", "<u8")])
@@ -27,15 +27,15 @@ class TarIndex:
         digests, tars, offsets, sizes = array("q"), array("H"), array("Q"), array("Q")
         for number, name in enumerate(names):
             for found in scanned(folder, name, what):
-                digests.frombytes(locations.digests_of(found.names).tobytes())
+                digests.frombytes(digests_of(found.names).tobytes())
                 tars.extend(repeat(number, len(found.names)))
                 offsets.frombytes(found.offsets.tobytes())
                 sizes.frombytes(found.sizes.tobytes())
-        equal = locations.repeated(digests)
+        equal = repeated(digests)
         if len(equal):
             members = ((member, name) for name in names for found in scanned(folder, name, what) for member in found.names)
-            where = [(member, name) for member, name in members if locations.digest(member) in equal]
-            first, (there, *_) = where[0], [name for member, name in where[1:] if locations.digest(member) == locations.digest(where[0][0])]
+            where = [(member, name) for member, name in members if digest(member) in equal]
+            first, (there, *_) = where[0], [name for member, name in where[1:] if digest(member) == digest(where[0][0])]
             raise ValueError(f"{what}: {folder}: {first[0]} is in {first[1]} and in {there}; remove the superfluous tar")
         keys = np.frombuffer(digests, np.int64)
         order = np.argsort(keys)
@@ -49,7 +49,7 @@ class TarIndex:
         """Locations of the members of these names, LOCATION [n]; zeros where there is none."""
         found = np.zeros(len(names), LOCATION)
         if len(self._digests):
-            wanted = locations.digests_of(names)
+            wanted = digests_of(names)
             rows = np.searchsorted(self._digests, wanted).clip(max=len(self._digests) - 1)
             there = self._digests[rows] == wanted
             found[there] = self._locations[rows[there]]
