@@ -503,11 +503,11 @@ def test_json_records_are_found_from_everywhere(
 SEPARATORS = st.sampled_from([",", ", ", ",\n", "\r\n\t,", ",,", " "])
 ODD_RECORDS = [
     "7", "[1]", '"x"', '{"a": 1, "a": 2}', '{"a": NaN}', '{"é": "\\ud83d\\ude00"}', '{"a": "\udcff"}', '{"a": "}]"}', "{", "]",
-    '{"a":' + "[" * 63 + "]" * 63 + "}", '{"a":' + "[" * 64 + "]" * 64 + "}", '{"a": "' + "[" * 80 + '"}', "[" * 3000 + "]" * 3000,
+    '{"a":' + "[" * 63 + "]" * 63 + "}", '{"a":' + "[" * 64 + "]" * 64 + "}", '{"a": "' + "[" * 80 + '"}', "[" * 1100 + "]" * 1100,
 ]  # fmt: skip
 
 
-@settings(steady, max_examples=200)
+@settings(steady, max_examples=60)
 @given(
     st.lists(st.tuples(st.sampled_from(ODD_RECORDS) | RECORDS.map(lambda found: json.dumps(found[:1])[1:-1]), SEPARATORS), max_size=6),
     st.integers(1, 200),
