@@ -115,9 +115,9 @@ def _named(record: Record, certain: bool = False) -> Named | Fault:
     edited, sources, instruction = record.get("output_image"), record.get("input_image"), record.get("input_prompt")
     if not isinstance(edited, str) or not isinstance(sources, list) or not isinstance(instruction, str):
         return Fault("bad-record", "the record needs input_prompt (text), input_image (list) and output_image (text)")
-    if not instruction.strip():
+    if not instruction or instruction.isspace():
         return Fault("empty-instruction", "the record has no instruction")
-    if not (certain or is_text([edited, sources, instruction])) or not all(isinstance(name, str) for name in sources):
+    if not (certain or is_text([edited, sources, instruction])) or [name for name in sources if not isinstance(name, str)]:
         return Fault("bad-record", "the record's values are not all text")
     if not sources:
         return Fault("no-source", "the record's list of input images is empty")
@@ -149,8 +149,9 @@ def _blocks(folder: str, tars: list[str], request: Request) -> Iterator[Block]:
 def _mark(content: str, locations: np.ndarray, tars: list[str]) -> Mark:
     """``locations``: LOCATION [2 per record], by the numbers of ``tars``. The mark names only those that occur: others may come and go."""
     there = locations["offset"] > 0
-    used, numbers = np.unique(locations["tar"][there], return_inverse=True)
-    locations["tar"][there] = numbers
+    numbers = locations["tar"][there]
+    used = np.unique(numbers)
+    locations["tar"][there] = np.searchsorted(used, numbers)
     return Mark(content[:ID_DIGITS], tuple(tars[number] for number in used), packed(locations))
 
 

@@ -17,6 +17,7 @@ import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress, groupby, islice
+from operator import ne
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -25,7 +26,7 @@ from stages.datasets.config import WebdatasetEdits
 from stages.datasets.io import cells, files
 from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.faults import Fault
-from stages.datasets.io.locations import digest, repeated
+from stages.datasets.io.locations import digest, digests_of, repeated
 from stages.datasets.io.tar_index import scanned
 from stages.datasets.io.text_tables import MOST_LEVELS, Ambiguous, is_nested, unambiguous
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
@@ -177,8 +178,8 @@ def _blocks(folder: str, name: str, digests: array[int], request: Request) -> It
             kept = [*map(bool, keys)]
             found = tar.Members([*compress(found.names, kept)], *(column[kept] for column in found[1:]))
             keys = [*filter(None, keys)]
-        new = [place for place, (key, before) in enumerate(zip(keys, [last, *keys], strict=False)) if key != before]
-        digests.extend(digest(keys[place]) for place in new)
+        new = [*compress(range(len(keys)), map(ne, keys, [last, *keys]))]
+        digests.frombytes(digests_of([keys[place] for place in new]).tobytes())
         first, done = len(names), 0
         names, sizes = names + found.names, np.append(sizes, found.sizes)
         for place in new[BLOCK_SAMPLES - count :: BLOCK_SAMPLES]:

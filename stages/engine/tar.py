@@ -15,11 +15,11 @@ BLOCK = 512
 END = bytes(2 * BLOCK)
 """An archive ends with two zero blocks."""
 _CHUNK = 1 << 20
-_RUN = 1024
-"""Headers that are read before they are checked together, where they are far from each other."""
+_RUN = 512
+"""Reads before what they found is checked together, where headers are far from each other."""
 _NEAR = 1 << 13
 """Bytes between headers up to which what lies between them is read with them."""
-_MANY, _ONE = 1 << 20, 3 * BLOCK
+_MANY, _FEW = 1 << 20, 3 * BLOCK
 """Bytes read at a time where headers are near each other, and elsewhere: a header, and the next where a short text is between them."""
 
 
@@ -53,13 +53,19 @@ _FIELDS = np.r_[100:157, 329:346]
 _ABSENT = ~np.isin(_FIELDS, np.r_[124:135, 148:157])
 """Which of them may be zero."""
 _SAMPLE = np.frombuffer(header("", 0), np.uint8)
-_BITS = np.where(_SAMPLE & 0xDF, 0xF8, 0xDF).astype(np.uint8)
+_BITS = np.zeros(BLOCK, np.uint8)
+_BITS[_FIELDS] = np.where(_SAMPLE & 0xDF, 0xF8, 0xDF)[_FIELDS]
 _BITS[[156, 345]] = 0xFF
 """Bits that are the same in all headers of regular files without a prefix: numbers are octal digits that a zero or a blank ends."""
+_WORDS = np.flatnonzero(_BITS.view(np.uint64))
+_WORD_BITS, _WORD_SAMPLE = _BITS.view(np.uint64)[_WORDS], (_BITS & _SAMPLE).view(np.uint64)[_WORDS]
+"""The same, eight bytes at a time."""
+_SIZE, _NEXT_SIZE = slice(124, 135), slice(2 * BLOCK + 124, 2 * BLOCK + 135)
+"""Where a header says how long the file is, and where the next does if there is one block between them."""
 _OCTAL = 8 ** np.arange(10, -1, -1)
-_WEIGHTS = np.ones(BLOCK, np.int32)
-_WEIGHTS[148:156] = [*-_OCTAL[-6:], 0, 0]
-"""With them the sum of all bytes is the same in all headers whose checksum is right."""
+_SUM = np.append(1 + _OCTAL[-6:], [1, 1])
+_LEFT = _SAMPLE.sum() - _SAMPLE[148:156] @ _SUM
+"""What is left of the sum of all bytes without the checksum's bytes times ``_SUM``, in all headers whose checksum is right."""
 
 
 def padding(size: int) -> bytes:
@@ -145,35 +151,50 @@ def _together(descriptor: int, at: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _one_by_one(descriptor: int, at: int) -> tuple[np.ndarray, np.ndarray]:
     """The same, read by seeking from header to header."""
-    blocks, begins, data = list[bytes](), list[int](), b""
-    with suppress(ValueError):  # of a size that is not octal
-        for _ in range(_RUN):
-            if len(data) < BLOCK and len(data := os.pread(descriptor, _ONE, at)) < BLOCK:
+    chunks, places, begin, pread = list[bytes](), list[int](), at, os.pread
+    with suppress(ValueError, OSError):  # of a size that is not octal, and after one that is negative
+        for place in range(0, 3 * _RUN, 3):
+            if len(chunk := pread(descriptor, _FEW, at)) < _FEW:  # as after the last member
                 break
-            if (size := int(data[124:135], 8)) < 0:
-                break
-            blocks.append(data[:BLOCK])
-            begins.append(at)
-            step = BLOCK + size + -size % BLOCK
-            at, data = at + step, data[step:]
-    return np.frombuffer(b"".join(blocks), np.uint8).reshape(-1, BLOCK), np.array(begins, np.int64)
+            step = int(chunk[_SIZE], 8) + 2 * BLOCK - 1 & -BLOCK
+            chunks.append(chunk)
+            places.append(place)
+            at += step
+            if step == 2 * BLOCK:
+                at += int(chunk[_NEXT_SIZE], 8) + 2 * BLOCK - 1 & -BLOCK
+                places.append(place + 2)
+    blocks = np.frombuffer(b"".join(chunks), np.uint8).reshape(-1, BLOCK).take(places, 0)
+    return blocks, np.cumsum(np.append(begin, _steps(_sizes(blocks))))[:-1]
 
 
 def _plain(headers: np.ndarray, begins: np.ndarray, at: int, length: int) -> Members:
     """Members that follow each other from the byte ``at`` on, up to the first header that is not of a regular file, has a prefix of its
     name, numbers that are not octal, or a wrong checksum, or whose file goes beyond the ``length`` of the archive."""
-    fields = headers[:, _FIELDS]
-    formed = ((fields & _BITS[_FIELDS] == (_SAMPLE & _BITS)[_FIELDS]) | (fields == 0) & _ABSENT).all(1)
-    summed = np.einsum("ij,j->i", headers, _WEIGHTS) == _SAMPLE @ _WEIGHTS
-    sizes = headers[:, 124:135] @ _OCTAL - ord("0") * _OCTAL.sum()
-    ends = begins + BLOCK + sizes + -sizes % BLOCK
+    formed = (headers.view(np.uint64)[:, _WORDS] & _WORD_BITS == _WORD_SAMPLE).all(1)
+    if not formed.all():  # where a number is absent, as of owners in some archives
+        fields = headers[:, _FIELDS]
+        formed = ((fields & _BITS[_FIELDS] == (_SAMPLE & _BITS)[_FIELDS]) | (fields == 0) & _ABSENT).all(1)
+    summed = headers.sum(1, dtype=np.int32) - headers[:, 148:156] @ _SUM == _LEFT
+    sizes = _sizes(headers)
+    ends = begins + _steps(sizes)
     plain = formed & summed & (begins == np.append(at, ends[:-1])) & (ends <= length)
     count = len(plain) if plain.all() else int(plain.argmin())
     names: list[bytes] = headers[:count, :100].copy().view("S100")[:, 0].tolist()
-    decoded = b"\0".join(names).decode(errors="surrogateescape").split("\0")
-    if len(decoded) > count:  # something follows the zero that ends a name
-        decoded = [name.partition(b"\0")[0].decode(errors="surrogateescape") for name in names]
-    return Members([name.removeprefix("./") for name in decoded[:count]], begins[:count], begins[:count] + BLOCK, sizes[:count])
+    joined = b"\0".join(names)
+    if joined.count(b"\0") >= len(names):  # something follows the zero that ends a name
+        joined = b"\0".join(name.partition(b"\0")[0] for name in names)
+    text = f"\0{joined.decode(errors='surrogateescape')}".replace("\0./", "\0")
+    return Members(text.split("\0")[1 : count + 1], begins[:count], begins[:count] + BLOCK, sizes[:count])
+
+
+def _sizes(headers: np.ndarray) -> np.ndarray:
+    """Sizes of the files with these headers, uint8 [n, 512], if they are octal numbers, int64 [n]."""
+    return headers[:, _SIZE] @ _OCTAL - ord("0") * _OCTAL.sum()
+
+
+def _steps(sizes: np.ndarray) -> np.ndarray:
+    """Bytes from the beginning of a header to that of the next, int64 [n]."""
+    return sizes + 2 * BLOCK - 1 & -BLOCK
 
 
 def read(file: BinaryIO) -> Iterator[tuple[Member, Iterator[bytes]]]:

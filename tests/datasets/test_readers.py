@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import fsspec
 import pyarrow as pa
@@ -497,6 +498,39 @@ def test_json_records_are_found_from_everywhere(
         assert [record for _, record in found] == expected
         for number, (begin, _) in enumerate(found):
             assert [record for _, record in text_tables.records(io.BytesIO(data), "x.json", begin)] == expected[number:]
+
+
+SEPARATORS = st.sampled_from([",", ", ", ",\n", "\r\n\t,", ",,", " "])
+ODD_RECORDS = [
+    "7", "[1]", '"x"', '{"a": 1, "a": 2}', '{"a": NaN}', '{"é": "\\ud83d\\ude00"}', '{"a": "\udcff"}', '{"a": "}]"}', "{", "]",
+    '{"a":' + "[" * 63 + "]" * 63 + "}", '{"a":' + "[" * 64 + "]" * 64 + "}", '{"a": "' + "[" * 80 + '"}', "[" * 1100 + "]" * 1100,
+]  # fmt: skip
+
+
+@settings(steady, max_examples=60)
+@given(
+    st.lists(st.tuples(st.sampled_from(ODD_RECORDS) | RECORDS.map(lambda found: json.dumps(found[:1])[1:-1]), SEPARATORS), max_size=6),
+    st.integers(1, 200),
+    st.booleans(),
+    st.integers(0, 3),
+)
+def test_objects_of_a_list_are_read_as_any_value_is(parts: list[tuple[str, str]], chunk: int, exact: bool, cut: int) -> None:
+    data = ("[" + "".join(record + separator for record, separator in parts) + "]").encode(errors="surrogateescape")
+    data = data[: len(data) - cut]
+
+    def found() -> list[object]:
+        entries: list[object] = []
+        with mock.patch.object(text_tables, "_CHUNK", chunk):
+            try:
+                decoder = text_tables.EXACT if exact else json.JSONDecoder()
+                entries.extend(text_tables.records(io.BytesIO(data), "x.json", decoder=decoder))
+            except ValueError as error:
+                entries.append(str(error))
+        return entries
+
+    with mock.patch.object(text_tables._Text, "objects", lambda _: iter(())):
+        expected = found()
+    assert repr(found()) == repr(expected)
 
 
 ODD_LINES = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from array import array
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,13 @@ def listing(folder: str, *, what: str) -> dict[str, int | None]:
 def digest(name: str) -> int:
     """A signed number of 64 bits for a name, never 0."""
     return hash(name) or 1
+
+
+def digests_of(names: Collection[str]) -> np.ndarray:
+    """The same of many, int64 [n]."""
+    found = np.fromiter(map(hash, names), np.int64, len(names))
+    found[found == 0] = 1
+    return found
 
 
 def repeated(*digests: array[int]) -> np.ndarray:

@@ -10,7 +10,7 @@ from itertools import repeat
 import numpy as np
 
 from stages.datasets.io.files import opened
-from stages.datasets.io.locations import digest, repeated
+from stages.datasets.io.locations import digest, digests_of, repeated
 from stages.engine import tar
 
 LOCATION = np.dtype([("tar", "<u2"), ("offset", "<u8"), ("size", "<u8")])
@@ -27,7 +27,7 @@ class TarIndex:
         digests, tars, offsets, sizes = array("q"), array("H"), array("Q"), array("Q")
         for number, name in enumerate(names):
             for found in scanned(folder, name, what):
-                digests.extend(map(digest, found.names))
+                digests.frombytes(digests_of(found.names).tobytes())
                 tars.extend(repeat(number, len(found.names)))
                 offsets.frombytes(found.offsets.tobytes())
                 sizes.frombytes(found.sizes.tobytes())
@@ -49,7 +49,7 @@ class TarIndex:
         """Locations of the members of these names, LOCATION [n]; zeros where there is none."""
         found = np.zeros(len(names), LOCATION)
         if len(self._digests):
-            wanted = np.array([digest(name) for name in names], np.int64)
+            wanted = digests_of(names)
             rows = np.searchsorted(self._digests, wanted).clip(max=len(self._digests) - 1)
             there = self._digests[rows] == wanted
             found[there] = self._locations[rows[there]]

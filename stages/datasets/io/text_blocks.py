@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -52,9 +53,9 @@ def columns(path: str, first: Iterable[Record]) -> list[str]:
 
 def blocks(path: str, unit_rows: int | None = None) -> Iterator[TextBlock]:
     """Blocks of the records of a file. With ``unit_rows`` they end where units end."""
-    line, gathered = 1, list[tuple[int, Record]]()
+    line = 1
 
-    def block(end: int | None) -> TextBlock:
+    def block(gathered: list[tuple[int, Record]], end: int | None) -> TextBlock:
         nonlocal line
         begin = gathered[0][0]
         line += content.read(begin - content.tell()).count(b"\n")  # blank lines before the first record
@@ -64,10 +65,11 @@ def blocks(path: str, unit_rows: int | None = None) -> Iterator[TextBlock]:
         return made
 
     with files.opened(path) as file, files.opened(path) as content:
-        for number, entry in enumerate(records(file, path)):
-            if gathered and (len(gathered) == BLOCK_RECORDS or (unit_rows and number % unit_rows == 0)):
-                yield block(entry[0])
-                gathered.clear()
-            gathered.append(entry)
-        if gathered:
-            yield block(None)
+        found, number = records(file, path), 0
+        following = [*islice(found, 1)]
+        while following:
+            most = min(BLOCK_RECORDS, unit_rows - number % unit_rows) if unit_rows else BLOCK_RECORDS
+            gathered = [*following, *islice(found, most - 1)]
+            following = [*islice(found, 1)]
+            yield block(gathered, following[0][0] if following else None)
+            number += len(gathered)

@@ -204,6 +204,22 @@ class _Text:
                 self._go(end)
                 return _NESTED if nested else value
 
+    def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Objects of a list, with the byte that each begins at, as far as they follow each other in the text that was read: up to one that
+        goes on in the next chunk, is no good record, or is something else. What comes next is the separator before it."""
+        text, plain, decode = self._text, self._text.isascii(), self._json.raw_decode
+        while found := _BEFORE_OBJECT.match(text, self._at):
+            begin = found.end()
+            try:
+                value, end = decode(text, begin)
+            except (RecursionError, ValueError):
+                return
+            if type(value) is not dict or (end - begin > 2 * MOST_LEVELS and _is_nested(value, text, begin, end)):
+                return
+            start = self.start + begin - self._at  # what is between objects is ASCII
+            self.start, self._at = start + (end - begin if plain else len(text[begin:end].encode(errors="surrogateescape"))), end
+            yield start, value
+
     def _skip_nested(self) -> None:
         """Skip a list or an object that has too many levels for the parser. Raises ``ValueError`` where it does not end."""
         depth, at = 0, self._at
@@ -239,6 +255,7 @@ _SIGN = re.compile(r'"(?:[^"\\]|\\.)*"|["\[\]{}]', re.DOTALL)
 """A whole string, the beginning of one that does not end, or a bracket."""
 _OPENS = str.maketrans("]}", "[{")
 _SPACE, _BETWEEN = re.compile(r"[ \t\r\n\ufeff]*"), re.compile(r"[ \t\r\n,]*")
+_BEFORE_OBJECT = re.compile(r"[ \t\r\n,]*(?=\{)")
 
 
 def _json(file: BinaryIO, name: str, start: int, decoder: json.JSONDecoder) -> Iterator[tuple[int, Record]]:
@@ -250,6 +267,8 @@ def _json(file: BinaryIO, name: str, start: int, decoder: json.JSONDecoder) -> I
     if start:
         text = _Text(file, start, decoder)
     while True:
+        if opening == "[":
+            yield from text.objects()
         following = text.skip(_BETWEEN)
         begin, key = text.start, None
         if following in ("]", "}"):
