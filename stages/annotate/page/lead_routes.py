@@ -70,7 +70,8 @@ def group(group_id: str, page: ThisPage, person: Lead) -> dict[str, Any]:
 def decide(sent: Decision, page: ThisPage, person: Lead) -> dict[str, Any]:
     """Store a decision and apply it."""
     annotators = {p.pseudonym for p in page.roster.people if p.role == "annotator" and not p.revoked}
-    known = page.packet.plan.wanted if sent.action in ("one-more", "hand-over") else {p.pseudonym for p in page.roster.people}
+    groups = page.current.refresh(page.database).plan.wanted
+    known = groups if sent.action in ("one-more", "hand-over") else {p.pseudonym for p in page.roster.people}
     if sent.subject not in known:
         raise Refused(422, f"{sent.subject} is not a person or group of this project")
     if sent.action == "hand-over" and sent.to not in annotators:
