@@ -16,14 +16,13 @@ number of groups. The lead hands a group over by assigning it to somebody (:func
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 from stages.annotate.config import AnnotateConfig
 from stages.annotate.page import adjudication, exam
-from stages.annotate.page.database import COUNTED, Database, now
+from stages.annotate.page.database import COUNTED, Database, clock, now
 from stages.annotate.page.packet import Packet
 from stages.annotate.ratings.gold import GoldAccuracy
 from stages.annotate.ratings.rating_task import ADJUDICATION, BENCHMARK, CALIBRATION, PRODUCTION, REANNOTATION
@@ -36,6 +35,9 @@ LAST = tuple(name for name in COUNTED if name != CALIBRATION)
 
 OF_EXPERTS = (ADJUDICATION, BENCHMARK)
 """Rounds whose groups only the experts get, where ``annotate.plan.experts`` names any."""
+
+LONGEST_LEASE = 7 * 86_400.0
+"""Seconds. One that ends later, as a plan is loaded, is over."""
 
 _TAKEN = (
     "SELECT count(*) FROM assignments a WHERE a.group_id = g.group_id AND a.annotator != :who "
@@ -64,6 +66,8 @@ def load_plan(database: Database, packet: Packet) -> None:
     same plan again changes nothing."""
     with database.write() as connection:
         more = {(row["group_id"], row["round"]): row["wanted"] for row in connection.execute("SELECT group_id, wanted, round FROM groups")}
+        # a lease of a server whose clock was ahead
+        connection.execute("UPDATE assignments SET lease_ends = 1 WHERE done = 0 AND lease_ends > ?", (clock() + LONGEST_LEASE,))
         adjudication.update_done(connection, packet, packet.plan.rounds)
         done = defaultdict[str, list[sqlite3.Row]](list)
         for row in connection.execute("SELECT group_id, annotator, round FROM assignments WHERE done = 1"):
@@ -89,7 +93,7 @@ def assign(database: Database, packet: Packet, config: AnnotateConfig, annotator
     """The current groups of a person, at most ``count``; starts or renews their leases."""
     with database.write() as connection:
         stage = stage_of(connection, packet, config, annotator)
-        ends = time.time() + 60 * config.serve.lease_minutes
+        ends = clock() + 60 * config.serve.lease_minutes
         if stage in ("paused", "failed"):
             return Assigned(stage, [], 0, 0)
         listed = _listed(stage, packet)
@@ -173,7 +177,7 @@ def _lease(connection: sqlite3.Connection, annotator: str, group: str, stage: st
         "INSERT INTO assignments (annotator, group_id, round, opened_at, lease_ends) VALUES (:who, :group, :stage, :opened, :ends) "
         "ON CONFLICT (annotator, group_id) DO UPDATE SET lease_ends = excluded.lease_ends, round = CASE WHEN done = 1 OR "
         f"(round IN {LAST} AND excluded.round IN {LAST} AND lease_ends > :time) THEN round ELSE excluded.round END",
-        {"who": annotator, "group": group, "stage": stage, "opened": now(), "ends": ends, "time": time.time()},
+        {"who": annotator, "group": group, "stage": stage, "opened": now(), "ends": ends, "time": clock()},
     )
 
 
@@ -184,7 +188,7 @@ def _still_open(connection: sqlite3.Connection, packet: Packet, annotator: str) 
         "AND m.lease_ends > 0 "
         f"AND (g.group_id IS NULL OR g.wanted > ({_TAKEN}) OR (m.lease_ends > :time AND g.round != :production AND m.round != g.round)) "
         "ORDER BY m.rowid",
-        {"who": annotator, "time": time.time(), "production": PRODUCTION},
+        {"who": annotator, "time": clock(), "production": PRODUCTION},
     )
     return [row["group_id"] for row in rows if row["group_id"] in packet.plan.wanted or row["group_id"] in packet.plan.hidden]
 
@@ -211,7 +215,7 @@ def _hidden_gold(connection: sqlite3.Connection, packet: Packet, annotator: str)
 
 def _begun(connection: sqlite3.Connection, annotator: str, expert: bool) -> tuple[str | None, bool]:
     """A group that others have and that needs one more person, and whether somebody else should get it, as it connects nobody."""
-    asked = {"who": annotator, "time": time.time(), "expert": expert, "round": PRODUCTION}
+    asked = {"who": annotator, "time": clock(), "expert": expert, "round": PRODUCTION}
     found = connection.execute(
         f"SELECT group_id, place, round FROM groups g WHERE g.wanted > 1 AND {_ALLOWED} AND NOT {_MINE} "
         f"AND ({_TAKEN}) BETWEEN 1 AND g.wanted - 1 ORDER BY place LIMIT 100",
@@ -242,7 +246,7 @@ def _partners(connection: sqlite3.Connection, annotator: str) -> Counter[str]:
         f"SELECT b.annotator AS partner FROM assignments a JOIN assignments b USING (group_id) WHERE a.annotator = :who "
         f"AND b.annotator != :who AND a.round IN {COUNTED} AND b.round IN {COUNTED} "
         "AND (a.done = 1 OR a.lease_ends > :time) AND (b.done = 1 OR b.lease_ends > :time)",
-        {"who": annotator, "time": time.time()},
+        {"who": annotator, "time": clock()},
     )
     return Counter(row["partner"] for row in rows)
 
@@ -261,7 +265,7 @@ def _fresh(connection: sqlite3.Connection, annotator: str, expert: bool) -> str 
     """The first untouched group."""
     row = connection.execute(
         f"SELECT group_id FROM groups g WHERE {_ALLOWED} AND NOT {_MINE} AND ({_TAKEN}) = 0 ORDER BY place LIMIT 1",
-        {"who": annotator, "time": time.time(), "expert": expert},
+        {"who": annotator, "time": clock(), "expert": expert},
     ).fetchone()
     return None if row is None else row["group_id"]
 
@@ -277,7 +281,7 @@ def keep_slot(connection: sqlite3.Connection, annotator: str, group: str) -> Non
 
 def hand_over(connection: sqlite3.Connection, annotator: str, group: str, ends: float) -> None:
     """Assign a group of the plan to a person, as a further person where all its slots are taken; also one that this person skipped."""
-    asked = {"who": annotator, "group": group, "time": time.time()}
+    asked = {"who": annotator, "group": group, "time": clock()}
     connection.execute(
         f"UPDATE groups AS g SET wanted = max(wanted, 1 + ({_TAKEN})) WHERE group_id = :group",
         asked,
