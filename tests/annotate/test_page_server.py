@@ -665,6 +665,8 @@ def test_the_roster_by_commands(tmp_path: Path) -> None:
     people = Roster(run / "annotate" / "page" / "roster.json")
     assert people.of_token(token) is not None and people.of_token(token[:-1]) is None
     assert "is on the roster" in refusal("annotate", "roster", "add", "--run", run, "Ada Lovelace")
+    assert "ADA Lovelace is on the roster as Ada Lovelace; `pipe" in refusal("annotate", "roster", "add", "--run", run, "ADA Lovelace")
+    assert "has 100,000 characters; a name has at most 200" in refusal("annotate", "roster", "add", "--run", run, "x" * 100_000)
     assert "lead-01" in pipeline("annotate", "roster", "add", "--run", run, "Boss", "--lead").output
     for name in ("a\x07", "Ada\nEve", "\u200b", "\udcff", " "):
         assert "give the name of the person" in refusal("annotate", "roster", "add", "--run", run, name)
