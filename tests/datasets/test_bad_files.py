@@ -327,6 +327,22 @@ def test_what_is_the_networks_fault_is_tried_again_and_then_ends_the_unit(monkey
             image_files.read(f"http://127.0.0.1:{unused.getsockname()[1]}/a.jpg", "it")
 
 
+class HttpError(Exception):
+    """As the library behind gs:// raises it."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"Anonymous caller does not have storage.objects.get access, {code}")
+        self.code = code
+
+
+@pytest.mark.parametrize(
+    ("error", "costs_row"), [(HttpError(401), True), (OSError("Forbidden: b/a.png\nno"), True), (HttpError(503), False)]
+)
+def test_what_may_not_be_read_costs_its_row_behind_gs_too(error: Exception, costs_row: bool) -> None:
+    fault = image_files.fault_of(error, "gs://b/a.png", "it", last=True)
+    assert (fault.reason if fault else None) == ("missing-image" if costs_row else None)
+
+
 def test_a_host_without_an_address_costs_its_row_while_others_have_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the name does not exist, or its name servers do not answer. Without any host that has one the run must stop."""
     waited: list[float] = []

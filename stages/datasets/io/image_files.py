@@ -96,7 +96,7 @@ def fault_of(error: BaseException, path: str, what: str, *, last: bool) -> Fault
     final = nameless is not None and (last or nameless.errno != socket.EAI_AGAIN)
     if final and re.search("(https?|ftp|github)://", path) and _hosts_are_found():
         return Fault("unknown-host", f"{what}: its host has no address ({nameless.strerror})")
-    codes = [code for entry in chain if isinstance(code := getattr(entry, "status", None), int)]  # of aiohttp's errors
+    codes = [code for entry in chain for name in ("status", "code") if isinstance(code := getattr(entry, name, None), int)]
     if codes:
         return absent if 400 <= codes[0] < 500 and codes[0] not in _BUSY else None
     if any(map(_is_transient, chain)):
@@ -105,7 +105,8 @@ def fault_of(error: BaseException, path: str, what: str, *, last: bool) -> Fault
         return absent
     if "::" in path:  # a member of an archive: zipfile, tarfile and the decompressors have errors of their own
         return Fault("broken-archive", f"{what} cannot be read from its archive ({type(error).__name__}: {error})")
-    return absent if isinstance(error, ValueError) or getattr(error, "errno", None) in _ABSENT else None
+    forbidden = str(error).startswith("Forbidden: ")  # of gs://, without a number
+    return absent if forbidden or isinstance(error, ValueError) or getattr(error, "errno", None) in _ABSENT else None
 
 
 def _hosts_are_found() -> bool:
