@@ -33,7 +33,9 @@ class _OneSentence(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError:
             os._exit(141)  # the reader of the output has closed it, as in `pipeline plan | head -1`
-        except (ValueError, OSError) as error:
+        except Exception as error:
+            if not isinstance(error, (ValueError, OSError)) and not _of_s3(error):
+                raise
             run: Path | None = ctx.find_root().meta.get("run")
             if run is not None and run.is_dir():
                 _note(run / "errors.log")
@@ -60,7 +62,17 @@ def _sentence(error: BaseException, run: Path | None) -> str:
         return f"{error.filename} may not be read or written by this user; change its permissions, or choose another place"
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
+    if _of_s3(error):
+        return (
+            f"s3:// cannot be used ({error}); name credentials in AWS_PROFILE, or in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
+            "(FSSPEC_S3_ANON=true reads public buckets without), see to the network, and run again"
+        )
     return str(error) or type(error).__name__
+
+
+def _of_s3(error: BaseException) -> bool:
+    """Whether it is an error of the library behind s3://, which knows no credentials or finds no server."""
+    return type(error).__module__ == "botocore.exceptions"
 
 
 @click.group(cls=_OneSentence, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -65,6 +65,21 @@ def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     server.stop()
 
 
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine that has no credentials for s3://, whatever this one has."""
+    import fsspec
+
+    s3 = fsspec.get_filesystem_class("s3")
+    s3.clear_instance_cache()
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in {"CONFIG_FILE": os.devnull, "SHARED_CREDENTIALS_FILE": os.devnull, "EC2_METADATA_DISABLED": "true"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    yield
+    s3.clear_instance_cache()
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[object]:
     """A local Ray cluster without dashboard, one for the test process."""

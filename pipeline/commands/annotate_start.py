@@ -50,13 +50,16 @@ def start(options: Options, annotators: Sequence[str], leads: Sequence[str], hom
 
 
 def _wanted(run: RunDir, annotators: Sequence[str], leads: Sequence[str]) -> dict[str, Role]:
-    """Roles by name. Raises ``ValueError`` where nobody could rate, or one name has two roles."""
-    from stages.annotate.page.roster import as_name, roster_of
+    """Roles by name. Raises ``ValueError`` where nobody could rate, or one name has two roles or two spellings."""
+    from stages.annotate.page.roster import as_name, roster_of, spelling
 
     wanted: dict[str, Role] = {}
     people = roster_of(run).people
     for role, names in (("annotator", annotators), ("lead", leads)):
         for name in map(as_name, names):
+            known = spelling([*(person.name for person in people), *wanted], name)
+            if known not in (None, name):
+                raise ValueError(f"--{role} {name!r} is {known} on the roster or before it; spell one person in one way")
             other = next((person.role for person in people if person.name == name), wanted.get(name, role))
             if other != role:
                 raise ValueError(f"--{role} {name!r}: the roster has this name as {other}; give another")

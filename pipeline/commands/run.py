@@ -43,12 +43,17 @@ def _add(name: str, text: str, more: str = "") -> None:
     @run.command(name=name, help=f"{text}\n\n{EXAMPLE.format(command=f'run {name}', more=more)}")
     @takes(CONFIG, ADDRESS, RUN, VERIFY, OVERRIDES)
     @click.option("--force", is_flag=True, help="Redo what was made with other settings or inputs.")
+    @click.option("--retry-images", is_flag=True, help="Read images again that were not found, or that a server did not send.")
     @click.option("--track", "trackers", multiple=True, type=click.Choice(TRACKERS), help="Send what is measured there; may be repeated.")
-    def command(options: Options, trackers: tuple[str, ...]) -> None:
+    def command(options: Options, trackers: tuple[str, ...], *, retry_images: bool) -> None:
+        if retry_images and not options.force:
+            raise click.UsageError("--retry-images needs --force as well, because what is finished is made again")
         with opened(options) as context:
             from pipeline.report import page
             from pipeline.tracking import tracked
 
+            if retry_images:
+                _forget_unsent(context, steps_of(context.flow, name))
             with tracked(context.run, trackers):
                 run_steps(context, steps_of(context.flow, name))
             print(f"\nreport: {page.build(context.run)}")
@@ -58,6 +63,17 @@ _add("all", "Run every step that the configuration has a section for, then write
 for _step in STEPS:
     if _step.name not in COMMANDS:
         _add(_step.name, f"Read {_step.reads}; write {_step.writes}. {_step.detail}".rstrip())
+
+
+def _forget_unsent(context: Context, steps: Sequence[Step]) -> None:
+    """Let the steps read those slices again in which an image was not found; prints how many rows that are."""
+    from stages.datasets.seen import UNSENT
+    from stages.engine import unit_log
+
+    for step in steps:
+        rows = unit_log.forget(context.run.step(step.name), UNSENT)
+        if rows:
+            print(f"{step.name}: rows whose images are looked for again: {rows:,}")
 
 
 def run_steps(context: Context, steps: Sequence[Step]) -> None:

@@ -25,6 +25,9 @@ IMAGE_FILES: Mapping[str, Callable[[Slice], Iterator[str]]] = {
 }
 """Paths of the image files that the rows of a slice name, by data set."""
 
+UNSENT = ("missing-image", "unknown-host", "unknown-location", "html-file", "empty-file")
+"""Reasons of rows whose image may be sent another time, which sizes do not tell of web servers (`pipeline run STEP --retry-images`)."""
+
 
 def seen(piece: Slice, sizes: Sizes) -> str:
     """Hash of the sizes of the image files that the rows of a slice name, and of URLs of web servers, which are not asked for sizes: with

@@ -29,6 +29,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 ROW_GROUP_ROWS, ROW_GROUP_BYTES = 1 << 13, 4 << 20
 """Most rows, and most bytes, of a row group of a published table."""
+EXTRAS = {"s3fs": "s3", "gcsfs": "gcs"}
+"""This package's extras by what they install, which fsspec's message names."""
 CHECKSUM = "checksum"
 """Key of an object's checksum in its file."""
 TEMPORARY = ".partial-"
@@ -51,7 +53,8 @@ def locate(path: str | Path) -> tuple[Any, str]:
     except (ImportError, OSError) as error:
         if isinstance(error, OSError) and "to load lib" not in str(error):  # hdfs:// without Hadoop's libraries says so
             raise
-        hint = f"{str(error).partition(chr(10))[0]}; s3:// comes with this package's extra s3, gs:// with the extra gcs"
+        hint, extra = str(error).partition("\n")[0], next((extra for reader, extra in EXTRAS.items() if reader in str(error)), None)
+        hint += f"; it comes with this package's extra {extra}" if extra else ""
         raise OSError(errno.EPROTONOSUPPORT, hint, str(path)) from None
     except (ValueError, TypeError) as error:  # the latter for a kind whose file system needs arguments
         raise UnknownLocation(f"{path} cannot be opened ({error})") from None

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -36,6 +37,19 @@ def sound(folder: StepFolder) -> dict[str, UnitRecord]:
         storage.publish_bytes(log, whole + b"\n" if whole else b"")
     records = (_record(text) for text in whole.split(b"\n"))
     return {record.key: record for record in records if record is not None}
+
+
+def forget(folder: StepFolder, reasons: Collection[str]) -> int:
+    """Remove the files of units that set rows aside for one of these reasons, so that the step does these units again; returns the number
+    of such rows."""
+    rows = 0
+    for record in sound(folder).values():
+        aside = sum(count for reason, count in record.quarantined.items() if reason in reasons)
+        files = folder.path / "units" / record.key
+        if aside and files.is_dir():
+            shutil.rmtree(files)
+            rows += aside
+    return rows
 
 
 def is_whole(folder: StepFolder, record: UnitRecord) -> bool:

@@ -104,6 +104,8 @@ def test_mistakes_are_one_sentence_before_any_work(tmp_path: Path, log: list[str
     assert "give --annotator NAME" in refusal(*given, "--lead", "Boss")
     assert "the name ' ' is empty" in refusal(*given, "--annotator", " ")
     assert "--lead 'Ada': the roster has this name as annotator" in refusal(*given, "--annotator", "Ada", "--lead", "Ada")
+    twice = refusal(*given, "--annotator", "Ada", "--annotator", "ADA")
+    assert "--annotator 'ADA' is Ada on the roster or before it; spell one person in one way" in twice
     assert "--expose" in refusal(*given, "--annotator", "Ada", "--host", "0.0.0.0")
     assert not run.exists() and not log
     missing = ("annotate", "start", "--config", CONFIG, "--run", run, "--annotator", "Ada", "generate.candidates.path=nowhere/edits.csv")

@@ -77,6 +77,10 @@ CASES: dict[str, Case] = {
     "annotator a formula": cell("annotator-invalid", "begins as a formula", annotator_id="=HYPERLINK(1)"),
     "annotator with control characters": cell("annotator-invalid", "invisible characters", annotator_id="a\x07nn"),
     "annotator with invisible characters": cell("annotator-invalid", "invisible characters", annotator_id="an\u200bn"),
+    "annotator without end": cell("id-too-long", "has 100,000 characters; an id has at most 200", annotator_id="n" * 100_000),
+    "group without end": cell("id-too-long", "group_id 'gggggggggggggggggggg'... has", group_id="g" * 100_000),
+    "candidate without end": cell("id-too-long", "candidate_id 'c", candidate_id="c" * 100_000),
+    "submission without end": cell("id-too-long", "submission 's", submission="s" * 100_000),
     "submission a formula": cell("submission-invalid", "begins as a formula", submission="+1"),
     "submission of another person": Case(
         lambda rows, work: [
@@ -130,7 +134,11 @@ CASES: dict[str, Case] = {
     ),
     "annotators alike but for case": Case(
         lambda rows, work: [row | ({"annotator_id": "Ann"} if row["group_id"] == rows[0]["group_id"] else {}) for row in rows],
-        warnings=("annotators 'Ann', 'ann' differ only in case or spaces",),
+        refused=r"a\.csv line 10: annotator ann is Ann in the ledger, or above in this file; spell one person in one way",
+    ),
+    "annotators alike but for spaces": Case(
+        lambda rows, work: [row | ({"annotator_id": "an n"} if row["group_id"] == rows[0]["group_id"] else {}) for row in rows],
+        warnings=("annotators 'an n', 'ann' differ only in spaces",),
     ),
     "a column nobody reads": Case(lambda rows, work: [row | {"mood": "good"} for row in rows], warnings=("column 'mood' is not read",)),
     "swapped dimensions": Case(
@@ -218,6 +226,8 @@ def test_two_people_with_one_pseudonym_and_times_before_the_export(tmp_path: Pat
     for number, name in enumerate(("Ren\u00e9e", "Rene\u0301e")):
         index = annotate.ingest(context, [write_csv(tmp_path / f"d{number}.csv", ratings_of(work, name, [second]))]).index
     assert index.counts["out"] == 40, "no second rater"
+    with pytest.raises(ValueError, match=r"e\.csv line 2: annotator REN\u00c9E is Ren\u00e9e in the ledger, or above in this file; spell"):
+        annotate.ingest(context, [write_csv(tmp_path / "e.csv", ratings_of(work, "REN\u00c9E", [first]))])
     noted = context.run.path / "annotate" / "first-export.json"
     noted.unlink()  # the time of the export is not known any more
     annotate.export(context)

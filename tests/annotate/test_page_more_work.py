@@ -145,6 +145,9 @@ def test_whoever_has_a_group_open_takes_no_slot_of_its_reannotation(tmp_path: Pa
         annotate.ingest(context, [database(context)])
         assert ben.get("/api/work")["groups"][0]["group_id"] == group["group_id"]
         annotate.export(context, groups=listed(tmp_path / "list.csv", [group["group_id"]]))
+        assert [cyd.get("/api/work")["groups"][0]["group_id"]] == [group["group_id"]], (
+            "the further person need not wait for who has it open"
+        )
         ben.submit(ben.get("/api/work")["groups"][0])
 
         def phase() -> tuple[int, int, int]:
@@ -157,3 +160,43 @@ def test_whoever_has_a_group_open_takes_no_slot_of_its_reannotation(tmp_path: Pa
     with sqlite3.connect(database(context)) as connection:
         rounds = connection.execute("SELECT annotator, round FROM submissions ORDER BY 1").fetchall()
     assert [round for _, round in rounds] == ["production", "production", "reannotation"]
+
+
+def test_a_list_asks_for_one_further_person_whoever_rates_in_the_meantime(tmp_path: Path) -> None:
+    """Groups of which the overlap wants three people: with one rating, with one that came in after the ingest, with one that two have open
+    while the lead hands it over."""
+    context = page_run(tmp_path / "run", groups=3, edits=2, plan=plan(overlap=1, overlap_raters=3))
+    annotate.export(context)
+    people = [roster(context).add(name)[1] for name in ("Ada", "Ben", "Cyd", "Dan", "Eve", "Fay")]
+    with serving(context) as address:
+        ada, ben, cyd, dan, eve, fay = (Client(address, token) for token in people)
+        lead = Client(address, roster(context).add("Lead", "lead")[1])
+        one, two, three = finish(ada)
+        annotate.ingest(context, [database(context)])
+        for client in (ben, cyd):  # they open the first two, and skip the first
+            client.ask("POST", "/api/skip", {"group_id": client.get("/api/work")["groups"][0]["group_id"], "seconds": 1.0})
+        assert {group["group_id"] for client in (ben, cyd) for group in client.get("/api/work")["groups"]} == {two, three}
+        ben.submit(next(group for group in ben.get("/api/work")["groups"] if group["group_id"] == two))
+        annotate.export(context, groups=listed(tmp_path / "list.csv", [one, two, three]))
+        decision = {"subject": three, "action": "hand-over", "to": dan.who}
+        assert lead.ask("POST", "/api/lead/decision", decision) == (200, {"done": "hand-over"})
+        assert finish(ben) == [three] == [group["group_id"] for group in cyd.get("/api/work")["groups"] if group["group_id"] == three]
+        cyd.ask("POST", "/api/skip", {"group_id": three, "seconds": 1.0})
+        assert sorted(finish(dan)) == sorted([one, two, three]) and finish(eve) == finish(fay) == []
+    with sqlite3.connect(database(context)) as connection:
+        rounds = connection.execute("SELECT group_id, round, count(*) FROM submissions GROUP BY 1, 2").fetchall()
+    assert sorted(rounds) == sorted(
+        [(group, "reannotation", 1) for group in (one, two, three)]
+        + [(one, "production", 1), (two, "production", 2), (three, "production", 2)]
+    )
+
+
+def test_the_places_of_a_round_do_not_stay_in_the_next(tmp_path: Path) -> None:
+    context = page_run(tmp_path / "run", groups=1, edits=2, plan=plan(pilot_raters=3, ranking_raters=1))
+    annotate.export(context, round="pilot")
+    people = [roster(context).add(name)[1] for name in ("Ada", "Ben", "Cyd")]
+    with serving(context) as address:
+        ada, ben, cyd = (Client(address, token) for token in people)
+        group = finish(ada)
+        annotate.export(context, groups=listed(tmp_path / "list.csv", group), round="ranking")
+        assert finish(ben, 1) == group and finish(cyd, 1) == [], "one person ranks it"

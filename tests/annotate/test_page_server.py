@@ -7,6 +7,7 @@ import json
 import shutil
 import sqlite3
 import threading
+import time
 import xml.etree.ElementTree as xml
 from collections import Counter
 from dataclasses import replace
@@ -342,6 +343,23 @@ def test_a_group_that_was_left_goes_to_another_and_a_late_submission_still_count
     assert rows(context, "SELECT count(DISTINCT annotator) FROM ratings") == [(2,)]
 
 
+def test_a_clock_that_is_set_back_keeps_no_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the server runs; and before it starts, where the clock was wrong by more than any lease."""
+    context = exported(page_run(tmp_path / "run", groups=1, plan=plan(overlap=0)))
+    ada, ben, cyd = (roster(context).add(name)[1] for name in ("Ada", "Ben", "Cyd"))
+    real = time.time
+    with serving(context, lease_minutes=0.05) as address:
+        (group,) = Client(address, ada).get("/api/work")["groups"]
+        monkeypatch.setattr(time, "time", lambda: real() - 7200)
+        assert Client(address, ben).get("/api/work")["groups"] == []
+        time.sleep(3.1)
+        assert Client(address, ben).get("/api/work")["groups"][0]["group_id"] == group["group_id"]
+    with sqlite3.connect(context.run.path / "annotate" / "page" / "submissions.sqlite") as connection:
+        connection.execute("UPDATE assignments SET lease_ends = lease_ends + 30 * 86400 WHERE annotator = 'annotator-02'")
+    with serving(context) as address:
+        assert Client(address, cyd).get("/api/work")["groups"][0]["group_id"] == group["group_id"]
+
+
 # ---- gold
 
 
@@ -647,6 +665,8 @@ def test_the_roster_by_commands(tmp_path: Path) -> None:
     people = Roster(run / "annotate" / "page" / "roster.json")
     assert people.of_token(token) is not None and people.of_token(token[:-1]) is None
     assert "is on the roster" in refusal("annotate", "roster", "add", "--run", run, "Ada Lovelace")
+    assert "ADA Lovelace is on the roster as Ada Lovelace; `pipe" in refusal("annotate", "roster", "add", "--run", run, "ADA Lovelace")
+    assert "has 100,000 characters; a name has at most 200" in refusal("annotate", "roster", "add", "--run", run, "x" * 100_000)
     assert "lead-01" in pipeline("annotate", "roster", "add", "--run", run, "Boss", "--lead").output
     for name in ("a\x07", "Ada\nEve", "\u200b", "\udcff", " "):
         assert "give the name of the person" in refusal("annotate", "roster", "add", "--run", run, name)

@@ -199,6 +199,8 @@ def test_names_become_pseudonyms_before_anything_is_written(context: Context, wo
         ("name,pseudonym\na,\n", "line 2: expected a name and a pseudonym"),
         ("name,pseudonym\na,r@x.org\n", "not an e-mail address"),
         ("name,pseudonym\na,r1\na,r2\n", "line 3: the person of this line has another pseudonym"),
+        ("name,pseudonym\nAda,r1\nADA,r2\n", "line 3: the person of this line has another pseudonym"),
+        ("name,pseudonym\nAda,r1\nBen,R1\n", "line 3: pseudonym R1 is r1 above; spell one pseudonym in one way"),
     ],
 )
 def test_a_list_of_pseudonyms_that_is_not_sound(context: Context, work: RatingTask, tmp_path: Path, text: str, message: str) -> None:

@@ -83,6 +83,11 @@ def bad_rows(folder: Path) -> dict[str, str]:
         f"simplecache::{folder}/socket": "not-a-file",
         "zip://a.jpg::/dev/zero": "not-a-file",
         "tar://a.jpg::/proc/self/mem": "broken-archive",
+        f"zip://a.jpg::file:///dev/zero::{folder}/whole.zip": "not-a-file",
+        f"zip://a.jpg::{folder}/pipe.jpg::zip://b.zip::{folder}/whole.zip": "not-a-file",
+        f"zip://a.jpg::dir://pipe.jpg::{folder}": "not-a-file",
+        f"dir://pipe.jpg::{folder}": "not-a-file",
+        f"simplecache://{folder}/pipe.jpg::file://{folder}": "not-a-file",
         "huge.jpg": "too-large",
         "scan.jpg": "damaged-image",
         "absent.jpg": "missing-image",
@@ -95,6 +100,8 @@ def bad_rows(folder: Path) -> dict[str, str]:
         "gs://bucket/a.jpg": "unknown-location",
         "github://a.jpg": "unknown-location",
         "hdfs://host/a.jpg": "unknown-location",
+        "s3://bucket/a.jpg": "unknown-location",
+        "zip://a.jpg::s3://bucket/a.zip": "unknown-location",
     }
 
 
@@ -106,6 +113,7 @@ def inspected(config: TripletEdits | TableEdits) -> tuple[list[dict[str, Any]], 
     return output.tables["inspected"].to_pylist(), {row.row_id: row for row in output.quarantine}
 
 
+@pytest.mark.usefixtures("no_credentials")
 @pytest.mark.parametrize("kind", ["triplets", "table"])
 def test_a_bad_image_costs_its_row(folder: Path, kind: str) -> None:
     """The sizes of the files are asked for as well."""
@@ -119,6 +127,23 @@ def test_a_bad_image_costs_its_row(folder: Path, kind: str) -> None:
     assert {f"b{n}": reason for n, reason in enumerate(expected.values())} == {row_id: row.reason for row_id, row in bad.items()}
     assert "HTML page" in bad["b1"].message and "page.jpg" in bad["b1"].message
     assert max(len(row.message) for row in bad.values()) < 300, "what reads hdfs:// lists every folder that it looked into"
+    said = dict(zip(expected, (bad[f"b{n}"].message for n in range(len(expected))), strict=True))
+    assert "extra" not in said["hdfs://host/a.jpg"], "no extra of this package reads it"
+    assert "this machine has no credentials for it" in said["s3://bucket/a.jpg"]
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_an_archive_on_a_server_that_does_not_answer_is_not_called_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(image_files.time, "sleep", waited.append)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        given = {"ENDPOINT_URL": f"http://127.0.0.1:{unused.getsockname()[1]}", "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x"}
+        for name, value in ({"MAX_ATTEMPTS": "1", "DEFAULT_REGION": "us-east-1"} | given).items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        with pytest.raises(OSError, match=r"could not be read in 5 tries in 15 seconds \(Could not connect"):
+            image_files.read("zip://a.jpg::s3://bucket/a.zip", "it")
+    assert waited == [1, 2, 4, 8]
 
 
 def test_values_that_are_none_cost_their_row(folder: Path) -> None:
@@ -300,6 +325,22 @@ def test_what_is_the_networks_fault_is_tried_again_and_then_ends_the_unit(monkey
         unused.bind(("127.0.0.1", 0))
         with pytest.raises(OSError, match="could not be read in 5 tries"):
             image_files.read(f"http://127.0.0.1:{unused.getsockname()[1]}/a.jpg", "it")
+
+
+class HttpError(Exception):
+    """As the library behind gs:// raises it."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"Anonymous caller does not have storage.objects.get access, {code}")
+        self.code = code
+
+
+@pytest.mark.parametrize(
+    ("error", "costs_row"), [(HttpError(401), True), (OSError("Forbidden: b/a.png\nno"), True), (HttpError(503), False)]
+)
+def test_what_may_not_be_read_costs_its_row_behind_gs_too(error: Exception, costs_row: bool) -> None:
+    fault = image_files.fault_of(error, "gs://b/a.png", "it", last=True)
+    assert (fault.reason if fault else None) == ("missing-image" if costs_row else None)
 
 
 def test_a_host_without_an_address_costs_its_row_while_others_have_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

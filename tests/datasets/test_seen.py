@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import http.server
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,12 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from command import save_model, save_triplets
 
+from pipeline.cli import main
+from pipeline.commands import run as run_command
+from pipeline.report import page
 from stages.config import FlowConfig
 from stages.context import Context
 from stages.datasets import readers
@@ -220,3 +226,58 @@ def test_a_repaired_image_is_scored_in_the_next_run_and_nothing_else(tmp_path: P
     tables = [[step.read(table) for table in ("edits", "scores")] for step in steps]
     assert tables[0] == tables[1]
     assert run("mended") == (mended, [])
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Sends the files of a folder."""
+
+    folder = Path()
+
+    def do_GET(self) -> None:
+        path = self.folder / self.path.lstrip("/")
+        data = path.read_bytes() if path.is_file() else b""
+        self.send_response(200 if data else 404)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+def test_an_image_of_a_web_server_that_was_not_found_is_read_again_on_request(
+    tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [json.loads(line) for line in save_triplets(tmp_path, 12).read_text().splitlines()]
+    Server.folder = tmp_path
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    rows[5]["edited"] = f"http://127.0.0.1:{server.server_port}/5-edited.png"
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "5-edited.png").rename(tmp_path / "elsewhere.png")
+    index, _ = run("retried")
+    assert index.quarantined == {"missing-image": 1}
+    (tmp_path / "elsewhere.png").rename(tmp_path / "5-edited.png")
+    assert run("retried", force=True) == (index, []), "not by itself"
+
+    monkeypatch.setattr(run_command, "run_steps", lambda *_: None)
+    monkeypatch.setattr(page, "build", lambda _: "")
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\nfilter: {input: {dataset: table, path: mine.jsonl}, selections: [{name: s, rule: all}]}\n"
+    )
+    arguments = ["run", "filter", "--config", str(tmp_path / "mine.yaml"), "--run", str(tmp_path / "retried"), "--retry-images"]
+    assert "--retry-images needs --force as well" in CliRunner().invoke(main, arguments).output
+    result = CliRunner().invoke(main, [*arguments, "--force"])
+    assert result.exit_code == 0 and "filter: rows whose images are looked for again: 1\n" in result.output, result.output
+
+    mended, done = run("retried", force=True)
+    assert mended.counts == {"in": 12, "out": 12, "quarantined": 0, "gated": 0} and mended.inputs == index.inputs
+    assert [record["rows_in"] for record in done if "inspected" in record["parts"]] == [4], "one slice"
+    assert [record["rows_in"] for record in done if "scores" in record["parts"]] == [1], "what was scored stays"
+    run("fresh")
+    steps = [RunDir(tmp_path / name).step("filter") for name in ("retried", "fresh")]
+    assert steps[0].read("edits") == steps[1].read("edits") and steps[0].read("scores")["sample_id"] == steps[1].read("scores")["sample_id"]
+    server.shutdown()
+    server.server_close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,17 @@ from PIL import Image
 from pydantic import ValidationError
 from selecting import rows_of
 
-from benchmarks.planted_defects import BROKEN, LATIN_SCRIPT, NOTHING, OTHER_SCRIPTS, PLANTED, drawn_edits, nameless, real_triplets
+from benchmarks.planted_defects import (
+    BROKEN,
+    LATIN_SCRIPT,
+    NOTHING,
+    OTHER_SCRIPTS,
+    PLANTED,
+    drawn_edits,
+    nameless,
+    on_edited,
+    real_triplets,
+)
 from reward.inputs.decoding import DECODER, decode
 from reward.likeness import words
 from stages.datasets import readers as edits
@@ -191,6 +202,24 @@ def test_blank_edits_are_found_under_instructions_about_the_whole_picture(sound:
     half = blank["right half of the edit white"](style)
     white_before = [replace(edit, source=edit.edited) for edit in half]
     assert set(inspected(white_before)["flat_share"].to_pylist()) == {0.0}, "it was white before"
+
+
+def noisy_half(image: Image.Image, level: float = 128, spread: float = 0) -> Image.Image:
+    """The right half as noise around a grey, or of all colours."""
+    pixels, rng = np.asarray(image.convert("RGB")).copy(), np.random.default_rng(0)
+    half = pixels[:, pixels.shape[1] // 2 :]
+    half[:] = rng.normal(level, spread, half.shape).clip(0, 255) if spread else rng.integers(0, 256, half.shape)
+    return Image.fromarray(pixels)
+
+
+def test_noise_over_half_of_a_picture_is_found_and_texture_is_none(shared_data: Path) -> None:
+    """On photographs, of which grass, snow and gravel are the nearest to noise; an edit of a picture of another place gains all of it."""
+    photographs = [replace(edit, instruction="Make it better") for edit in real_triplets(shared_data / "triplets")]
+    assert caught(inspected(photographs), "flat") == 0.0
+    others = [replace(edit, edited=photographs[place - 1].edited) for place, edit in enumerate(photographs)]
+    assert max(inspected(others)["flat_share"].to_pylist()) < 0.25
+    for change in (noisy_half, partial(noisy_half, spread=8), partial(noisy_half, level=250, spread=8)):
+        assert caught(inspected(on_edited(change)(photographs)), "flat") >= 0.95
 
 
 def test_texts_that_are_no_instructions_and_those_that_only_look_so() -> None:

@@ -68,6 +68,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], dict[str, str | bytes], int, str]] = 
     "judges of no run": (("editor-bench", "agreement", "--run", "nope"), {}, 1, "--run nope: there is no run directory"),
     "no shards": (("shards", "verify", "nope"), {}, 1, "nope has no index.json: it was not finished, or is no folder of shards; name one"),
     "shards of another index": (("shards", "verify", "d"), {"d/index.json": "{}"}, 1, "error: d/index.json is no index of shards"),
+    "shards without credentials": (("shards", "verify", "s3://b/x"), {}, 1, "error: s3:// cannot be used (Unable to locate credentials);"),
     "shards of an unknown scheme": (("shards", "verify", "gopher://x/y"), {}, 1, "gopher"),
     "an unknown layout": (("shards", "export", "--format", "parquet", "a", "b"), {}, 2, "'parquet' is not one of 'step1x'"),
     "import into a file": (IMPORT, {"out": ""}, 1, "out is a file; name a new directory"),
@@ -84,6 +85,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], dict[str, str | bytes], int, str]] = 
 }
 
 
+@pytest.mark.usefixtures("no_credentials")
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_one_sentence(mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments, files, code, sentence = MISTAKES[mistake]

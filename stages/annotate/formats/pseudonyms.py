@@ -4,7 +4,8 @@ In: a delivery, and optionally a list of people: CSV with the columns ``name`` (
 and ``pseudonym``, which the lead keeps outside the run. Out: the delivery with pseudonyms; ratings of somebody who is not on the list
 become invalid rows ``annotator-not-listed``, without the name. One person may have several names, but no two names with one pseudonym may
 have rated the same, in one file or in several of an ingest. Without a list, annotator ids are taken as pseudonyms, and a file with an
-e-mail address among them is refused. Names count as equal whatever way Unicode spells their accents.
+e-mail address among them is refused. Names count as equal whatever way Unicode spells their accents; two persons or pseudonyms on the list
+that differ only in capital letters are refused.
 """
 
 from __future__ import annotations
@@ -29,12 +30,17 @@ def read(path: str | Path) -> dict[str, str]:
             f"{name} is not a list of annotators: expected the columns name and pseudonym in every row, found {', '.join(header)}"
         )
     people: dict[str, str] = {}
+    spelt: dict[str, str] = {}
+    of_name: dict[str, str] = {}
     for number, cells in table.rows:
         person, pseudonym = (_composed(cells[header.index(column)].strip()) for column in ("name", "pseudonym"))
         if not person or not pseudonym or "@" in pseudonym:
             raise ValueError(f"{name} line {number}: expected a name and a pseudonym that is not an e-mail address")
-        if people.setdefault(person, pseudonym) != pseudonym:
+        if of_name.setdefault(person.casefold(), pseudonym) != pseudonym:
             raise ValueError(f"{name} line {number}: the person of this line has another pseudonym above; keep one")
+        if (other := spelt.setdefault(pseudonym.casefold(), pseudonym)) != pseudonym:
+            raise ValueError(f"{name} line {number}: pseudonym {pseudonym} is {other} above; spell one pseudonym in one way")
+        people[person] = pseudonym
     return {pseudonym: pseudonym for pseudonym in people.values()} | people
 
 

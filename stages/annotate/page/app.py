@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from importlib import resources
 from pathlib import Path
@@ -26,7 +25,7 @@ from stages.annotate.config import AnnotateConfig
 from stages.annotate.packet import rubric
 from stages.annotate.page import adjudication, assignment, exam, submissions
 from stages.annotate.page.current_packet import CurrentPacket
-from stages.annotate.page.database import COUNTED, FLAGS, Database
+from stages.annotate.page.database import COUNTED, FLAGS, Database, clock
 from stages.annotate.page.packet import Packet
 from stages.annotate.page.roster import Roster
 from stages.annotate.page.session import Annotator, Holder, Page, RateLimit, ThisPage, refuse_guessing
@@ -242,7 +241,7 @@ def one_group(group_id: str, page: ThisPage, person: Annotator) -> dict[str, Any
 @routes.put("/api/draft/{group_id}")
 def save_draft(group_id: str, sent: Draft, page: ThisPage, person: Annotator) -> dict[str, Any]:
     """Store a draft."""
-    ends = time.time() + 60 * page.config.serve.lease_minutes
+    ends = clock() + 60 * page.config.serve.lease_minutes
     return {"version": submissions.save_draft(page.database, person.pseudonym, group_id, sent, lease_ends=ends)}
 
 

@@ -5,25 +5,24 @@ with feedback, an exam (with a second form after a failure), the calibration gro
 exam. An export with other settings may give a group another role; a rated group stays rated and is not assigned to the same person again.
 
 In production a group has a slot for each wanted person; a re-annotated group has slots for its raters on this page and one more. A slot is
-taken by a submission, or by a lease while somebody has the group open; a group that somebody skipped is free for others. A submission in
-another round than the group's present one (it was open before the export) takes no slot of that round. Groups that need one more person
-come before untouched ones, and among them those of somebody whom no shared groups connect with this person yet, then those of the partner
-with whom this person shares the fewest groups. A group of connected people only is left to others while somebody else works unconnected.
-So the overlap connects all people and fills evenly. Hidden gold groups are drawn by a hash of the person and of the person's number of
-groups. The lead hands a group over by assigning it to somebody (:func:`hand_over`).
+taken by a submission, or by a lease while somebody has the group open; a group that somebody skipped is free for others. A submission or a
+lease of another round than the group's present one (it was opened before the export) takes no slot of that round. Groups that need one more
+person come before untouched ones, and among them those of somebody whom no shared groups connect with this person yet, then those of the
+partner with whom this person shares the fewest groups. A group of connected people only is left to others while somebody else works
+unconnected. So the overlap connects all people and fills evenly. Hidden gold groups are drawn by a hash of the person and of the person's
+number of groups. The lead hands a group over by assigning it to somebody (:func:`hand_over`).
 """
 
 from __future__ import annotations
 
 import sqlite3
-import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 from stages.annotate.config import AnnotateConfig
 from stages.annotate.page import adjudication, exam
-from stages.annotate.page.database import COUNTED, Database, now
+from stages.annotate.page.database import COUNTED, Database, clock, now
 from stages.annotate.page.packet import Packet
 from stages.annotate.ratings.gold import GoldAccuracy
 from stages.annotate.ratings.rating_task import ADJUDICATION, BENCHMARK, CALIBRATION, PRODUCTION, REANNOTATION
@@ -37,7 +36,13 @@ LAST = tuple(name for name in COUNTED if name != CALIBRATION)
 OF_EXPERTS = (ADJUDICATION, BENCHMARK)
 """Rounds whose groups only the experts get, where ``annotate.plan.experts`` names any."""
 
-_TAKEN = "SELECT count(*) FROM assignments a WHERE a.group_id = g.group_id AND a.annotator != :who AND (a.done = 1 OR a.lease_ends > :time)"
+LONGEST_LEASE = 7 * 86_400.0
+"""Seconds. One that ends later, as a plan is loaded, is over."""
+
+_TAKEN = (
+    "SELECT count(*) FROM assignments a WHERE a.group_id = g.group_id AND a.annotator != :who "
+    f"AND (a.done = 1 OR (a.lease_ends > :time AND (g.round = '{PRODUCTION}' OR a.round = g.round)))"
+)
 _MINE = (
     "(EXISTS (SELECT 1 FROM assignments a WHERE a.group_id = g.group_id AND a.annotator = :who) "
     "OR EXISTS (SELECT 1 FROM elsewhere e WHERE e.group_id = g.group_id AND e.annotator = :who))"
@@ -57,14 +62,16 @@ class Assigned(NamedTuple):
 
 
 def load_plan(database: Database, packet: Packet) -> None:
-    """Write the groups of the plan into the database; slots that the lead added stay. Loading the same plan again changes nothing."""
+    """Write the groups of the plan into the database; slots that the lead added stay, as long as the group stays in its round. Loading the
+    same plan again changes nothing."""
     with database.write() as connection:
-        more = {row["group_id"]: row["wanted"] for row in connection.execute("SELECT group_id, wanted FROM groups")}
+        more = {(row["group_id"], row["round"]): row["wanted"] for row in connection.execute("SELECT group_id, wanted, round FROM groups")}
+        # a lease of a server whose clock was ahead
+        connection.execute("UPDATE assignments SET lease_ends = 1 WHERE done = 0 AND lease_ends > ?", (clock() + LONGEST_LEASE,))
         adjudication.update_done(connection, packet, packet.plan.rounds)
-        done = connection.execute("SELECT group_id, annotator, round FROM assignments WHERE done = 1").fetchall()
-        here = {(row["group_id"], row["annotator"]) for row in done}
-        rounds_done = Counter((row["group_id"], row["round"]) for row in done)
-        people_done = Counter(row["group_id"] for row in done)
+        done = defaultdict[str, list[sqlite3.Row]](list)
+        for row in connection.execute("SELECT group_id, annotator, round FROM assignments WHERE done = 1"):
+            done[row["group_id"]].append(row)
         connection.execute("DELETE FROM groups")
         connection.execute("DELETE FROM elsewhere")
         connection.executemany(
@@ -72,13 +79,13 @@ def load_plan(database: Database, packet: Packet) -> None:
         )
         rows = []
         for place, (group, wanted) in enumerate(packet.plan.wanted.items()):
-            before, round = packet.plan.rated.get(group, ()), packet.plan.rounds.get(group)
-            if round is not None:  # its people come on top of those who rated the group in another round on this page
-                people = wanted + people_done[group] - rounds_done[group, round]
-            else:
-                people = wanted + sum((group, name) in here for name in before)
-                round = REANNOTATION if before else PRODUCTION
-            rows.append((group, place, max(people, more.get(group, 0)), round))
+            listed = packet.plan.rated.get(group, ())
+            round = packet.plan.rounds.get(group, REANNOTATION if listed else PRODUCTION)
+            before = listed if round == REANNOTATION else ()
+            people = wanted
+            if round != PRODUCTION:  # its people come on top of those who rated the group in another round, or were known at the export
+                people += sum(row["round"] != round or row["annotator"] in before for row in done[group])
+            rows.append((group, place, max(people, more.get((group, round), 0)), round))
         connection.executemany("INSERT INTO groups VALUES (?, ?, ?, ?)", rows)
 
 
@@ -86,7 +93,7 @@ def assign(database: Database, packet: Packet, config: AnnotateConfig, annotator
     """The current groups of a person, at most ``count``; starts or renews their leases."""
     with database.write() as connection:
         stage = stage_of(connection, packet, config, annotator)
-        ends = time.time() + 60 * config.serve.lease_minutes
+        ends = clock() + 60 * config.serve.lease_minutes
         if stage in ("paused", "failed"):
             return Assigned(stage, [], 0, 0)
         listed = _listed(stage, packet)
@@ -170,7 +177,7 @@ def _lease(connection: sqlite3.Connection, annotator: str, group: str, stage: st
         "INSERT INTO assignments (annotator, group_id, round, opened_at, lease_ends) VALUES (:who, :group, :stage, :opened, :ends) "
         "ON CONFLICT (annotator, group_id) DO UPDATE SET lease_ends = excluded.lease_ends, round = CASE WHEN done = 1 OR "
         f"(round IN {LAST} AND excluded.round IN {LAST} AND lease_ends > :time) THEN round ELSE excluded.round END",
-        {"who": annotator, "group": group, "stage": stage, "opened": now(), "ends": ends, "time": time.time()},
+        {"who": annotator, "group": group, "stage": stage, "opened": now(), "ends": ends, "time": clock()},
     )
 
 
@@ -179,8 +186,9 @@ def _still_open(connection: sqlite3.Connection, packet: Packet, annotator: str) 
     rows = connection.execute(
         "SELECT m.group_id FROM assignments m LEFT JOIN groups g USING (group_id) WHERE m.annotator = :who AND m.done = 0 "
         "AND m.lease_ends > 0 "
-        f"AND (g.group_id IS NULL OR g.wanted > ({_TAKEN})) ORDER BY m.rowid",
-        {"who": annotator, "time": time.time()},
+        f"AND (g.group_id IS NULL OR g.wanted > ({_TAKEN}) OR (m.lease_ends > :time AND g.round != :production AND m.round != g.round)) "
+        "ORDER BY m.rowid",
+        {"who": annotator, "time": clock(), "production": PRODUCTION},
     )
     return [row["group_id"] for row in rows if row["group_id"] in packet.plan.wanted or row["group_id"] in packet.plan.hidden]
 
@@ -207,7 +215,7 @@ def _hidden_gold(connection: sqlite3.Connection, packet: Packet, annotator: str)
 
 def _begun(connection: sqlite3.Connection, annotator: str, expert: bool) -> tuple[str | None, bool]:
     """A group that others have and that needs one more person, and whether somebody else should get it, as it connects nobody."""
-    asked = {"who": annotator, "time": time.time(), "expert": expert, "round": PRODUCTION}
+    asked = {"who": annotator, "time": clock(), "expert": expert, "round": PRODUCTION}
     found = connection.execute(
         f"SELECT group_id, place, round FROM groups g WHERE g.wanted > 1 AND {_ALLOWED} AND NOT {_MINE} "
         f"AND ({_TAKEN}) BETWEEN 1 AND g.wanted - 1 ORDER BY place LIMIT 100",
@@ -238,7 +246,7 @@ def _partners(connection: sqlite3.Connection, annotator: str) -> Counter[str]:
         f"SELECT b.annotator AS partner FROM assignments a JOIN assignments b USING (group_id) WHERE a.annotator = :who "
         f"AND b.annotator != :who AND a.round IN {COUNTED} AND b.round IN {COUNTED} "
         "AND (a.done = 1 OR a.lease_ends > :time) AND (b.done = 1 OR b.lease_ends > :time)",
-        {"who": annotator, "time": time.time()},
+        {"who": annotator, "time": clock()},
     )
     return Counter(row["partner"] for row in rows)
 
@@ -257,7 +265,7 @@ def _fresh(connection: sqlite3.Connection, annotator: str, expert: bool) -> str 
     """The first untouched group."""
     row = connection.execute(
         f"SELECT group_id FROM groups g WHERE {_ALLOWED} AND NOT {_MINE} AND ({_TAKEN}) = 0 ORDER BY place LIMIT 1",
-        {"who": annotator, "time": time.time(), "expert": expert},
+        {"who": annotator, "time": clock(), "expert": expert},
     ).fetchone()
     return None if row is None else row["group_id"]
 
@@ -273,7 +281,7 @@ def keep_slot(connection: sqlite3.Connection, annotator: str, group: str) -> Non
 
 def hand_over(connection: sqlite3.Connection, annotator: str, group: str, ends: float) -> None:
     """Assign a group of the plan to a person, as a further person where all its slots are taken; also one that this person skipped."""
-    asked = {"who": annotator, "group": group, "time": time.time()}
+    asked = {"who": annotator, "group": group, "time": clock()}
     connection.execute(
         f"UPDATE groups AS g SET wanted = max(wanted, 1 + ({_TAKEN})) WHERE group_id = :group",
         asked,

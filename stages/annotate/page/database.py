@@ -54,6 +54,8 @@ DATABASE = "submissions.sqlite"
 CLOSING_ATTEMPTS, CLOSING_PAUSE = 40, 0.05
 """How often, and with how many seconds between, a server that ends tries to leave WAL mode while somebody reads."""
 
+_STARTED = time.time() - time.monotonic()
+
 FLAGS = ("source-broken", "instruction-impossible", "unsafe", "image-missing")
 """Reasons why a group cannot be rated."""
 
@@ -175,6 +177,11 @@ class Database:
                 except sqlite3.OperationalError:
                     time.sleep(CLOSING_PAUSE)
             self._connection.close()
+
+
+def clock() -> float:
+    """Seconds since 1970, for leases: they last as long as they should when somebody sets the machine's clock meanwhile."""
+    return _STARTED + time.monotonic()
 
 
 def now() -> str:

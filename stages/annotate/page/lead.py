@@ -16,6 +16,7 @@ import numpy as np
 
 from stages.annotate.config import AnnotateConfig
 from stages.annotate.page import assignment, people, phases, waiting
+from stages.annotate.page.database import clock
 from stages.annotate.page.judged import Judged
 from stages.annotate.page.packet import Packet
 from stages.annotate.page.rated import Rated
@@ -29,7 +30,7 @@ MOST_QUEUED = 200
 HOURS = "SELECT annotator, day, seconds, groups, revisions, skips FROM hours ORDER BY day DESC, annotator"
 """Active time by person and day."""
 
-EXPIRED = "SELECT count(*) FROM assignments WHERE done = 0 AND lease_ends BETWEEN 1 AND unixepoch()"
+EXPIRED = "SELECT count(*) FROM assignments WHERE done = 0 AND lease_ends BETWEEN 1 AND ?"
 """Groups that were opened and neither submitted nor skipped."""
 
 
@@ -124,7 +125,7 @@ def _progress(connection: sqlite3.Connection, packet: Packet, groups: Sequence[R
         "ratings": sum(entry.scores.size for entry in groups),
         "groups_per_day": round(rate, 1),
         "days_left": round(left / rate, 1) if rate else None,
-        "expired": connection.execute(EXPIRED).fetchone()[0],
+        "expired": connection.execute(EXPIRED, (clock(),)).fetchone()[0],
     }
 
 

@@ -7,7 +7,6 @@ Decisions are append-only rows: ``pause`` or ``resume`` an annotator, ``certify`
 from __future__ import annotations
 
 import json
-import time
 from typing import Any, Literal
 
 from fastapi import APIRouter, Response
@@ -16,7 +15,7 @@ from pydantic import Field
 
 from stages.annotate.packet.write import csv_table
 from stages.annotate.page import assignment, lead
-from stages.annotate.page.database import now
+from stages.annotate.page.database import clock, now
 from stages.annotate.page.session import Holder, Lead, ThisPage
 from stages.annotate.page.submissions import PageRequest, Refused
 from stages.annotate.ratings.delivery import COLUMNS
@@ -70,7 +69,8 @@ def group(group_id: str, page: ThisPage, person: Lead) -> dict[str, Any]:
 def decide(sent: Decision, page: ThisPage, person: Lead) -> dict[str, Any]:
     """Store a decision and apply it."""
     annotators = {p.pseudonym for p in page.roster.people if p.role == "annotator" and not p.revoked}
-    known = page.packet.plan.wanted if sent.action in ("one-more", "hand-over") else {p.pseudonym for p in page.roster.people}
+    groups = page.current.refresh(page.database).plan.wanted
+    known = groups if sent.action in ("one-more", "hand-over") else {p.pseudonym for p in page.roster.people}
     if sent.subject not in known:
         raise Refused(422, f"{sent.subject} is not a person or group of this project")
     if sent.action == "hand-over" and sent.to not in annotators:
@@ -88,7 +88,7 @@ def decide(sent: Decision, page: ThisPage, person: Lead) -> dict[str, Any]:
             ).fetchone()
             if rated:
                 raise Refused(409, f"{sent.to} has rated this group")
-            assignment.hand_over(connection, sent.to, sent.subject, time.time() + RESERVED)
+            assignment.hand_over(connection, sent.to, sent.subject, clock() + RESERVED)
         if sent.action == "one-more":
             connection.execute(
                 "UPDATE groups SET wanted = "

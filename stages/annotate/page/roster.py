@@ -12,7 +12,7 @@ import hashlib
 import secrets
 import sys
 import unicodedata
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,6 +26,9 @@ Role = Literal["annotator", "lead"]
 ROSTER = "roster.json"
 BEFORE_RESTORE = "before-restore-"
 """Beginning of the folders beside the roster that hold what a backup replaced."""
+
+LONGEST_NAME = 200
+"""Characters."""
 
 TOKEN_BYTES = 24
 """Random bytes of a token: 192 bits."""
@@ -83,13 +86,14 @@ class Roster:
         return next((p for p in self.people if secrets.compare_digest(p.token_sha256, digest) and not p.revoked), None)
 
     def add(self, name: str, role: Role = "annotator") -> tuple[Person, str]:
-        """Add a person; returns the person and the token of the link. Raises ``ValueError`` for a name that is on the roster
-        or has no letters."""
+        """Add a person; returns the person and the token of the link. Raises ``ValueError`` for a name that is on the roster, also in other
+        capital letters, or has no letters."""
         name = as_name(name)
         with self._changing() as people:
-            if any(person.name == name for person in people):
+            if (known := spelling([person.name for person in people], name)) is not None:
                 raise ValueError(
-                    f"{name} is on the roster; `pipeline annotate roster renew` gives a new link, another person needs another name"
+                    f"{name} is on the roster{'' if known == name else f' as {known}'}; `pipeline annotate roster renew` gives a new link, "
+                    "another person needs another name"
                 )
             number = 1 + max((_number(pseudonym) for pseudonym in self._given(people) if pseudonym.startswith(f"{role}-")), default=0)
             token = secrets.token_urlsafe(TOKEN_BYTES)
@@ -133,12 +137,19 @@ class Roster:
 
 def as_name(text: str) -> str:
     """A name in one Unicode spelling, without spaces around it. Raises ``ValueError`` where nothing of it is seen, for control characters,
-    and for what is no text."""
+    for what is no text, and for more than ``LONGEST_NAME`` characters."""
     name = unicodedata.normalize("NFC", text.strip())
     kinds = {unicodedata.category(character) for character in name}
     if kinds <= {"Cf", "Zs"} or kinds & {"Cc", "Cs"}:
         raise ValueError(f"the name {text!a} is empty, or has control characters or half a character; give the name of the person")
+    if len(name) > LONGEST_NAME:
+        raise ValueError(f"the name {name[:20]}... has {len(name):,} characters; a name has at most {LONGEST_NAME}")
     return name
+
+
+def spelling(names: Iterable[str], name: str) -> str | None:
+    """That of ``names`` which is the same name, whatever its capital letters; None where there is none."""
+    return next((known for known in names if known.casefold() == name.casefold()), None)
 
 
 def folder_of(run: RunDir) -> Path:

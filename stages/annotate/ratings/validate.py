@@ -4,7 +4,7 @@ In: a :class:`Delivery`, the rating task, the ratings of the ledger. Out: rows o
 duplicates they add up to the ratings of the file. A file is refused as a whole (``ValueError``) if it belongs to another project, declares
 another scale, or all its raters used another scale. Row checks cannot find the last case: on a scale from 0, the scores 1 to 3 look valid.
 
-Reasons for single rows: annotator-empty, annotator-invalid, submission-invalid, submission-of-another, time-before-export,
+Reasons for single rows: annotator-empty, annotator-invalid, submission-invalid, id-too-long, submission-of-another, time-before-export,
 annotator-on-another-scale, dimension-unknown, group-unknown, candidate-unknown,
 candidate-of-another-group, candidate-not-sampled, score-empty, score-not-a-number, score-not-whole, score-out-of-scale, time-unreadable,
 time-without-offset, time-in-the-future, round-unknown, seconds-invalid, seconds-ambiguous, rubric-unknown, comment-invalid, conflict,
@@ -36,6 +36,8 @@ from stages.engine.ids import content_id
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 LONGEST_COMMENT = 10_000
+LONGEST_ID = 200
+"""Characters of a pseudonym, and of the ids of groups, candidates and submissions."""
 DAY = 86_400
 
 Problem = tuple[str, str]
@@ -77,6 +79,7 @@ def validate(
     exported: time of the first export; ratings of this project before it are quarantined. rubrics: versions that were exported.
     """
     _refuse_other_project(delivery, task)
+    _refuse_other_spellings(delivery, existing)
     commas = {row.seconds for row in delivery.rows if "," in row.seconds and not math.isnan(number(row.seconds))}
     decimal = not all(map(_THOUSANDS.fullmatch, commas))
     other_scale = _on_another_scale(delivery, task.scale)
@@ -125,6 +128,9 @@ def _problem(
     row: RawRating, task: RatingTask, other_scale: Mapping[str, str], groups: Closest, candidates: Closest, now: datetime, *, means: bool
 ) -> Problem | None:
     """The first problem of a row, or None. means: as in :class:`Delivery`."""
+    for what in ("annotator_id", "group_id", "candidate_id", "submission"):
+        if len(text := getattr(row, what)) > LONGEST_ID:
+            return "id-too-long", f"{what} {text[:20]!r}... has {len(text):,} characters; an id has at most {LONGEST_ID}"
     if not row.annotator_id:
         return "annotator-empty", "annotator_id is empty; give the rater's pseudonym"
     if _is_unsafe(row.annotator_id):
@@ -324,13 +330,30 @@ def _on_another_scale(delivery: Delivery, scale: Scale) -> dict[str, str]:
     return messages
 
 
+def _refuse_other_spellings(delivery: Delivery, existing: Collection[Cell]) -> None:
+    """Raise ``ValueError`` for an annotator whom the ledger, or the file above, spells with other capital letters: it would be a second
+    person."""
+    known = {annotator for _, _, annotator, _ in existing}
+    spelt = {name.casefold(): name for name in known}
+    for row in delivery.rows:
+        name = row.annotator_id
+        if name in known:
+            continue
+        if (other := spelt.setdefault(name.casefold(), name)) != name:
+            raise ValueError(
+                f"{delivery.at(row.number)}: annotator {name:.60} is {other:.60} in the ledger, or above in this file; spell one person in "
+                "one way, and give two people pseudonyms that differ in more than capital letters"
+            )
+        known.add(name)
+
+
 def _similar_annotators(delivery: Delivery) -> list[str]:
-    """A warning for every set of annotator ids that differ only in case and spaces."""
+    """A warning for every set of annotator ids that differ only in spaces."""
     names: defaultdict[str, set[str]] = defaultdict(set)
     for name in {row.annotator_id for row in delivery.rows}:
-        names["".join(name.lower().split())].add(name)
+        names["".join(name.split())].add(name)
     return [
-        f"{delivery.file}: annotators {', '.join(map(repr, sorted(same)))} differ only in case or spaces; are they one person?"
+        f"{delivery.file}: annotators {', '.join(map(repr, sorted(same)))} differ only in spaces; are they one person?"
         for _, same in sorted(names.items())
         if len(same) > 1
     ]

@@ -2,7 +2,8 @@
 
 A row's fault costs the row. Anything else (a refused connection, a server's error, a disk that fails) is tried again, a little later each
 time, and then ends the unit with a sentence: the next run goes on with that unit. A host without an address is the row's fault while
-another host has one, and the network's otherwise. Nothing but regular files is opened, and no file above ``MOST_BYTES`` is read.
+another host has one, and the network's otherwise. Missing credentials cost the row as a missing extra does. Nothing but regular files is
+opened, and no file above ``MOST_BYTES`` is read.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from stages.datasets.io.faults import Fault
@@ -36,6 +38,9 @@ _BUSY = (408, 425, 429)
 """HTTP codes below 500 that a later request may not get."""
 PUBLIC_HOSTS = ("huggingface.co", "github.com")
 """Asked for an address before any image came from a host with a name."""
+_NO_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "ProfileNotFound"}
+_NOT_CONNECTED = {"ConnectionError", "TimeoutError", "ClientConnectionError", "HTTPClientError"}
+"""Errors by name, also of botocore and aiohttp, which are imported with the first such URL only."""
 _NAMED_HOST = re.compile(r"(?:https?|ftp)://(?:[^/@]*@)?([^/:?#]*\.[^\W\d][^/:?#]*)")
 """In a URL, the host where it is no number."""
 _host_of_newest: deque[str] = deque(maxlen=1)
@@ -83,13 +88,15 @@ def fault_of(error: BaseException, path: str, what: str, *, last: bool) -> Fault
     absent = Fault("missing-image", f"{what} cannot be read ({type(error).__name__})")
     if any(isinstance(entry, storage.UnknownLocation) or getattr(entry, "errno", None) == errno.EPROTONOSUPPORT for entry in chain):
         return Fault("unknown-location", f"{what}: {error}")
-    if any(type(entry).__name__ == "TooManyRedirects" for entry in chain):  # of aiohttp, which is imported with the first URL only
+    if any(type(entry).__name__ in _NO_CREDENTIALS for entry in chain):
+        return Fault("unknown-location", f"{what}: this machine has no credentials for it ({chain[-1]})")
+    if any(type(entry).__name__ == "TooManyRedirects" for entry in chain):  # of aiohttp
         return absent
     nameless = next((entry for entry in chain if isinstance(entry, socket.gaierror)), None)
     final = nameless is not None and (last or nameless.errno != socket.EAI_AGAIN)
     if final and re.search("(https?|ftp|github)://", path) and _hosts_are_found():
         return Fault("unknown-host", f"{what}: its host has no address ({nameless.strerror})")
-    codes = [code for entry in chain if isinstance(code := getattr(entry, "status", None), int)]  # of aiohttp's errors
+    codes = [code for entry in chain for name in ("status", "code") if isinstance(code := getattr(entry, name, None), int)]
     if codes:
         return absent if 400 <= codes[0] < 500 and codes[0] not in _BUSY else None
     if any(map(_is_transient, chain)):
@@ -98,7 +105,8 @@ def fault_of(error: BaseException, path: str, what: str, *, last: bool) -> Fault
         return absent
     if "::" in path:  # a member of an archive: zipfile, tarfile and the decompressors have errors of their own
         return Fault("broken-archive", f"{what} cannot be read from its archive ({type(error).__name__}: {error})")
-    return absent if isinstance(error, ValueError) or getattr(error, "errno", None) in _ABSENT else None
+    forbidden = str(error).startswith("Forbidden: ")  # of gs://, without a number
+    return absent if forbidden or isinstance(error, ValueError) or getattr(error, "errno", None) in _ABSENT else None
 
 
 def _hosts_are_found() -> bool:
@@ -110,21 +118,32 @@ def _hosts_are_found() -> bool:
 
 
 def _is_transient(error: BaseException) -> bool:
-    if isinstance(error, (ConnectionError, TimeoutError)) or "ClientConnectionError" in [kind.__name__ for kind in type(error).__mro__]:
+    if not _NOT_CONNECTED.isdisjoint(kind.__name__ for kind in type(error).__mro__):
         return True
     return isinstance(error, OSError) and error.errno is not None and error.errno not in _ABSENT
 
 
 def _archive_fault(path: str, what: str) -> Fault | None:
-    """The fault of a URL of an archive whose local file is none, or is empty, before anything opens it."""
-    if "::" not in path:
-        return None
-    filesystem, name = storage.locate(path.rpartition("::")[2])
-    if not isinstance(filesystem, LocalFileSystem):
-        return None
-    found = Path(name).stat()
-    empty = None if found.st_size else Fault("broken-archive", f"{what} cannot be read from its archive, which is empty")
-    return _no_file(found, what) or empty
+    """The fault of a URL of an archive that a local file has, which is none or is empty, before anything opens it."""
+    links = path.split("::")
+    for first in reversed(range(1, len(links))):  # an archive in another one can be looked at after that one only
+        name = _local_name(*storage.locate("::".join(links[first:])))
+        if name is None:
+            continue
+        found = Path(name).stat()
+        if stat.S_ISREG(found.st_mode) and not found.st_size:
+            return Fault("broken-archive", f"{what} cannot be read from its archive, which is empty")
+        if (fault := _no_file(found, what)) is not None:
+            return fault
+    return None
+
+
+def _local_name(filesystem: Any, name: str) -> str | None:
+    """Path of a local file, also one in a folder that is a file system of its own (``dir://``), or behind a cache; None for others."""
+    while (inner := getattr(filesystem, "fs", None)) is not None:
+        name = f"{filesystem.path}/{name}" if isinstance(filesystem, DirFileSystem) else name
+        filesystem = inner
+    return name if isinstance(filesystem, LocalFileSystem) else None
 
 
 def _no_file(found: os.stat_result, what: str) -> Fault | None:
@@ -136,11 +155,12 @@ def _no_file(found: os.stat_result, what: str) -> Fault | None:
 
 def _read(path: str, what: str) -> bytes | Fault:
     filesystem, name = storage.locate(path)
-    if isinstance(filesystem, LocalFileSystem):
-        found = os.stat(name)  # noqa: PTH116  # a Path would intern every name
+    local = _local_name(filesystem, name)
+    if local is not None:
+        found = os.stat(local)  # noqa: PTH116  # a Path would intern every name
         fault = _no_file(found, what) or too_large(found.st_size, what)
         # What is empty is not read: the kernel's files, such as /proc/kmsg, have 0 bytes and may be without end
-        return fault or (Path(name).read_bytes() if found.st_size or stat.S_ISDIR(found.st_mode) else b"")
+        return fault or (Path(local).read_bytes() if found.st_size or stat.S_ISDIR(found.st_mode) else b"")
     with filesystem.open(name, "rb") as file:
         size = getattr(file, "size", None)
         data = b"" if size and size > MOST_BYTES else file.read(MOST_BYTES + 1)  # the size may be unknown, or that of packed data
