@@ -89,10 +89,16 @@ def _run_group(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], 
     """One group, run from the driver or from a Ray task."""
     from ray.train.torch import TorchConfig, TorchTrainer  # imports torch, which `pipeline plan` and `pipeline status` do not need
 
+    class Trainer(TorchTrainer):
+        """Without Ray Data, which would have a process of its own for data sets that there are none of."""
+
+        def _create_default_callbacks(self) -> list[Any]:
+            return [callback for callback in super()._create_default_callbacks() if type(callback).__name__ != "DatasetsCallback"]
+
     ray_files = storage.partial_folder(scratch / "ray-train")
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        TorchTrainer(
+        Trainer(
             loop,
             train_loop_config=payload,
             scaling_config=ScalingConfig(
