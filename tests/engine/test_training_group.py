@@ -21,17 +21,16 @@ from reward.trainer.config import LoopConfig
 from reward.trainer.loop import LossTerms, optimise
 from stages.engine import storage, training_group, warm_workers
 from stages.engine.cluster import Cluster
+from stages.engine.metrics_file import MetricsFile, read_metrics
 from stages.engine.run_units import run_units
 from stages.engine.rundir import RunDir
 from stages.engine.training_group import (
-    MetricsFile,
     Training,
     checkpoint_lock,
     fit,
     is_rank_zero,
     is_trained,
     publish_trained,
-    read_metrics,
     seeded,
     training_progress,
 )
