@@ -13,6 +13,8 @@ TESTS = ROOT / "tests"
 IMPORTED = (*(path for path in TESTS.iterdir() if path.is_dir()), ROOT, os.environ.get("PYTHONPATH", ""))
 """Where workers find what they unpickle: functions of tests, and the product."""
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # containers set it, and then each of hundreds of processes compiles our packages again
+sys.dont_write_bytecode = False
 os.environ.update(
     PYTHONPATH=os.pathsep.join(map(str, IMPORTED)),
     HF_HUB_OFFLINE="1",
