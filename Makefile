@@ -12,6 +12,8 @@ GIVEN = $(or $(PYTHON),python3)
 
 # One thread per process: the tiny models are slower with more, and the flow runs several processes at once.
 export OMP_NUM_THREADS ?= 1
+# Containers set it, and then every worker compiles our packages again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo demo-small test lint clean
 

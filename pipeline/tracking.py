@@ -16,8 +16,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
 
+from stages.engine.metrics_file import read_metrics
 from stages.engine.rundir import RunDir
-from stages.engine.training_group import read_metrics
 
 SECONDS = 5.0
 """Between two looks into the run directory."""

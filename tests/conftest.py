@@ -13,10 +13,13 @@ TESTS = ROOT / "tests"
 IMPORTED = (*(path for path in TESTS.iterdir() if path.is_dir()), ROOT, os.environ.get("PYTHONPATH", ""))
 """Where workers find what they unpickle: functions of tests, and the product."""
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # containers set it, and then each of hundreds of processes compiles our packages again
+sys.dont_write_bytecode = False
 os.environ.update(
     PYTHONPATH=os.pathsep.join(map(str, IMPORTED)),
     HF_HUB_OFFLINE="1",
     OMP_NUM_THREADS="1",
+    TORCHINDUCTOR_COMPILE_THREADS="1",  # else torch.compile starts processes that import torch, for blocks that take a second
     RAY_AUTH_MODE="disabled",
     RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.2",
     RAY_worker_niceness="0",  # else 15: a test waits for workers that the other test process leaves nothing

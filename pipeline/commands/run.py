@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 TRACKERS = ("tensorboard", "wandb")
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+"""Of NVIDIA's driver, of the same under Windows' Linux, and of AMD's; without one of them torch finds no GPU."""
 PACKAGES = ("torch", "transformers", "diffusers", "ray", "pyarrow", "webdataset", "numpy", "pillow")
 
 
@@ -127,6 +129,8 @@ def _code_version() -> str:
 
 
 def _gpus() -> list[str]:
+    if not any(Path(device).exists() for device in GPU_DEVICES):
+        return []  # torch takes seconds to import
     import torch
 
     return [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]

@@ -9,7 +9,6 @@ draws its progress bar from that file. Ray's metrics show the newest values.
 from __future__ import annotations
 
 import fcntl
-import json
 import math
 import re
 import shutil
@@ -31,6 +30,7 @@ from ray.util.metrics import Gauge
 
 from stages.engine import storage, warm_workers
 from stages.engine.cluster import Cluster
+from stages.engine.metrics_file import read_metrics
 from stages.engine.progress import Progress, progress
 
 C = TypeVar("C", bound=BaseModel)
@@ -89,10 +89,16 @@ def _run_group(loop: Callable[[dict[str, Any]], None], payload: dict[str, Any], 
     """One group, run from the driver or from a Ray task."""
     from ray.train.torch import TorchConfig, TorchTrainer  # imports torch, which `pipeline plan` and `pipeline status` do not need
 
+    class Trainer(TorchTrainer):
+        """Without Ray Data, which would have a process of its own for data sets that there are none of."""
+
+        def _create_default_callbacks(self) -> list[Any]:
+            return [callback for callback in super()._create_default_callbacks() if type(callback).__name__ != "DatasetsCallback"]
+
     ray_files = storage.partial_folder(scratch / "ray-train")
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        TorchTrainer(
+        Trainer(
             loop,
             train_loop_config=payload,
             scaling_config=ScalingConfig(
@@ -140,23 +146,6 @@ def checkpoint_lock(folder: Path, *, rank_zero: bool) -> Generator[None]:
         yield
 
 
-class MetricsFile:
-    """``metrics.jsonl``: one JSON object per report; each attempt starts it anew, and a resumed training repeats finished reports."""
-
-    def __init__(self, path: Path, *, write: bool) -> None:
-        self.path = path
-        self.write = write
-        if write:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("")
-
-    def append(self, report: dict[str, Any]) -> None:
-        """Add a report; only rank 0 of a group writes."""
-        if self.write:
-            with self.path.open("a") as file:
-                file.write(json.dumps(report, sort_keys=True) + "\n")
-
-
 class Gauges:
     """Ray's metrics of a training: a gauge per reported number, ``ray_<prefix>_<name>`` on the metrics port of the worker's machine."""
 
@@ -188,14 +177,6 @@ class Gauges:
             label = re.sub(r"\W", "_", f"{self.prefix}_{name}")
             self._gauges[name] = Gauge(label, description=f"{self.prefix}: {name}", tag_keys=tuple(self.tags))
         return self._gauges[name]
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Reports so far; a line that is still being written is left out."""
-    if not path.exists():
-        return []
-    lines = path.read_text().splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def seeded(config: C, seed: int) -> C:

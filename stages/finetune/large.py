@@ -15,9 +15,9 @@ from typing import Any
 from stages.context import Context
 from stages.engine import contracts, steps, storage
 from stages.engine.ids import settings_hash
+from stages.engine.metrics_file import MetricsFile
 from stages.engine.rundir import Index, StepFolder
 from stages.engine.training_group import (
-    MetricsFile,
     Training,
     checkpoint_lock,
     fit,

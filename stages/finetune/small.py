@@ -18,9 +18,9 @@ from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import steps, storage
 from stages.engine.ids import settings_hash
+from stages.engine.metrics_file import MetricsFile
 from stages.engine.rundir import Index
 from stages.engine.training_group import (
-    MetricsFile,
     Training,
     checkpoint_lock,
     fit,

@@ -19,10 +19,10 @@ from stages.contamination import references
 from stages.context import Context
 from stages.engine import steps, storage
 from stages.engine.ids import settings_hash
+from stages.engine.metrics_file import MetricsFile
 from stages.engine.rundir import Index, RunDir
 from stages.engine.training_group import (
     Gauges,
-    MetricsFile,
     Training,
     checkpoint_lock,
     fit,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,29 +12,29 @@ from typing import Any
 
 import pytest
 import torch
+from broken_work import mistaken, together
 from safetensors.torch import save_file
 from torch import nn
 
 from finetune.config import BASE_TRAINING
 from reward.trainer.config import LoopConfig
 from reward.trainer.loop import LossTerms, optimise
-from stages.engine import contracts, storage, training_group, warm_workers
+from stages.engine import storage, training_group, warm_workers
 from stages.engine.cluster import Cluster
+from stages.engine.metrics_file import MetricsFile, read_metrics
 from stages.engine.run_units import run_units
 from stages.engine.rundir import RunDir
 from stages.engine.training_group import (
-    MetricsFile,
     Training,
     checkpoint_lock,
     fit,
     is_rank_zero,
     is_trained,
     publish_trained,
-    read_metrics,
     seeded,
     training_progress,
 )
-from stages.engine.units import Unit, UnitOutput
+from stages.engine.units import Unit
 
 pytestmark = pytest.mark.slow
 
@@ -72,13 +71,6 @@ def dying(payload: dict[str, Any]) -> None:
         train_layer(folder, report)
 
 
-def mistaken(payload: dict[str, Any]) -> None:
-    Path(payload["folder"]).mkdir(exist_ok=True)
-    with (Path(payload["folder"]) / "attempts").open("a") as file:
-        file.write("one\n")
-    raise ValueError("a batch of 1 cannot be shared by 2 workers; use a larger batch or fewer workers")
-
-
 def test_a_dead_worker_is_restarted_and_ends_the_same(cluster: Cluster, tmp_path: Path) -> None:
     disturbed, undisturbed = tmp_path / "disturbed", tmp_path / "undisturbed"
     for folder in (disturbed, undisturbed):
@@ -92,16 +84,6 @@ def test_a_dead_worker_is_restarted_and_ends_the_same(cluster: Cluster, tmp_path
     assert is_trained(disturbed / "layer", "key") and not is_trained(disturbed / "layer", "other")
     reports = read_metrics(disturbed / "metrics.jsonl")
     assert [report["step"] for report in reports] == [1, 2, 3, 4, 5, 6]
-
-
-def together(folder: Path, number: int) -> UnitOutput:
-    """Work that ends when four processes are at it."""
-    (folder / str(os.getpid())).touch()
-    give_up = time.monotonic() + 300
-    while len(list(folder.iterdir())) < 4:
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
-    return UnitOutput({"scores": contracts.table("scores", [])}, rows_in=0, rows_out=0)
 
 
 def test_a_mistake_arrives_as_one_sentence_also_where_the_workers_before_hold_all_cpus(cluster: Cluster, tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def test_a_run_goes_on_around_its_bad_editors_and_redoes_only_what_changed(tmp_p
     def flow(
         *editors: dict[str, Any], failures: dict[str, Any] | None = None, instructions: Sequence[str] = INSTRUCTIONS, **generate: Any
     ) -> str:
-        rules = {"seconds": 2.0} | (failures or {})
+        rules = {"seconds": 5.0} | (failures or {})
         return json.dumps(settings(tmp_path / str(len(instructions)), *instructions, editors=[*editors], failures=rules, **generate))
 
     changed = plain | {"settings": counted | {"tone": 5}}

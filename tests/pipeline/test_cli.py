@@ -12,12 +12,14 @@ from pathlib import Path
 
 import click
 import pytest
+import torch
 from click.testing import CliRunner
 from command import copied, finished, pipeline, refusal
 from paths import ROOT
 from rated_run import make_run
 
 from pipeline import cli, flow
+from pipeline.commands import run
 from pipeline.commands.common import Options, common
 from stages.config import FlowConfig
 from stages.engine import storage
@@ -340,3 +342,13 @@ def test_files_of_ratings_that_cannot_be_read_are_one_sentence(rated: tuple[Path
     assert not (run / "annotate" / "index.json").exists()
     untouched = pipeline("annotate", "ingest", "--config", config, "--run", run, "--file", template).output
     assert re.search(r"ratings-template\.csv +new +48 +0 +annotator-empty 48", untouched)
+
+
+def test_torch_is_asked_for_gpus_only_where_a_driver_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: asked.append("asked") or 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda number: f"GPU {number}")
+    monkeypatch.setattr(run, "GPU_DEVICES", (str(tmp_path / "none"),))
+    assert run._gpus() == [] and not asked
+    monkeypatch.setattr(run, "GPU_DEVICES", (str(tmp_path / "none"), str(tmp_path)))
+    assert run._gpus() == ["GPU 0"]

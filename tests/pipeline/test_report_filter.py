@@ -59,6 +59,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(0)
     editor = rng.integers(0, 2, ROWS)
     means = (rng.normal(size=(ROWS, 2)) + 0.5 * editor[:, None]).round(5)
+    highest = means.sum(axis=1).argmax()
     ids = [f"{number:024x}" for number in rng.permutation(ROWS)]
     entries = [
         [{"dimension": name, "mean": mean, "sigma": 1.0, "likert": round(float(np.clip(2.5 + mean / 2, 1, 4)), 5)} for name, mean in pairs]
@@ -74,7 +75,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "change_from_source": rng.uniform(0, 90, ROWS).round(5),
             "task": [TASKS[number] for number in rng.integers(0, 25, ROWS)],
             "language": [("en", "cn", "de")[number] for number in rng.integers(0, 3, ROWS)],
-            "flags": pa.array([["flat"] if place == means.sum(axis=1).argmax() else [] for place in range(ROWS)], pa.list_(pa.string())),
+            "flags": pa.array([["flat"] if place == highest else [] for place in range(ROWS)], pa.list_(pa.string())),
         }
     ).cast(contracts.SCORES)
     sources = [f"source-{number}.png" for number in rng.integers(0, ROWS // 3, ROWS)]

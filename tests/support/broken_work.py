@@ -1,10 +1,11 @@
-"""Work for Ray's processes that ends them, in a module that loads nothing heavy."""
+"""Work for Ray's processes that ends them, waits for others or fails, in a module that loads nothing heavy."""
 
 from __future__ import annotations
 
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from stages.datasets import readers as edits
 from stages.datasets.readers import Slice
@@ -60,3 +61,21 @@ def inspecting(fatal: int) -> Work:
 def not_loadable() -> Work:
     """What it takes to begin, such as a model, does not fit: the process ends before it sees a row."""
     os._exit(9)
+
+
+def together(folder: Path, number: int) -> UnitOutput:
+    """Work that ends when four processes are at it."""
+    (folder / str(os.getpid())).touch()
+    give_up = time.monotonic() + 300
+    while len(list(folder.iterdir())) < 4:
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+    return UnitOutput({"scores": contracts.table("scores", [])}, rows_in=0, rows_out=0)
+
+
+def mistaken(payload: dict[str, Any]) -> None:
+    """A training loop that notes each of its attempts, and cannot begin."""
+    Path(payload["folder"]).mkdir(exist_ok=True)
+    with (Path(payload["folder"]) / "attempts").open("a") as file:
+        file.write("one\n")
+    raise ValueError("a batch of 1 cannot be shared by 2 workers; use a larger batch or fewer workers")
