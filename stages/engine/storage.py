@@ -245,10 +245,17 @@ def even(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
 def read_table(path: str | Path, columns: Sequence[str] | None = None, filters: Any = None) -> pa.Table:
     """All columns of a local Parquet file or some, rows that pass ``filters`` only; names in the path are never read as columns.
 
-    With filters nothing is read ahead, so that a few images of a file do not need the memory of all.
+    With filters nothing is read ahead, so that a few images of a file do not need the memory of all. Raises ``ValueError`` for a column
+    that the file does not have.
     """
     ahead = filters is None
-    return pq.read_table(path, columns=columns and [*columns], filters=filters, partitioning=None, pre_buffer=ahead, use_threads=ahead)
+    try:
+        return pq.read_table(path, columns=columns and [*columns], filters=filters, partitioning=None, pre_buffer=ahead, use_threads=ahead)
+    except pa.ArrowInvalid as error:
+        missing = [] if "FieldRef" not in str(error) else [name for name in columns or () if name not in pq.read_schema(path).names]
+        if not missing:
+            raise
+        raise ValueError(f"{path} has no column {missing[0]}, as another version made it; run its step again") from None
 
 
 def read_batches(file: str | Path | IO[bytes], rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -154,6 +155,9 @@ def test_tables_are_read_before_the_index_is_there(tmp_path: Path) -> None:
     some = folder.read_table("selection", parts, ["score", "sample_id"])
     assert some.schema.names == ["score", "sample_id"] and some.schema.metadata == contracts.SELECTION.metadata
     assert folder.read_table("selection", [], ["rank"]).schema.names == ["rank"]
+    path = folder.path / parts[0].path
+    with pytest.raises(ValueError, match=f"{re.escape(str(path))} has no column flags, as another version made it; run its step again"):
+        storage.read_table(path, ["rank", "flags"])
 
 
 def test_scores_of_dimensions_go_into_rows_and_back() -> None:
