@@ -42,7 +42,7 @@ from stages.engine.units import UnitRecord, publish_unit
 from stages.filter import decide as gates
 from stages.filter import inspection, summary
 from stages.filter.gates import broken_text, language, near_duplicate, near_embedding, nothing_asked, upscaled
-from stages.filter.gates.config import GatesConfig
+from stages.filter.gates.config import GATES, GatesConfig
 from stages.filter.gates.language import LanguageGate
 from stages.filter.gates.near_embedding import NearEmbeddingGate
 from stages.filter.gates.size import SizeGate
@@ -495,6 +495,14 @@ def test_the_table_of_inspected_edits_is_the_contract_and_the_gates_columns() ->
     assert INSPECTED.metadata == contracts.INSPECTED.metadata and INSPECTED.field("asked_words").type == pa.int32()
 
 
+def test_a_measure_that_is_no_number_is_null(monkeypatch: pytest.MonkeyPatch, sound: list[Edit]) -> None:
+    """To the engine it would be larger than any number, and so caught."""
+    pair = inspection.pair_of(sound[0])
+    assert isinstance(pair, Pair)
+    monkeypatch.setitem(GATES, "flat", replace(GATES["flat"], measure=lambda _: {"flat_share": float("nan")}))
+    assert gates.measure(pair)["flat_share"] is None
+
+
 def test_a_changed_measure_inspects_again(monkeypatch: pytest.MonkeyPatch) -> None:
     piece = edits.Slice("triplets", "", {}, [(0, "a")])
     before = inspection.unit_key(piece)
@@ -504,7 +512,7 @@ def test_a_changed_measure_inspects_again(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_rows_to_score_of_a_unit_are_those_left_by_gates_references_and_copies(tmp_path: Path) -> None:
-    rows = table([row(0), row(1), row(2, source_width=8), row(3, sample_id="sample 0"), row(4)])
+    rows = table([row(0), row(1), row(2, source_width=8), row(3, sample_id="sample 0", source_width=8), row(4)])
     step = StepFolder(tmp_path, "filter")
     record = UnitRecord("unit", publish_unit(tmp_path, "unit", {"inspected": rows}), 5, 5, {}, 0.0)
     config = only(size={"action": "drop"})

@@ -347,3 +347,19 @@ def test_a_key_of_the_metadata_can_be_any(key: str, value: Any, name: str) -> No
     )
     found = {entry.name: entry.scored for entry in select(table, config).strata}
     assert found == ({name: 2, "": 2} if name else {"": 4})
+
+
+@pytest.mark.parametrize("where", [0, 9])
+def test_edits_without_a_likert_score_or_with_other_dimensions_are_refused(where: int) -> None:
+    rows = rows_of([(float(n), 0.0, "x", "a") for n in range(10)])
+    entry = rows[where]["dimensions"][1]
+    entry["likert"] = None
+    with pytest.raises(ValueError, match="value minimum needs Likert scores"):
+        chosen(rows, rule="top", value="minimum", count=3)
+    rows[where]["dimensions"] = [*rows[where]["dimensions"], entry | {"dimension": "third"}]
+    for how in ({"value": "minimum"}, {"value": "product", "scale": "percentile"}):
+        with pytest.raises(ValueError, match="have not all the same dimensions in the same order"):
+            chosen(rows, rule="top", count=3, **how)
+    rows[where]["dimensions"] = rows[where]["dimensions"][1::-1]
+    with pytest.raises(ValueError, match="have not all the same dimensions in the same order"):
+        chosen(rows, rule="top", value="product", scale="percentile", count=3)

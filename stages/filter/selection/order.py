@@ -32,7 +32,7 @@ def hashed(ids: np.ndarray, purpose: str, seed: int) -> np.ndarray:
 
 def drawn(database: Tables, purpose: str, seed: int) -> str:
     """The number that :func:`hashed` draws for ``sample_id``, as an expression in SQL."""
-    name = f"drawn_{purpose}_{abs(seed)}{'_' * (seed < 0)}"
+    name = f"drawn_for_{purpose}"
     database.define(name, lambda ids: pa.array(hashed(fixed_width(ids), purpose, seed)), "VARCHAR", "DOUBLE")
     return f"{name}(sample_id)"
 
