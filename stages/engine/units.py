@@ -63,7 +63,7 @@ class UnitRecord:
     seen: str = ""
 
 
-PART_ROWS = 1 << 20
+PART_ROWS = 1 << 18
 """Rows of a part of a table that the driver decides on: such a table may be too large for memory."""
 
 Work = Callable[[Any], UnitOutput]
