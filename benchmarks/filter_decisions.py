@@ -93,10 +93,10 @@ def phases(step: StepFolder, rows: int) -> list[tuple[str, Figures]]:
         parts = {"gated": gated(decided)(step, database, config)}
         left, marks = inspection.fates(database, rows)
     found = inspection.Inspection(left, marks, given, parts, rows, {}, 0, {})
-    known = compare.References(references(), {}, {})
+    known = compare.References([references(step)], {}, {})
     left_rows = decontamination._left(step, found)
     compared = contamination(compare.compare)(step, left_rows, known, ContaminationConfig())
-    marks[np.flatnonzero(left)[compared.counted]] |= inspection.bit_of(compare.NAME)
+    marks[compared.counted] |= inspection.bit_of(compare.NAME)
     made = scores(scored.assemble)(step, records, found, [*GATES, compare.NAME])
     assert made.out == int(left.sum()), "every edit that is left is scored"
     return [*figures.items()]
@@ -149,14 +149,14 @@ def publish_nothing(step: StepFolder) -> Part:
     return publish_unit(step.path, "nothing", {"quarantine": contracts.table("quarantine", [])})["quarantine"]
 
 
-def references() -> pa.Table:
+def references(step: StepFolder) -> Path:
     query = (
         "SELECT 'bench' AS reference, number::VARCHAR AS item, sha256((CASE WHEN number < 1000 THEN number ELSE -number END)::VARCHAR) "
         "AS source_sha256, hash(number) AS source_phash, 'x ' || number AS instruction FROM range(10000) AS made(number)"
     )
-    found = duckdb.connect().sql(query)
-    assert found is not None, "the query gives rows"
-    return found.to_arrow_table().cast(contracts.REFERENCES)
+    path = step.path / "references.parquet"
+    duckdb.connect().execute(f"COPY ({query}) TO '{path}'")
+    return path
 
 
 def near_duplicates(rows: int) -> tuple[float, int]:

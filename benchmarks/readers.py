@@ -25,12 +25,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.contamination import match as contamination
+from stages.contamination import match
 from stages.datasets import readers as edits
 from stages.datasets.config import EditsInput, ReferenceJsonEdits, ShareGPT4oEdits, TableEdits, TripletEdits, WebdatasetEdits
 from stages.datasets.io.locations import Sizes
 from stages.datasets.seen import seen
-from stages.engine import contracts, tar
+from stages.engine import contracts, tables, tar
 
 IMAGE = bytes(2000)
 LARGE = 200_000
@@ -188,19 +188,21 @@ def compare(count: int, items: int) -> None:
         names = [hashlib.sha256(str(first + number).encode()).hexdigest() for number in range(rows)]
         return [pa.array(names), pa.array(noise.integers(0, 2**64, rows, np.uint64)), pa.array([f"words {n % 3000}" for n in range(rows)])]
 
-    inspected = pa.table([pa.array([f"s{n}" for n in range(count)]), *hashed(count, 0)], names=["sample_id", *HASHED])
+    inspected = pa.table([pa.array([f"s{n}" for n in range(count)]), *hashed(count, 0)], schema=pa.schema([*match.SOURCES][1:]))
     known = [pa.array(["x"] * items), pa.array([f"i{n}" for n in range(items)]), *hashed(items, count)]
     references = pa.table(known, schema=contracts.REFERENCES)
     for distance in (None, 4, 8):
         begin = time.process_time()
-        contamination.find(inspected, references, distance=distance, counts="image")
+        with tables.opened() as database:
+            database.keep("sources", tables.numbered(inspected.to_batches()), match.SOURCES)
+            match.read(database, references.to_batches())
+            match.find(database, distance, "image")
         print(
             f"| {count:,} | {items:,} | {'equal bytes' if distance is None else distance} | {time.process_time() - begin:.1f} |", flush=True
         )
 
 
 SCHEMA = pa.schema([("source", contracts.IMAGE), ("instruction", pa.string()), ("edited", contracts.IMAGE)])
-HASHED = ["source_sha256", "source_phash", "instruction"]
 DATA_SETS = {
     function.__name__: function for function in (parquet, table, triplets, reference_json, sharegpt4o, webdataset, large_webdataset)
 }

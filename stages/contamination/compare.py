@@ -1,24 +1,22 @@
-"""Comparison of sources with the references of a configuration: the references are hashed by workers, then matches are looked up.
+"""Comparison of sources with the references of a configuration: the references are hashed by workers, then DuckDB finds the matches.
 
 In: the planned units of the references, and the sources as hashes. Out: hits (stages/contamination/match.py), and how many items of each
-reference were compared and matched. The driver keeps the hashes of all references in memory: about 150 bytes per item;
-of the sources it holds some at a time.
+reference were compared and matched.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from stages.contamination import match, references
 from stages.contamination.config import Comparison
-from stages.engine import contracts, storage, tables
+from stages.engine import contracts, tables
 from stages.engine.cluster import Cluster
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
@@ -27,28 +25,22 @@ from stages.engine.tables import PLACE, Tables
 from stages.engine.units import Unit, UnitRecord, publish_batches
 
 NAME = "contamination"
-HITS = pa.schema([("number", pa.int64()), ("hit", pa.int64()), *match.FOUND])
-"""Matches in the order of a reference's number and their own."""
-SOURCES = 64 * match.PART
-"""Sources in memory at the same time."""
-MATCHES = (match.EXACT, match.NEAR, match.INSTRUCTION)
-
 Planned = Mapping[str, Sequence[Unit]]
 """Units of the references by name."""
 
 
 @dataclass(frozen=True)
 class References:
-    """References as hashes. items: rows of that contract; records: of the units of each reference."""
+    """References as hashes. files: tables of that contract; records: of the units of each reference."""
 
-    items: pa.Table
+    files: list[Path]
     records: Mapping[str, Sequence[UnitRecord]]
     artifacts: dict[str, list[Part]]
 
 
 @dataclass(frozen=True)
 class Compared:
-    """counted: which sources count as contaminated, bool [sources]; samples: how many different ids these have; artifacts: those to list.
+    """counted: numbers of the sources that count as contaminated, int64; samples: how many different ids they have; artifacts: to list.
 
     by_reference: its items, those that could not be read, sources by kind of match, sources that count.
     """
@@ -76,52 +68,35 @@ def hashed(step: StepFolder, planned: Planned, key: str, *, cluster: Cluster, wo
     logged = iter(done.records)
     records = {name: [next(logged) for _ in there] for name, there in planned.items()}
     _require_readable(step, records, key)
-    items = step.read_table("references", [record.parts["references"] for record in done.records])
+    files = [step.path / record.parts["references"].path for record in done.records]
     artifacts = {
         "references": done.artifacts().get("references", []),
         "unreadable_references": [record.parts["quarantine"] for record in done.records if record.quarantined],
     }
-    return References(items, records, artifacts)
+    return References(files, records, artifacts)
 
 
 def compare(
-    step: StepFolder, sources: Iterable[pa.RecordBatch], known: References, config: Comparison, training: pa.Table | None = None
+    step: StepFolder, sources: Iterable[pa.RecordBatch], known: References, config: Comparison, training: Path | None = None
 ) -> Compared:
-    """Matches of sources with the references, and with those that a model was trained on where ``training`` has them.
+    """Matches of sources with the references, and with those in the file ``training``, which a model was trained on.
 
-    sources: columns ``sample_id``, ``source_sha256``, ``source_phash`` and ``instruction`` as in ``inspected``; more than fit in memory.
+    sources: rows of ``match.SOURCES``; more than fit in memory.
     """
-    items = items_of(known, training)
-    split = match.split(items, config.distance, config.counts)
-    compared = 0
-
-    def hits() -> Iterator[pa.RecordBatch]:
-        nonlocal compared
-        found = 0
-        for some in storage.even(sources, SOURCES):
-            for number, reference in enumerate(split):
-                table = reference.matches(some)
-                places = pc.add(table[PLACE], compared)
-                order = [pa.array(np.full(len(table), number)), pa.array(np.arange(found, found + len(table)))]
-                found += len(table)
-                yield from pa.table([*order, places, *table.columns[1:]], schema=HITS).to_batches()
-            compared += len(some)
-
     with tables.opened(step.path) as database:
-        database.keep("hits", hits(), HITS)
-        in_order = database.rows(f"SELECT {', '.join(contracts.CONTAMINATION.names)} FROM hits ORDER BY number, hit")
-        parts = publish_batches(step, NAME, (batch.cast(contracts.CONTAMINATION) for batch in in_order))
-        counted = np.zeros(compared, dtype=bool)
-        for batch in database.rows(f"SELECT {PLACE} FROM hits WHERE counted"):
-            counted[batch[PLACE].to_numpy()] = True
+        database.keep("sources", sources, match.SOURCES)
+        read(database, known, training)
+        match.find(database, config.distance, config.counts)
+        parts = publish_batches(step, NAME, match.hits(database))
+        counted = database.table(f"SELECT DISTINCT {PLACE} FROM hits WHERE counted")[PLACE].to_numpy()
         samples = database.number("SELECT count(DISTINCT sample_id) FROM hits WHERE counted")
-        by_reference = _by_reference(database, items, known.records)
+        by_reference = _by_reference(database, known.records)
     return Compared(counted, samples, {**known.artifacts, NAME: parts}, by_reference)
 
 
-def items_of(known: References, training: pa.Table | None) -> pa.Table:
-    """The items of all references, and before them those that a model was trained on where ``training`` has them."""
-    return pa.concat_tables([training, known.items]) if training is not None else known.items
+def read(database: Tables, known: References, training: Path | None) -> None:
+    """Make the table ``items`` of those that a model was trained on and those of all references."""
+    match.read(database, tables.batches([training, *known.files] if training else known.files, contracts.REFERENCES))
 
 
 def settings_of(config: Comparison) -> dict[str, Any]:
@@ -129,17 +104,17 @@ def settings_of(config: Comparison) -> dict[str, Any]:
     return {"action": config.action, "distance": config.distance, "counts": config.counts}
 
 
-def _by_reference(database: Tables, items: pa.Table, records: Mapping[str, Sequence[UnitRecord]]) -> dict[str, dict[str, int]]:
+def _by_reference(database: Tables, records: Mapping[str, Sequence[UnitRecord]]) -> dict[str, dict[str, int]]:
     unreadable = {name: sum(sum(record.quarantined.values()) for record in there) for name, there in records.items()}
-    counts = Counter(items["reference"].to_pylist())
-    kinds = database.table("SELECT reference, match, count(*) AS hits FROM hits GROUP BY ALL").to_pylist()
-    matched = {(row["reference"], row["match"]): row["hits"] for row in kinds}
-    samples = database.table("SELECT reference, count(DISTINCT sample_id) AS samples FROM hits WHERE counted GROUP BY ALL").to_pylist()
-    known = {row["reference"]: row["samples"] for row in samples}
+    items = database.table("SELECT reference, count(*) AS items FROM items GROUP BY reference ORDER BY min(first)").to_pylist()
+    kinds = ", ".join(f"count(*) FILTER (match = '{kind}') AS \"{kind}\"" for kind in match.MATCHES)
+    samples = "count(DISTINCT sample_id) FILTER (counted) AS samples"
+    found = database.table(f"SELECT reference, {kinds}, {samples} FROM hits GROUP BY ALL").to_pylist()
+    matched = {row.pop("reference"): row for row in found}
+    counts = {row["reference"]: row["items"] for row in items}
+    none = dict.fromkeys([*match.MATCHES, "samples"], 0)
     return {
-        name: {"items": counts[name], "unreadable": unreadable.get(name, 0)}
-        | {kind: matched.get((name, kind), 0) for kind in MATCHES}
-        | {"samples": known.get(name, 0)}
+        name: {"items": counts.get(name, 0), "unreadable": unreadable.get(name, 0)} | matched.get(name, none)
         for name in dict.fromkeys([*counts, *unreadable])
     }
 

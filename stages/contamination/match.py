@@ -1,123 +1,70 @@
 """Which edits have a source or an instruction that a reference has: a benchmark, other data, the reward model's training data.
 
-In: tables of the contracts ``inspected`` and ``references``. Out: one of the contract ``contamination``; nothing else is read or written.
-A source matches exactly (equal bytes) or nearly (perceptual hashes that differ in few bits); an instruction matches when it has the same
-words (reward/likeness.py). Per edit and reference there is at most one row for images and one for the instruction: the
-item that matches best, and how many others do. "Remove the dog" occurs twice without any leak, so by default only an image counts.
+In: the tables ``sources`` (columns :data:`SOURCES`) and ``items`` (:func:`read`) of a database. Out: its table ``hits``. A source matches
+exactly (equal bytes) or nearly (perceptual hashes that differ in few bits); an instruction matches when it has the same words
+(reward/likeness.py). Per edit and reference there is at most one row for images and one for the instruction: the item that matches best,
+and how many others do. "Remove the dog" occurs twice without any leak, so by default only an image counts.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterable, Iterator
+
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from reward.likeness import NO_PAIRS, Lookup, NearHashes, Pairs
 from stages.contamination.config import Counts
-from stages.engine import contracts
-from stages.engine.tables import with_place
+from stages.engine import contracts, near_hashes
+from stages.engine.tables import PLACE, Tables, numbered, with_place
 
-EXACT, NEAR, INSTRUCTION = "exact image", "near image", "instruction"
-FOUND = with_place(contracts.CONTAMINATION)
-"""Matches, and which of the given edits each is of."""
-PART = 1024
-"""Edits compared at the same time, which bounds the memory."""
+EXACT, NEAR, INSTRUCTION = MATCHES = ("exact image", "near image", "instruction")
+COMPARED = ("sample_id", "source_sha256", "source_phash", "instruction")
+SOURCES = with_place(pa.schema([contracts.INSPECTED.field(name) for name in COMPARED]))
+"""What is compared of edits, and a number for each."""
+_COUNTED: dict[Counts, str] = {
+    "image": "kind < 2",
+    "image-and-instruction": "kind < 2 AND NOT best.other_words",
+    "image-or-instruction": "TRUE",
+}
+_WAYS = "place BIGINT, first BIGINT, kind TINYINT, best STRUCT(other_words BOOLEAN, distance TINYINT, item BIGINT), items BIGINT"
+"""Per edit, reference and way to match: the best item (with the same words, then the nearest, then the first), and how many match."""
 
 
-def find(inspected: pa.Table, references: pa.Table, *, distance: int | None, counts: Counts) -> pa.Table:
-    """Matches in the order of references and, within one, of edits. ``distance``: bits for a near image; None: equal bytes only."""
-    tables = [known.matches(inspected) for known in split(references, distance, counts)]
-    return (
-        pa.concat_tables([FOUND.empty_table(), *tables])
-        .select(contracts.CONTAMINATION.names)
-        .cast(contracts.CONTAMINATION)
-        .combine_chunks()
+def read(database: Tables, items: Iterable[pa.RecordBatch]) -> None:
+    """Make the table ``items`` of rows of the contract ``references``, which keep their order."""
+    database.keep("items", numbered(items), with_place(contracts.REFERENCES))
+    database.execute(f"CREATE OR REPLACE TABLE items AS SELECT *, min({PLACE}) OVER (PARTITION BY reference) AS first FROM items")
+
+
+def find(database: Tables, distance: int | None, counts: Counts) -> None:
+    """Make the table ``hits``. ``distance``: bits for a near image; None: equal bytes only."""
+    hashes = ("source.source_phash", "item.source_phash")
+    ways = [(EXACT, "0", "source.source_sha256 = item.source_sha256")]
+    if distance is not None:
+        ways += [(NEAR, near_hashes.differing(*hashes), condition) for condition in near_hashes.near(*hashes, distance)]
+    ways.append((INSTRUCTION, "NULL", "source.instruction = item.instruction AND item.instruction <> ''"))
+    database.execute(f"CREATE OR REPLACE TABLE ways ({_WAYS})")
+    for match, bits, condition in ways:
+        other_words = "source.instruction <> item.instruction OR item.instruction = ''"
+        best = f"min({{'other_words': {other_words}, 'distance': ({bits})::TINYINT, 'item': item.{PLACE}}})"
+        found = f"SELECT source.{PLACE}, item.first, {MATCHES.index(match)}, {best}, count(*)"
+        database.execute(f"INSERT INTO ways {found} FROM sources AS source JOIN items AS item ON {condition} GROUP BY ALL")
+    database.execute(
+        f"""
+        CREATE OR REPLACE TABLE hits AS
+        WITH matches AS (
+            SELECT {PLACE}, first, kind, min(best) AS best, sum(items)::BIGINT - 1 AS others FROM ways GROUP BY ALL
+        ), told AS (  -- an exact image is no near one as well, and where an image has the same words, its row says so
+            SELECT * FROM matches WINDOW image AS (PARTITION BY {PLACE}, first ORDER BY kind)
+            QUALIFY row_number() OVER image = 1 OR kind = 2 AND first_value(best.other_words) OVER image
+        )
+        SELECT told.{PLACE}, told.first, kind, sample_id, reference, item, {[*MATCHES]}[kind + 1] AS match, best.distance AS distance,
+            NOT best.other_words AS same_instruction, others, {_COUNTED[counts]} AS counted
+        FROM told JOIN sources USING ({PLACE}) JOIN items ON best.item = items.{PLACE}
+        """
     )
 
 
-def split(references: pa.Table, distance: int | None, counts: Counts) -> list[Known]:
-    """The references one by one, as :func:`find` has them."""
-    names = pc.unique(references["reference"]).to_pylist()
-    return [Known(references.filter(pc.equal(references["reference"], name)), name, distance, counts) for name in names]
-
-
-class Known:
-    """The items of one reference, in which edits are looked up."""
-
-    def __init__(self, items: pa.Table, name: str, distance: int | None, counts: Counts) -> None:
-        self.items, self.name, self.counts = items, name, counts
-        self.contents, self.texts = (pc.unique(items[column]) for column in ("source_sha256", "instruction"))
-        self.words = _codes(items["instruction"], self.texts)
-        self.silent = pc.equal(items["instruction"], "").to_numpy(zero_copy_only=False)
-        self.by_words = Lookup(np.where(self.silent, -1, self.words))
-        self.by_content = Lookup(_codes(items["source_sha256"], self.contents))
-        self.by_hash = None if distance is None else NearHashes(items["source_phash"].to_numpy(), distance)
-
-    def matches(self, inspected: pa.Table) -> pa.Table:
-        """Matches of some edits, a multiple of ``PART`` where more follow: rows of :data:`FOUND`."""
-        codes, words = _codes(inspected["source_sha256"], self.contents), _codes(inspected["instruction"], self.texts)
-        hashes = inspected["source_phash"].to_numpy()
-        tables = [FOUND.empty_table()]
-        for first in range(0, inspected.num_rows, PART):
-            part = slice(first, first + PART)
-            exact = self.by_content.all_equal_to(codes[part])
-            near = self.by_hash.near(hashes[part]) if self.by_hash else NO_PAIRS
-            near = Pairs(*(column[~np.isin(near.left, exact.left)] for column in near))  # an exact match is no near match as well
-            same_words = np.zeros(len(codes[part]), dtype=bool)
-            for match, pairs in ((EXACT, exact), (NEAR, near)):
-                same_text = (words[part][pairs.left] == self.words[pairs.right]) & ~self.silent[pairs.right]
-                edit, best, others, anywhere = _best(pairs, same_text)
-                same_words[edit] |= anywhere
-                is_counted = anywhere if self.counts == "image-and-instruction" else np.ones(len(edit), dtype=bool)
-                found = (first + edit, pairs.right[best], match, pairs.distance[best], anywhere, others, is_counted)
-                tables.append(_table(inspected, self.items, self.name, *found))
-            spoken, item, total = self.by_words.first_equal_to(words[part])
-            alone = ~same_words[spoken]  # where an image with these words matches, that row says so
-            spoken, item, total = spoken[alone], item[alone], total[alone]
-            always = np.full(len(spoken), self.counts == "image-or-instruction")
-            found = (first + spoken, item, INSTRUCTION, None, np.ones(len(spoken), dtype=bool), total - 1, always)
-            tables.append(_table(inspected, self.items, self.name, *found))
-        return pa.concat_tables(tables).combine_chunks()
-
-
-def _table(
-    inspected: pa.Table,
-    items: pa.Table,
-    name: str,
-    edit: np.ndarray,
-    item: np.ndarray,
-    match: str,
-    distance: np.ndarray | None,
-    same_instruction: np.ndarray,
-    others: np.ndarray,
-    is_counted: np.ndarray,
-) -> pa.Table:
-    count = len(edit)
-    columns = [
-        pa.array(edit, pa.int64()),
-        inspected["sample_id"].take(pa.array(edit)),
-        pa.array([name] * count, pa.string()),
-        items["item"].take(pa.array(item)),
-        pa.array([match] * count, pa.string()),
-        pa.nulls(count, pa.int32()) if distance is None else pa.array(distance.astype(np.int32)),
-        pa.array(same_instruction),
-        pa.array(others.astype(np.int64)),
-        pa.array(is_counted),
-    ]
-    return pa.table(columns, schema=FOUND)
-
-
-def _best(pairs: Pairs, same_text: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Per edit with pairs: the edit, its best pair, how many others it has, and whether the words of the best match too; [edits] each.
-
-    The best pair is one with the same words, then the nearest, then the first in the reference. ``same_text``: bool [pairs], same words.
-    """
-    order = np.lexsort((pairs.right, pairs.distance, ~same_text, pairs.left))
-    edit, starts, counts = np.unique(pairs.left[order], return_index=True, return_counts=True)
-    best = order[starts]
-    return edit, best, counts - 1, same_text[best]
-
-
-def _codes(texts: pa.ChunkedArray, known: pa.Array) -> np.ndarray:
-    """Where texts are in ``known``, int64 [texts]; -2 where they are not."""
-    return pc.fill_null(pc.index_in(texts, value_set=known), -2).to_numpy().astype(np.int64)
+def hits(database: Tables) -> Iterator[pa.RecordBatch]:
+    """The table ``hits`` as rows of the contract ``contamination``, in the order of references and, within one, of edits."""
+    for batch in database.rows(f"SELECT {', '.join(contracts.CONTAMINATION.names)} FROM hits ORDER BY first, {PLACE}, kind"):
+        yield batch.cast(contracts.CONTAMINATION)

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from reward.inputs.decoding import DECODER, decode
 from reward.inputs.sample import ImageError
 from reward.likeness import perceptual_hash, words
@@ -83,10 +81,10 @@ def make_work() -> Work:
     return work
 
 
-def of_training(model: Path) -> pa.Table | None:
-    """The sources in a model's record of its training; None without such a record, as for an imported model."""
+def of_training(model: Path) -> Path | None:
+    """A model's record of the sources it was trained on; None without one, as for an imported model."""
     path = model / SOURCES
-    return storage.read_table(path).cast(contracts.REFERENCES) if path.exists() else None
+    return path if path.exists() else None
 
 
 def publish_training(model: Path, sources: Iterable[Item]) -> None:

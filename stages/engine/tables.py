@@ -106,9 +106,13 @@ class Tables:
 
 
 @contextmanager
-def opened(scratch: str | Path) -> Generator[Tables]:
-    """A database in a temporary folder below ``scratch``, which must have room for what is kept and sorted; both go with the block."""
-    Path(scratch).mkdir(parents=True, exist_ok=True)
+def opened(scratch: str | Path | None = None) -> Generator[Tables]:
+    """A database in a temporary folder below ``scratch``, which must have room for what is kept and sorted; both go with the block.
+
+    scratch: None: the system's folder of temporary files.
+    """
+    if scratch is not None:
+        Path(scratch).mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=storage.TEMPORARY, dir=scratch))
     settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{MEMORY_GB}GB",

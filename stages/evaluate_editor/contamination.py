@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from reward.inputs.decoding import decode
-from reward.likeness import NearHashes, perceptual_hash
+from reward.likeness import perceptual_hash
 from stages.contamination import source_hashes
 from stages.context import Context
 from stages.engine import steps
@@ -50,5 +50,6 @@ def seen_items(context: Context, folder: StepFolder, config: EvaluateEditorConfi
         for row in table.filter(np.array([name == COPY for name in table["arm"].to_pylist()])).to_pylist():
             if row["image"] is not None and row["item_id"] not in hashes:
                 hashes[row["item_id"]] = perceptual_hash(decode(row["image"]["bytes"], what=f"the source of item {row['item_id']}"))
-    near = NearHashes(known["source_phash"].to_numpy(), DISTANCE).near(np.array(list(hashes.values()), np.uint64))
-    return {"items": len(hashes), "seen": len(np.unique(near.left)), "sources": known.num_rows}
+    sources = known["source_phash"].to_numpy()
+    seen = sum(bool((np.bitwise_count(sources ^ np.uint64(bits)) <= DISTANCE).any()) for bits in hashes.values())
+    return {"items": len(hashes), "seen": seen, "sources": known.num_rows}

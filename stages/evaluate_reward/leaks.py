@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from reward.likeness import NEAR, words
 from stages.contamination import compare, match, references
-from stages.engine import contracts, steps
+from stages.engine import contracts, steps, tables
 from stages.engine.rundir import RunDir
+from stages.engine.tables import numbered
 
 if TYPE_CHECKING:
     from reward.benchmarks.items import BenchmarkEdit, Item
@@ -151,6 +152,9 @@ def _text(side: str, name: str, instruction: str) -> dict[str, Any]:
 
 
 def _matches(rows: list[dict[str, Any]], known: pa.Table, distance: int | None) -> list[dict[str, Any]]:
-    asked = contracts.table("references", rows)
-    asked = asked.rename_columns(["reference", "sample_id", *asked.column_names[2:]])
-    return match.find(asked, known, distance=distance, counts="image").to_pylist()
+    asked = contracts.table("references", rows).drop_columns("reference").rename_columns(match.COMPARED)
+    with tables.opened() as database:
+        database.keep("sources", numbered(asked.to_batches()), match.SOURCES)
+        match.read(database, known.to_batches())
+        match.find(database, distance, "image")
+        return [row for batch in match.hits(database) for row in batch.to_pylist()]

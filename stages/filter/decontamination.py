@@ -7,21 +7,21 @@ edit counts as gated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from stages.contamination import compare, match, references
 from stages.contamination.compare import NAME, Planned
+from stages.contamination.config import Comparison
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.engine import contracts, tables
 from stages.engine.rundir import StepFolder
-from stages.engine.tables import PLACE
+from stages.engine.tables import Tables
 from stages.filter import worker_counts
 from stages.filter.config import FilterConfig
 from stages.filter.inspection import Inspection, bit_of
@@ -34,14 +34,13 @@ def check(
 ) -> tuple[Inspection, dict[str, Any]]:
     """Compare what is left after inspection with the references. Returns what is left after that, and a summary of JSON values."""
     settings = config.contamination
-    known = compare.hashed(step, planned, KEY, cluster=context.cluster, workers=worker_counts.inspecting(config, context.cluster))
+    known = _known(context, config, step, planned)
     training = references.of_training(model) if settings.training else None
     found = compare.compare(step, _left(step, inspected), known, settings, training)
     clean, marks = inspected.left.copy(), inspected.marks.copy()
-    counted = np.flatnonzero(clean)[found.counted]
-    marks[counted] |= bit_of(NAME)
+    marks[found.counted] |= bit_of(NAME)
     if settings.action == "drop":
-        clean[counted] = False
+        clean[found.counted] = False
     dropped = int(inspected.left.sum() - clean.sum())
     summary = compare.settings_of(settings) | {
         "training": "off" if not settings.training else "not named by the model" if training is None else "named by the model",
@@ -53,25 +52,15 @@ def check(
     return replace(inspected, left=clean, marks=marks, artifacts=artifacts, gated=inspected.gated + dropped), summary
 
 
-def matching(
-    context: Context, config: FilterConfig, step: StepFolder, planned: Planned, model: Path
-) -> Callable[[pa.Table], np.ndarray] | None:
-    """A function that says which rows of an inspected table are dropped, bool [n]; None where contamination drops nothing."""
+def dropping(
+    database: Tables, context: Context, config: FilterConfig, step: StepFolder, planned: Planned, model: Path
+) -> Comparison | None:
+    """The comparison where it drops edits, after its references were read into the database; else None."""
     settings = config.contamination
     if settings.action != "drop":
         return None
-    known = compare.hashed(step, planned, KEY, cluster=context.cluster, workers=worker_counts.inspecting(config, context.cluster))
-    training = references.of_training(model) if settings.training else None
-    split = match.split(compare.items_of(known, training), settings.distance, settings.counts)
-
-    def dropped(inspected: pa.Table) -> np.ndarray:
-        found = np.zeros(inspected.num_rows, dtype=bool)
-        for reference in split:
-            hits = reference.matches(inspected)
-            found[hits[PLACE].filter(hits["counted"]).to_numpy()] = True
-        return found
-
-    return dropped
+    compare.read(database, _known(context, config, step, planned), references.of_training(model) if settings.training else None)
+    return settings
 
 
 def about(summary: Mapping[str, Any], samples: int) -> dict[str, Any]:
@@ -80,9 +69,15 @@ def about(summary: Mapping[str, Any], samples: int) -> dict[str, Any]:
     return {NAME: {"action": summary["action"], "training": summary["training"], "items": compared, "samples": samples}}
 
 
+def _known(context: Context, config: FilterConfig, step: StepFolder, planned: Planned) -> compare.References:
+    return compare.hashed(step, planned, KEY, cluster=context.cluster, workers=worker_counts.inspecting(config, context.cluster))
+
+
 def _left(step: StepFolder, inspected: Inspection) -> Iterator[pa.RecordBatch]:
-    """Rows of ``inspected`` that are to be scored: neither copies nor dropped by a gate."""
-    columns = ["sample_id", "position", "source_sha256", "source_phash", "instruction"]
+    """Rows of ``inspected`` that are to be scored: neither copies nor dropped by a gate, as rows of ``match.SOURCES``."""
+    columns = ["position", *match.COMPARED]
     schema = pa.schema([contracts.INSPECTED.field(name) for name in columns])
     for batch in tables.batches([step.path / part.path for part in inspected.parts], schema):
-        yield batch.filter(pa.array(inspected.left[edits.numbers_of(batch["position"])]))
+        numbers = edits.numbers_of(batch["position"])
+        rows = pa.record_batch([pa.array(numbers), *batch.columns[1:]], schema=match.SOURCES)
+        yield rows.filter(pa.array(inspected.left[numbers]))

@@ -9,7 +9,7 @@ nothing is inspected.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,8 @@ from PIL import Image
 
 from reward.inputs.decoding import DECODER
 from reward.likeness import perceptual_hash
-from stages.contamination import compare
+from stages.contamination import compare, match
+from stages.contamination.config import Comparison
 from stages.datasets import readers as edits
 from stages.datasets.io.locations import Sizes
 from stages.datasets.seen import seen
@@ -69,22 +70,21 @@ def job(slices: Sequence[edits.Slice], *, workers: int) -> Job:
 
 
 def left_in(
-    database: Tables, step: StepFolder, record: UnitRecord, config: GatesConfig, matching: Callable[[pa.Table], np.ndarray] | None
+    database: Tables, step: StepFolder, record: UnitRecord, config: GatesConfig, contamination: Comparison | None = None
 ) -> np.ndarray:
     """Numbers of the rows of an inspected unit that are left as far as that can be seen in this unit: int64 [n], ascending.
 
-    What no gate drops that judges a row by itself, is not found in the references (``matching``: bool [rows]), and does not occur before in
-    the unit. It is the same whenever and beside whatever the unit is done.
+    What no gate drops that judges a row by itself, is not found in the references (the table ``items``, where ``contamination`` drops), and
+    does not occur before in the unit. It is the same whenever and beside whatever the unit is done.
     """
-    part = record.parts["inspected"]
-    decided = f"SELECT {gates.NUMBER} AS number, sample_id, {gates.dropped_alone(config)} AS dropped"
-    rows = f"({decided} FROM read_parquet(?, hive_partitioning = FALSE))"
-    firsts = f"SELECT min(number) AS number FROM {rows} GROUP BY sample_id HAVING NOT arg_min(dropped, number) ORDER BY number"
-    left = database.table(firsts, [str(step.path / part.path)])["number"].to_numpy()
-    if matching is None:
-        return left
-    table = step.read_table("inspected", [part], INSPECTED.names, INSPECTED)
-    return np.setdiff1d(left, edits.numbers_of(table["position"].filter(pa.array(matching(table)))))
+    database.view("inspected", [step.path / record.parts["inspected"].path], INSPECTED)
+    columns = [f"{gates.NUMBER} AS {tables.PLACE}", *match.COMPARED, f"{gates.dropped_alone(config)} AS dropped"]
+    database.execute(f"CREATE OR REPLACE TABLE sources AS SELECT {', '.join(columns)} FROM inspected")
+    left = f"SELECT min({tables.PLACE}) AS {tables.PLACE} FROM sources GROUP BY sample_id HAVING NOT arg_min(dropped, {tables.PLACE})"
+    if contamination is not None:
+        match.find(database, contamination.distance, contamination.counts)
+        left = f"FROM ({left}) ANTI JOIN (FROM hits WHERE counted) USING ({tables.PLACE})"
+    return database.table(f"{left} ORDER BY {tables.PLACE}")[tables.PLACE].to_numpy()
 
 
 def decide(config: FilterConfig, step: StepFolder, slices: Sequence[edits.Slice], done: Done) -> Inspection:

@@ -123,11 +123,11 @@ def _inspected(
         scoring.check()
         inspect = inspection.job(slices, workers=worker_counts.inspecting(config, cluster))
         return run_jobs(step, [inspect], cluster=cluster, workers=inspect.workers, rows_are="edits")
-    matching = decontamination.matching(context, config, step, references, model)
     inspect = inspection.job(slices, workers=worker_counts.beside_scoring(config, cluster))
     places = {unit.key: place for place, unit in enumerate(inspect.units)}
     with tables.opened(step.path) as database:
-        score = scoring.beside(places, lambda record: inspection.left_in(database, step, record, config.gates, matching))
+        dropping = decontamination.dropping(database, context, config, step, references, model)
+        score = scoring.beside(places, lambda record: inspection.left_in(database, step, record, config.gates, dropping))
         workers = inspect.workers + score.workers if score.num_gpus else max(inspect.workers, score.workers)
         return run_jobs(
             step,

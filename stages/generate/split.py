@@ -9,12 +9,14 @@ counted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Set
+from collections.abc import Iterable, Mapping, Set
 
-import numpy as np
 import pyarrow as pa
 
-from reward.likeness import NearHashes
+from stages.engine import tables
+from stages.engine.near_hashes import join_near
+
+HASHES = pa.schema([("image", pa.string()), ("hash", pa.uint64())])
 
 
 def groups_of(delivered: pa.Table, used: Set[str], distance: int | None) -> tuple[dict[str, str], dict[str, int]]:
@@ -32,13 +34,9 @@ def groups_of(delivered: pa.Table, used: Set[str], distance: int | None) -> tupl
         if source_id in used:
             images.setdefault(image, (phash, set()))[1].add(split)
             image_of[source_id] = image
-    near: defaultdict[int, list[str]] = defaultdict(list)
-    if distance is not None:
-        hashes = np.array([phash for phash, _ in images.values()], np.uint64)
-        for cluster, image in zip(NearHashes(hashes, distance).clusters().tolist(), images, strict=True):
-            near[cluster].append(image)
-    else:
-        near |= {number: [image] for number, image in enumerate(images)}
+    near: defaultdict[int | str, list[str]] = defaultdict(list)
+    for image, cluster in _clusters({image: phash for image, (phash, _) in images.items()}, distance):
+        near[cluster].append(image)
     free = [[image for image in cluster if images[image][1] == {""}] for cluster in near.values()]
     merged = [cluster for cluster in free if len(cluster) > 1]
     first = {image: min(cluster) for cluster in merged for image in cluster}
@@ -50,3 +48,13 @@ def groups_of(delivered: pa.Table, used: Set[str], distance: int | None) -> tupl
         "across_declared_splits": sum(len(found) for found in near.values() if len(set[str]().union(*(images[i][1] for i in found))) > 1),
     }
     return {source_id: first[image] for source_id, image in image_of.items() if image in first}, counts
+
+
+def _clusters(hashes: Mapping[str, int], distance: int | None) -> Iterable[tuple[str, int | str]]:
+    """Every image with what names its cluster."""
+    if distance is None:
+        return ((image, image) for image in hashes)
+    with tables.opened() as database:
+        database.keep("images", [pa.record_batch([[*hashes], pa.array(hashes.values(), pa.uint64())], HASHES)], HASHES)
+        join_near(database, "images", "hash", distance)
+        return [(row["image"], row["hash"]) for batch in database.rows("SELECT * FROM images") for row in batch.to_pylist()]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.contamination import compare, source_hashes
+from stages.contamination import compare, match, source_hashes
 from stages.contamination.compare import Planned
 from stages.contamination.config import Comparison
 from stages.context import Context
@@ -22,6 +22,7 @@ from stages.engine import steps
 from stages.engine.contracts import Quarantined
 from stages.engine.run_units import run_units
 from stages.engine.rundir import Part, StepFolder
+from stages.engine.tables import numbered
 
 KEY = "preferences.contamination"
 
@@ -43,8 +44,8 @@ def check(context: Context, step: StepFolder, config: Comparison, planned: Plann
     )
     table = step.read_table(source_hashes.ARTIFACT, [record.parts[source_hashes.ARTIFACT] for record in done.records])
     table = table.filter(pc.is_in(table["item"], value_set=pa.array(sorted(training), pa.string())))
-    sources = table.rename_columns(["reference", "sample_id", *table.column_names[2:]])
-    found = compare.compare(step, sources.to_batches(), known, config)
+    sources = table.drop_columns("reference").rename_columns(match.COMPARED)
+    found = compare.compare(step, numbered(sources.to_batches()), known, config)
     dropped: dict[str, Quarantined] = {}
     if config.action == "drop":
         hits = step.read_table(compare.NAME, found.artifacts[compare.NAME])

@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -19,12 +18,11 @@ from PIL import Image
 
 from reward import likeness
 from reward.likeness import perceptual_hash
-from stages.contamination import match as contamination
-from stages.contamination import references
+from stages.contamination import match, references
 from stages.contamination.config import Reference
 from stages.datasets import readers as edits
 from stages.datasets.config import WorldConfig, WorldEdits
-from stages.engine import contracts, images
+from stages.engine import contracts, images, storage, tables
 from stages.engine.contracts import Quarantined
 from stages.world import items
 from stages.world.scenes import render
@@ -50,12 +48,18 @@ def known_items(rows: list[tuple[str, int, str]], name: str = "bench") -> pa.Tab
     return pa.table(columns, schema=contracts.REFERENCES)
 
 
+def matches(edits: pa.Table, known: pa.Table, distance: int | None, counts: Any = "image") -> pa.Table:
+    with tables.opened() as database:
+        database.keep("sources", tables.numbered(edits.select(match.COMPARED).to_batches()), match.SOURCES)
+        match.read(database, known.to_batches())
+        match.find(database, distance, counts)
+        return pa.Table.from_batches(match.hits(database), contracts.CONTAMINATION)
+
+
 def found(
     edits: list[tuple[str, int, str]], known: list[tuple[str, int, str]], *, distance: int | None = 8, counts: Any = "image"
 ) -> list[dict[str, Any]]:
-    table = contamination.find(inspected(edits), known_items(known), distance=distance, counts=counts)
-    assert table.schema.equals(contracts.CONTAMINATION)
-    return table.to_pylist()
+    return matches(inspected(edits), known_items(known), distance, counts).to_pylist()
 
 
 def test_what_matches_and_what_counts() -> None:
@@ -106,13 +110,13 @@ def test_bands_find_what_brute_force_finds(edits: Rows, known: Rows, distance: i
         near = [n for n, item in enumerate(known) if (item[1] ^ bits).bit_count() <= limit] if not exact else []
         spoken = [n for n, item in enumerate(known) if item[2] == words and words]
         name = f"s{number}"
-        for match, there in (("exact image", exact), ("near image", near)):
+        for kind, there in (("exact image", exact), ("near image", near)):
             if there:
-                row, said = rows[name, match], bool(set(there) & set(spoken))
-                best = min(there, key=lambda n: (n not in spoken, 0 if match == "exact image" else (known[n][1] ^ bits).bit_count(), n))
+                row, said = rows[name, kind], bool(set(there) & set(spoken))
+                best = min(there, key=lambda n: (n not in spoken, 0 if kind == "exact image" else (known[n][1] ^ bits).bit_count(), n))
                 assert (row["item"], row["others"], row["same_instruction"]) == (f"i{best}", len(there) - 1, said)
                 assert row["counted"] == (said if counts == "image-and-instruction" else True)
-                expected.add((name, match))
+                expected.add((name, kind))
         if spoken and not set(exact + near) & set(spoken):
             assert rows[name, "instruction"]["item"] == f"i{spoken[0]}" and rows[name, "instruction"]["others"] == len(spoken) - 1
             assert rows[name, "instruction"]["counted"] == (counts == "image-or-instruction")
@@ -120,15 +124,18 @@ def test_bands_find_what_brute_force_finds(edits: Rows, known: Rows, distance: i
     assert rows.keys() == expected
 
 
-def test_parts_of_the_edits_do_not_change_what_is_found(monkeypatch: Any) -> None:
-    noise = np.random.default_rng(0)
-    known = [(f"k{number}", int(noise.integers(0, 2**63)), f"w{number % 7}") for number in range(40)]
-    edits = [(f"e{number}" if number % 3 else f"k{number}", known[number % 40][1] ^ (number % 9), f"w{number % 9}") for number in range(40)]
-    whole = found(edits, known)
-    monkeypatch.setattr(contamination, "PART", 7)
-    parts = found(edits, known)
-    key = lambda row: (row["sample_id"], row["match"])  # noqa: E731
-    assert sorted(parts, key=key) == sorted(whole, key=key) and len(whole) >= 40
+def test_matches_are_in_the_order_of_references_and_edits() -> None:
+    """Items of a reference may come apart: its place is that of its first."""
+    known = pa.concat_tables(
+        [known_items(rows, name) for name, rows in (("b", [("x", 0, "x")]), ("a", [("y", 1, "x")]), ("b", [("z", 9, "z")]))]
+    )
+    rows = matches(inspected([("x", 0, "z"), ("y", 1, "x")]), known, 0).to_pylist()
+    assert [(row["reference"], row["sample_id"], row["match"], row["others"]) for row in rows] == [
+        ("b", "s0", "exact image", 0),
+        ("b", "s0", "instruction", 0),
+        ("b", "s1", "instruction", 0),
+        ("a", "s1", "exact image", 0),
+    ]
 
 
 def hashed(reference: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Quarantined]]:
@@ -207,8 +214,9 @@ def test_a_reference_that_cannot_be_read_is_one_sentence(tmp_path: Path, referen
 def test_a_model_names_what_it_was_trained_on(tmp_path: Path) -> None:
     assert references.of_training(tmp_path) is None
     references.publish_training(tmp_path, [("a", png(1), "Make it red!"), ("b", png(2), "x")])
-    table = references.of_training(tmp_path)
-    assert table is not None
+    file = references.of_training(tmp_path)
+    assert file is not None
+    table = storage.read_table(file)
     assert [(row["reference"], row["item"], row["instruction"]) for row in table.to_pylist()] == [
         ("training", "a", "make it red"),
         ("training", "b", "x"),
@@ -224,6 +232,6 @@ def test_training_and_noisy_scenes_of_the_world_have_no_picture_in_common() -> N
     noisy = edits.plan(WorldEdits(dataset="world-edits", count=150), seed=0, world=world, unit_rows=150)[0]
     known = pa.Table.from_pylist([references.row("training", *item) for item in trained], schema=contracts.REFERENCES)  # ty: ignore[invalid-argument-type]
     drawn = work(("x", noisy)).tables["references"].rename_columns(["reference", "sample_id", *known.column_names[2:]])
-    assert contamination.find(drawn, known, distance=None, counts="image").filter(pc.field("match") == "exact image").num_rows == 0
-    near = contamination.find(drawn, known, distance=8, counts="image")
+    assert matches(drawn, known, None).filter(pc.field("match") == "exact image").num_rows == 0
+    near = matches(drawn, known, 8)
     print("near pairs of unlike drawings:", near.filter(pc.field("match") == "near image").num_rows, "of", drawn.num_rows)

@@ -32,6 +32,8 @@ from benchmarks.planted_defects import (
 )
 from reward.inputs.decoding import DECODER, decode
 from reward.likeness import words
+from stages.contamination import match
+from stages.contamination.config import Comparison
 from stages.datasets import readers as edits
 from stages.datasets.readers import Edit
 from stages.engine import contracts, images
@@ -516,10 +518,11 @@ def test_rows_to_score_of_a_unit_are_those_left_by_gates_references_and_copies(t
     step = StepFolder(tmp_path, "filter")
     record = UnitRecord("unit", publish_unit(tmp_path, "unit", {"inspected": rows}), 5, 5, {}, 0.0)
     config = only(size={"action": "drop"})
-    in_a_reference = np.array([False, True, False, False, False])
+    item = {"reference": "bench", "item": "i", "source_sha256": rows["source_sha256"][1].as_py(), "source_phash": 0, "instruction": ""}
     with database() as opened:
-        assert inspection.left_in(opened, step, record, config, None).tolist() == [0, 1, 4]
-        assert inspection.left_in(opened, step, record, config, lambda _: in_a_reference).tolist() == [0, 4]
+        assert inspection.left_in(opened, step, record, config).tolist() == [0, 1, 4]
+        match.read(opened, contracts.table("references", [item]).to_batches())
+        assert inspection.left_in(opened, step, record, config, Comparison(distance=None)).tolist() == [0, 4]
 
 
 def test_figures_of_scores_are_those_of_numpy() -> None:

@@ -18,8 +18,8 @@ from scored_run import score_row
 from selecting import Made, select
 from selecting import rows_of as scored_rows
 
-from reward.likeness import NearHashes
-from stages.engine import contracts, storage
+from stages.engine import contracts, storage, tables
+from stages.engine.near_hashes import join_near
 from stages.filter.selection import quotas
 from stages.filter.selection import rule as selection
 from stages.filter.selection.config import SelectionConfig
@@ -272,7 +272,11 @@ def test_clusters_of_hashes_are_the_chains_of_near_ones(seeds: list[int], bits: 
     flips = st.lists(st.integers(0, 63), max_size=6)
     made = {seed ^ sum(1 << bit for bit in set(data.draw(flips))) for seed in seeds for _ in range(3)}
     hashes = np.array(sorted(made), np.uint64)
-    found = NearHashes(hashes, bits).clusters()
+    with tables.opened() as database:
+        rows = pa.record_batch([np.arange(len(hashes)), hashes], names=["place", "hash"])
+        database.keep("t", [rows], rows.schema)
+        join_near(database, "t", "hash", bits)
+        found = database.table("SELECT hash FROM t ORDER BY place")["hash"].to_numpy()
     near = np.bitwise_count(hashes[:, None] ^ hashes[None]) <= bits
     for _ in hashes:
         near = near @ near

@@ -8,8 +8,8 @@ the distance to the nearest of the first ones: an upper bound, which nothing is 
 Earlier means before it in the data set. Every edit is compared with all earlier ones, also with those that are caught themselves, so
 whether an edit has a near one does not depend on others being caught.
 
-Near edits are found by bands, as in reward/likeness.py: two hashes within d bits are equal in one of d + 1 bands. One, two or all three
-hashes are cut into bands, so that few edits are equal in a band of each. Edits with three equal hashes are compared once.
+Near edits are found by bands (stages/engine/near_hashes.py): two hashes within d bits are equal in one of d + 1 bands. One, two or all
+three hashes are cut into bands, so that few edits are equal in a band of each. Edits with three equal hashes are compared once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def compare(database: Tables, config: NearDuplicateGate) -> str:
 
 def _compare_some(database: Tables, config: NearDuplicateGate, where: str) -> None:
     """Add the edits ``where`` that holds to the table ``nearest``: all edits of the same words, or none."""
-    from reward.likeness import bands
+    from stages.engine.near_hashes import bands
 
     hashes = ", ".join(HASHES)
     for name, rows in {
@@ -71,7 +71,7 @@ def _compare_some(database: Tables, config: NearDuplicateGate, where: str) -> No
     _add_near(database, "different", "earlier")
     edits, pairs = (database.number(f"SELECT coalesce(sum(size{power}), 0) FROM sizes") for power in ("", " * size"))
     if edits:
-        masks = bands(min(config.bits, BITS - 1)).tolist()
+        masks = bands(min(config.bits, BITS - 1))
         for chosen in product(masks, repeat=_hashes_in_bands(edits, pairs, config.bits + 1)):
             equal = (
                 f"later.{name} & {band}::UBIGINT = earlier.{name} & {band}::UBIGINT" for name, band in zip(HASHES, chosen, strict=False)

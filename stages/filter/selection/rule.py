@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from stages.engine import near_hashes
 from stages.engine.contracts import SELECTION
 from stages.engine.tables import Tables
-from stages.filter.selection import clusters, quotas, values
+from stages.filter.selection import quotas, values
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.quotas import Stratum
 from stages.filter.selection.scored_rows import ScoredRows
@@ -93,7 +94,7 @@ def order_all(scored: ScoredRows, config: SelectionConfig) -> None:
         columns.append(f"{side_column(config.quotas.by, f'{name}: quotas.by', scored.flags)} AS stratum")
     scored.tables.execute(f"CREATE OR REPLACE TABLE ordered AS SELECT {', '.join(columns)} FROM {rows}")
     if config.at_most is not None and config.at_most.bits:
-        clusters.join_near(scored.tables, "ordered", "cluster", config.at_most.bits)
+        near_hashes.join_near(scored.tables, "ordered", "cluster", config.at_most.bits)
 
 
 def main(selections: Sequence[SelectionConfig]) -> SelectionConfig | None:
