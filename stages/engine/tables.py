@@ -29,10 +29,10 @@ PLACE = "place"
 
 
 class Tables:
-    """A DuckDB database for one task."""
+    """A DuckDB database for one task. ``folder``: of its temporary files, and of others that go with it."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self.connection = connection
+    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+        self.connection, self.folder = connection, folder
 
     def keep(self, name: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
         """Store batches as the table ``name``, on the disk where memory does not suffice. A table of that name is replaced.
@@ -122,7 +122,7 @@ def opened(scratch: str | Path | None = None) -> Generator[Tables]:
     }
     connection = duckdb.connect(config=settings)  # in memory, and beyond that in the folder: a file would be compressed for good
     try:
-        yield Tables(connection)
+        yield Tables(connection, folder)
     finally:
         connection.close()
         shutil.rmtree(folder, ignore_errors=True)

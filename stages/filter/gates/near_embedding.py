@@ -12,8 +12,9 @@ near, and a near one in another cell is missed.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from typing import TYPE_CHECKING
+import tempfile
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
@@ -21,6 +22,7 @@ from stages.filter.gates.gate import SEEN, Action, Gate, GateConfig
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
 
     from stages.engine.tables import Tables
 
@@ -49,16 +51,19 @@ class NearEmbeddingGate(GateConfig):
 def compare(database: Tables, config: NearEmbeddingGate) -> str:
     """Near vectors. Raises ``ValueError`` naming the file when it has not one vector of one length per edit.
 
-    All vectors are in memory.
+    The vectors are on the disk; in memory are about 250 bytes per edit.
     """
     import numpy as np
     import pyarrow as pa
 
     assert config.embeddings is not None, "the configuration checks that there is a file"
-    edits = database.table(f"SELECT number, sample_id FROM {SEEN} ORDER BY number")
-    vectors = _vectors(config.embeddings, edits["sample_id"].to_pylist()) if len(edits) else np.empty((0, 1), np.float32)
-    largest = np.round(largest_before(vectors).astype(np.float64), 6)
-    found = pa.table({"number": edits["number"], "value": pa.array(largest, from_pandas=True)})
+    places = "row_number() OVER (ORDER BY number) - 1 AS place"
+    database.execute(f"CREATE OR REPLACE TABLE asked AS SELECT number, sample_id, {places} FROM {SEEN}")
+    _read(database, config.embeddings)
+    with tempfile.TemporaryFile(dir=database.folder) as scratch:
+        largest = np.round(largest_before(_unit_vectors(database, config.embeddings, scratch)).astype(np.float64), 6)
+    numbers = database.table("SELECT number FROM asked ORDER BY place")["number"]
+    found = pa.table({"number": numbers, "value": pa.array(largest, from_pandas=True)})
     database.keep("cosines", found.to_batches(), found.schema)
     limit = f"{config.similarity!r}::DOUBLE"
     return f"SELECT number, value, value > {limit} AS caught, {limit} AS threshold FROM cosines WHERE value IS NOT NULL"
@@ -71,7 +76,7 @@ def largest_before(vectors: np.ndarray) -> np.ndarray:
     count = len(vectors)
     several = count > EXACT
     centres = vectors[np.linspace(0, count - 1, math.isqrt(count)).astype(np.int64)] if several else vectors[:1]
-    probed = np.zeros((count, min(PROBED, len(centres))), np.int64)  # cells of each vector, its own first
+    probed = np.zeros((count, min(PROBED, len(centres))), np.int32)  # cells of each vector, its own first
     for first in range(0, count if several else 0, BLOCK):
         cosine = vectors[first : first + BLOCK] @ centres.T
         probed[first : first + BLOCK] = np.argsort(-cosine, axis=1, kind="stable")[:, : probed.shape[1]]
@@ -88,7 +93,7 @@ def largest_before(vectors: np.ndarray) -> np.ndarray:
 
 
 def _by_cell(cells: np.ndarray, count: int) -> list[np.ndarray]:
-    """Per cell the rows, ascending, that have it among theirs; ``cells``: int64 [n, k]."""
+    """Per cell the rows, ascending, that have it among theirs; ``cells``: int32 [n, k]."""
     import numpy as np
 
     order = np.argsort(cells, axis=None, kind="stable")
@@ -106,41 +111,60 @@ def files(config: NearEmbeddingGate) -> dict[str, str]:
         raise ValueError(f"{KEY}: {config.embeddings} cannot be read ({type(error).__name__})") from None
 
 
-def _vectors(path: str, ids: list[str]) -> np.ndarray:
-    """Unit vectors float32 [n, width] of the edits in their order."""
-    import numpy as np
+def _read(database: Tables, path: str) -> None:
+    """Make the table ``vectors`` of the file's rows, of which every edit in the table ``asked`` has one."""
     import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     from stages.engine import storage
 
+    schema = pa.schema([("sample_id", pa.string()), ("embedding", pa.list_(pa.float32()))])
+
+    def rows(file: IO[bytes]) -> Iterator[pa.RecordBatch]:
+        for batch in storage.read_batches(file, BLOCK, schema.names):
+            yield batch.select(schema.names).cast(schema, safe=False)
+
     try:
-        table = pq.read_table(pa.BufferReader(storage.read_bytes(path)), columns=["sample_id", "embedding"])
+        filesystem, name = storage.locate(path)
+        with filesystem.open(name, "rb") as file:
+            kind = pq.read_schema(file).field("embedding").type
+            numbers = hasattr(kind, "value_type") and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
+            if numbers:
+                database.keep("vectors", rows(file), schema)
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"{KEY}: {path} cannot be read as Parquet with the columns sample_id and embedding ({error})") from None
-    kind = table["embedding"].type
-    if not hasattr(kind, "value_type") or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
+    if not numbers:
         raise ValueError(f"{KEY}: the column embedding of {path} holds {kind}; it should hold lists of numbers")
-    rows = {name: number for number, name in enumerate(table["sample_id"].to_pylist())}
-    if len(rows) < table.num_rows:
-        (twice, _), *_ = Counter(table["sample_id"].to_pylist()).most_common(1)
-        raise ValueError(f"{KEY}: {path} has several vectors for {twice}; keep one per sample id")
-    absent = [name for name in ids if name not in rows]
+    twice = database.table("SELECT sample_id FROM vectors GROUP BY ALL HAVING count(*) > 1 ORDER BY sample_id LIMIT 1")["sample_id"]
+    if twice:
+        raise ValueError(f"{KEY}: {path} has several vectors for {twice[0]}; keep one per sample id")
+    absent = database.table("SELECT sample_id FROM asked ANTI JOIN vectors USING (sample_id) ORDER BY place")["sample_id"]
     if absent:
         raise ValueError(
-            f"{KEY}: {path} has no vector for {len(absent):,} of {len(ids):,} edits, "
+            f"{KEY}: {path} has no vector for {len(absent):,} of {database.number('SELECT count(*) FROM asked'):,} edits, "
             f"the first is {absent[0]}; the artifact inspected lists the sample ids"
         )
-    lists = table["embedding"].combine_chunks().take(pa.array([rows[name] for name in ids]))
-    widths = set(pc.list_value_length(lists).to_pylist())
-    if len(widths) != 1 or widths & {None, 0}:
+
+
+def _unit_vectors(database: Tables, path: str, scratch: IO[bytes]) -> np.ndarray:
+    """The table ``vectors`` as unit vectors of the edits in the table ``asked``, in the file ``scratch``, float32 [n, width]."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    found = "FROM vectors JOIN asked USING (sample_id)"
+    widths = database.table(f"SELECT DISTINCT len(embedding) AS width {found}")["width"].to_pylist()
+    if not widths:
+        return np.empty((0, 1), np.float32)
+    if len(widths) > 1 or widths[0] in (None, 0):
         raise ValueError(f"{KEY}: the vectors in {path} have several lengths: {sorted(map(str, widths))}")
-    vectors = pc.list_flatten(lists).to_numpy(zero_copy_only=False).astype(np.float32).reshape(len(ids), -1)
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not np.isfinite(length).all() or (length == 0).any():
-        raise ValueError(f"{KEY}: {path} has a vector that is zero or not finite")
-    return vectors / length
+    vectors = np.memmap(scratch, np.float32, "w+", shape=(database.number("SELECT count(*) FROM asked"), widths[0]))
+    for batch in database.rows(f"SELECT place, embedding {found}"):
+        some = pc.list_flatten(batch["embedding"]).to_numpy(zero_copy_only=False).reshape(len(batch), -1)
+        length = np.linalg.norm(some, axis=1, keepdims=True)
+        if not np.isfinite(length).all() or (length == 0).any():
+            raise ValueError(f"{KEY}: {path} has a vector that is zero or not finite")
+        vectors[batch["place"].to_numpy()] = some / length
+    return vectors
 
 
 GATE = Gate(
