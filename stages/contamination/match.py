@@ -66,5 +66,9 @@ def find(database: Tables, distance: int | None, counts: Counts) -> None:
 
 def hits(database: Tables) -> Iterator[pa.RecordBatch]:
     """The table ``hits`` as rows of the contract ``contamination``, in the order of references and, within one, of edits."""
-    for batch in database.rows(f"SELECT {', '.join(contracts.CONTAMINATION.names)} FROM hits ORDER BY first, {PLACE}, kind"):
-        yield batch.cast(contracts.CONTAMINATION)
+    spans = [*database.spans(PLACE, "hits")]
+    for first in database.table("SELECT DISTINCT first FROM hits ORDER BY first")["first"]:
+        for there in spans:
+            found = f"SELECT {', '.join(contracts.CONTAMINATION.names)} FROM hits WHERE first = {first} AND {there}"
+            for batch in database.rows(f"{found} ORDER BY {PLACE}, kind"):
+                yield batch.cast(contracts.CONTAMINATION)

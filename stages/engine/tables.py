@@ -24,6 +24,8 @@ from stages.engine import storage
 MEMORY_GB = 1.0
 """Memory of DuckDB. Arrow batches and results come on top."""
 BATCH_ROWS = 1 << 17
+TOGETHER = 2_000_000
+"""Numbers of rows of many texts that are put in order at a time: sorting all would need more memory than there is."""
 PLACE = "place"
 """Column that :func:`numbered` adds: the number of a row, from 0."""
 
@@ -78,6 +80,12 @@ class Tables:
     def table(self, query: str, parameters: Sequence[object] = ()) -> pa.Table:
         """A small answer whole."""
         return self.connection.sql(query, params=[*parameters]).to_arrow_table()
+
+    def spans(self, column: str, rows: str) -> Iterator[str]:
+        """Conditions that part rows by their numbers, in ascending order: whole numbers from 0 in the column."""
+        end = self.number(f"SELECT coalesce(max({column}) + 1, 0) FROM {rows}")
+        for first in range(0, end, TOGETHER):
+            yield f"{column} >= {first} AND {column} < {first + TOGETHER}"
 
     def number(self, query: str, parameters: Sequence[object] = ()) -> int:
         """The only value of an answer, as an integer."""

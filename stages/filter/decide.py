@@ -21,8 +21,6 @@ from stages.filter.pair import Pair
 REVISIONS = tuple(f"{column}/{gate.revision}" for gate in GATES.values() for column in gate.columns)
 """Measures with their revisions: part of the names of inspected units, so that a new measure inspects anew."""
 
-TOGETHER = 2_000_000
-"""Numbers of edits whose ids are joined at a time: a join of all, with its rows in order, would need more memory than there is."""
 DECIMALS = 5
 QUANTILES = (0.05, 0.5, 0.95)
 FOUND = {"value": "DOUBLE", "caught": "BOOLEAN", "threshold": "DOUBLE"}
@@ -85,10 +83,9 @@ def decide(database: Tables, config: GatesConfig) -> dict[str, dict[str, Any]]:
 
 def gated(database: Tables, config: GatesConfig) -> Iterator[pa.RecordBatch]:
     """Rows of the contract ``gated`` that :func:`decide` found: one per gate and edit that it caught, in the order of both."""
-    end = database.number("SELECT coalesce(max(number) + 1, 0) FROM edits")
+    spans = [*database.spans("number", "edits")]
     for place, name in enumerate(GATES):
-        for first in range(0, end, TOGETHER):
-            there = f"number >= {first} AND number < {first + TOGETHER}"
+        for there in spans:
             found = f"(SELECT number, value, threshold FROM caught WHERE gate = {place} AND {there})"
             ids = f"(SELECT number, sample_id FROM edits WHERE {there})"
             for batch in database.rows(f"SELECT sample_id, value, threshold FROM {found} JOIN {ids} USING (number) ORDER BY number"):

@@ -124,8 +124,10 @@ def test_bands_find_what_brute_force_finds(edits: Rows, known: Rows, distance: i
     assert rows.keys() == expected
 
 
-def test_matches_are_in_the_order_of_references_and_edits() -> None:
+@pytest.mark.parametrize("together", [1, 100])
+def test_matches_are_in_the_order_of_references_and_edits(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
     """Items of a reference may come apart: its place is that of its first."""
+    monkeypatch.setattr(tables, "TOGETHER", together)
     known = pa.concat_tables(
         [known_items(rows, name) for name, rows in (("b", [("x", 0, "x")]), ("a", [("y", 1, "x")]), ("b", [("z", 9, "z")]))]
     )

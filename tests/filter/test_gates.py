@@ -36,7 +36,7 @@ from stages.contamination import match
 from stages.contamination.config import Comparison
 from stages.datasets import readers as edits
 from stages.datasets.readers import Edit
-from stages.engine import contracts, images
+from stages.engine import contracts, images, tables
 from stages.engine.ids import settings_hash
 from stages.engine.rundir import StepFolder
 from stages.engine.tables import Tables
@@ -348,7 +348,7 @@ def test_decisions_are_those_of_a_plain_loop(
     ]
     given_gates = {"size": {"action": size}, "near_duplicate": {"action": near}, "source_reuse": {"action": reuse, "edits": most}}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gates, "TOGETHER", together)
+        patch.setattr(tables, "TOGETHER", together)
         decided = gated(opened, table(rows), only(**given_gates))
     single = [n for n, (i, *_) in enumerate(drawn) if i not in [other for other, *_ in drawn[:n]]]
     assert [entry["row_id"] for entry in decided.copies] == [str(n) for n in range(len(drawn)) if n not in single]
