@@ -82,9 +82,15 @@ def make_work() -> Work:
 
 
 def of_training(model: Path) -> Path | None:
-    """A model's record of the sources it was trained on; None without one, as for an imported model."""
+    """A model's record of the sources it was trained on; None without one, as for an imported model. Raises ``ValueError`` for damage."""
     path = model / SOURCES
-    return path if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        storage.read_table(path, contracts.REFERENCES.names)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"what the model was trained on cannot be read from {path} ({error}); copy the model again") from None
+    return path
 
 
 def publish_training(model: Path, sources: Iterable[Item]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from stages.contamination import compare, match, references
+from stages.contamination import compare, match
 from stages.contamination.compare import NAME, Planned
 from stages.contamination.config import Comparison
 from stages.context import Context
@@ -30,12 +30,14 @@ KEY = "filter.contamination"
 
 
 def check(
-    context: Context, config: FilterConfig, step: StepFolder, inspected: Inspection, planned: Planned, model: Path
+    context: Context, config: FilterConfig, step: StepFolder, inspected: Inspection, planned: Planned, training: Path | None
 ) -> tuple[Inspection, dict[str, Any]]:
-    """Compare what is left after inspection with the references. Returns what is left after that, and a summary of JSON values."""
+    """Compare what is left after inspection with the references. Returns what is left after that, and a summary of JSON values.
+
+    training: the reward model's record of its training, where that counts.
+    """
     settings = config.contamination
     known = _known(context, config, step, planned)
-    training = references.of_training(model) if settings.training else None
     found = compare.compare(step, _left(step, inspected), known, settings, training)
     clean, marks = inspected.left.copy(), inspected.marks.copy()
     marks[found.counted] |= bit_of(NAME)
@@ -53,13 +55,13 @@ def check(
 
 
 def dropping(
-    database: Tables, context: Context, config: FilterConfig, step: StepFolder, planned: Planned, model: Path
+    database: Tables, context: Context, config: FilterConfig, step: StepFolder, planned: Planned, training: Path | None
 ) -> Comparison | None:
     """The comparison where it drops edits, after its references were read into the database; else None."""
     settings = config.contamination
     if settings.action != "drop":
         return None
-    compare.read(database, _known(context, config, step, planned), references.of_training(model) if settings.training else None)
+    compare.read(database, _known(context, config, step, planned), training)
     return settings
 
 

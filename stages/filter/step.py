@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from reward.model.origin import OTHER_DOMAIN
 from stages.contamination import compare
+from stages.contamination.references import of_training
 from stages.context import Context
 from stages.datasets import readers as edits
 from stages.datasets.seen import as_they_are
@@ -61,13 +62,14 @@ def run(context: Context) -> Index:
         "seed": context.flow.seed,
     }
     references = compare.units(config.contamination, decontamination.KEY)
+    training = of_training(model) if config.contamination.training else None
     inputs = {"reward model": revision, "edits": _fingerprint(slices)} | gates.inputs(config.gates) | compare.inputs(references)
     draft, done = step.begin(settings=settings, inputs=inputs, force=context.force)
     if done and _shards_are_there(step, config):
         return done
     scoring = edit_scoring.Scoring(context, config, step, model, revision, slices)
-    inspected = inspection.decide(config, step, slices, _inspected(context, config, step, slices, scoring, references, model))
-    inspected, compared = decontamination.check(context, config, step, inspected, references, model)
+    inspected = inspection.decide(config, step, slices, _inspected(context, config, step, slices, scoring, references, training))
+    inspected, compared = decontamination.check(context, config, step, inspected, references, training)
     scoring.rest(inspected.left)
     applied = [name for name, entry in inspected.summary.items() if entry["action"] != "off"]
     if compared["references"]:  # where there were none, nobody is to take edits for compared
@@ -115,7 +117,7 @@ def _inspected(
     slices: Sequence[edits.Slice],
     scoring: edit_scoring.Scoring,
     references: compare.Planned,
-    model: Path,
+    training: Path | None,
 ) -> Done:
     """Inspect what is not inspected yet, and score each slice once it is inspected, unless that is done after the last one."""
     cluster = context.cluster
@@ -126,7 +128,7 @@ def _inspected(
     inspect = inspection.job(slices, workers=worker_counts.beside_scoring(config, cluster))
     places = {unit.key: place for place, unit in enumerate(inspect.units)}
     with tables.opened(step.path) as database:
-        dropping = decontamination.dropping(database, context, config, step, references, model)
+        dropping = decontamination.dropping(database, context, config, step, references, training)
         score = scoring.beside(places, lambda record: inspection.left_in(database, step, record, config.gates, dropping))
         workers = inspect.workers + score.workers if score.num_gpus else max(inspect.workers, score.workers)
         return run_jobs(

@@ -224,6 +224,12 @@ def test_a_model_names_what_it_was_trained_on(tmp_path: Path) -> None:
         ("training", "b", "x"),
     ]
     assert table["source_sha256"][0].as_py() == hashlib.sha256(png(1)).hexdigest()
+    storage.publish_bytes(file, storage.table_bytes(table.drop_columns("source_phash")))
+    with pytest.raises(ValueError, match=r"trained on cannot be read from .*sources\.parquet \(.* has no column source_phash"):
+        references.of_training(tmp_path)
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(ValueError, match=r"trained on cannot be read from .*sources\.parquet \(.*; copy the model again"):
+        references.of_training(tmp_path)
 
 
 def test_training_and_noisy_scenes_of_the_world_have_no_picture_in_common() -> None:
