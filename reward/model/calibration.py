@@ -9,6 +9,7 @@ with the model as JSON.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 from pydantic import Field
@@ -17,6 +18,7 @@ from scipy.optimize import isotonic_regression, minimize_scalar
 from reward.config import Configuration
 from reward.model.comparison import outcome_probabilities
 
+FILE = "calibration.json"
 LEAST_PROBABILITY = 1e-12
 """Smallest probability in a logarithm: 1 - P(a better) - P(b better) has no digits left below it."""
 WIDEST_SIGMAS = 8
@@ -40,6 +42,17 @@ class Calibration(Configuration):
     dimensions: dict[str, MonotoneMap]
     ratings: dict[str, int] = Field(description="ratings that each map was fitted on")
     tie_threshold: float | None = Field(None, ge=0, description="half the margin within which people call two edits equal")
+
+
+def read_calibration(model: Path) -> Calibration | None:
+    """The calibration of a saved model; None where it has none. Raises ValueError for a damaged file."""
+    file = model / FILE
+    if not file.exists():
+        return None
+    try:
+        return Calibration.model_validate_json(file.read_bytes())
+    except ValueError:
+        raise ValueError(f"{file} is damaged; restore it, or delete it: then the model gives no Likert scores") from None
 
 
 def fit_calibration(

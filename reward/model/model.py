@@ -29,7 +29,8 @@ from reward.inputs.tokenizer import build_tokenizer, load_tokenizer, save_tokeni
 from reward.model import attention
 from reward.model.aggregation import aggregate
 from reward.model.backbone import FAMILIES, build_backbone, encode, prepare_backbone, sized_config, vision_sizes
-from reward.model.calibration import Calibration
+from reward.model.calibration import FILE as CALIBRATION
+from reward.model.calibration import Calibration, read_calibration
 from reward.model.card import model_card
 from reward.model.heads import RewardHeads
 from reward.model.origin import FILE as ORIGIN
@@ -137,9 +138,7 @@ class RewardModel(nn.Module):
         model = cls(config=config, backbone=backbone, tokenizer=load_tokenizer(str(path)))
         file = path / "model.safetensors"
         model.take_weights(stored_tensors(file), file, device=device, dtype=dtype)
-        calibration = path / "calibration.json"
-        if calibration.exists():
-            model.calibration = Calibration.model_validate_json(calibration.read_text())
+        model.calibration = read_calibration(path)
         model.origin = read_origin(path)
         return model.use_attention(attention_kind).eval()
 
@@ -193,7 +192,7 @@ class RewardModel(nn.Module):
         saved = {"format": FORMAT, "reward_model": self.config.model_dump(mode="json"), "backbone": backbone}
         (path / "config.json").write_text(json.dumps(saved, indent=2, sort_keys=True) + "\n")
         save_tokenizer(self.tokenizer, path)
-        calibration = path / "calibration.json"
+        calibration = path / CALIBRATION
         calibration.unlink(missing_ok=True)
         if self.calibration is not None:
             calibration.write_text(self.calibration.model_dump_json(indent=2) + "\n")

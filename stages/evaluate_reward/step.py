@@ -84,10 +84,10 @@ def _model(context: Context, config: EvaluateRewardConfig) -> tuple[Path, dict[s
 
 def _tie_threshold(model: Path) -> float | None:
     """The threshold in a saved model's calibration; None where it has none."""
-    from reward.model.calibration import Calibration
+    from reward.model.calibration import read_calibration
 
-    file = model / "calibration.json"
-    return Calibration.model_validate_json(file.read_text()).tie_threshold if file.exists() else None
+    calibration = read_calibration(model)
+    return None if calibration is None else calibration.tie_threshold
 
 
 def _samples(groups: list[RatedGroup]) -> Shown:

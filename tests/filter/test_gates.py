@@ -42,7 +42,7 @@ from stages.engine.rundir import StepFolder
 from stages.engine.tables import Tables
 from stages.engine.units import UnitRecord, publish_unit
 from stages.filter import decide as gates
-from stages.filter import inspection, summary
+from stages.filter import decontamination, inspection, summary
 from stages.filter.gates import broken_text, language, near_duplicate, near_embedding, nothing_asked, upscaled
 from stages.filter.gates.config import GATES, GatesConfig
 from stages.filter.gates.language import LanguageGate
@@ -523,6 +523,17 @@ def test_rows_to_score_of_a_unit_are_those_left_by_gates_references_and_copies(t
         assert inspection.left_in(opened, step, record, config).tolist() == [0, 1, 4]
         match.read(opened, contracts.table("references", [item]).to_batches())
         assert inspection.left_in(opened, step, record, config, Comparison(distance=None)).tolist() == [0, 4]
+
+
+def test_references_are_compared_with_the_edits_that_gates_left(tmp_path: Path) -> None:
+    parts = [
+        publish_unit(tmp_path, name, {"inspected": table([row(n) for n in numbers])})["inspected"]
+        for name, numbers in (("a", (0, 1)), ("b", (2, 3)))
+    ]
+    left = np.array([True, False, False, True])
+    found = inspection.Inspection(left, np.zeros(4, np.uint32), parts, {}, 4, {}, 2, {})
+    compared = pa.Table.from_batches(decontamination._left(StepFolder(tmp_path, "filter"), found), match.SOURCES)
+    assert compared["place"].to_pylist() == [0, 3] and compared["source_sha256"].to_pylist() == ["source 0", "source 3"]
 
 
 def test_figures_of_scores_are_those_of_numpy() -> None:

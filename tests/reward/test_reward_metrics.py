@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from reward.evaluation.metrics import (
 )
 from reward.evaluation.outcomes import measure_three_way
 from reward.inputs.groups import RatedGroup, build_preferences
-from reward.model.calibration import Calibration, fit_calibration, fit_tie_threshold
+from reward.model.calibration import Calibration, fit_calibration, fit_tie_threshold, read_calibration
 from reward.model.comparison import compare, outcome_probabilities, preference_probability
 from reward.training.losses import preference_log_probability
 
@@ -330,6 +331,16 @@ def test_isotonic_calibration_pools_violators() -> None:
     assert [chart(value) for value in (-5, 0, 1, 1.5, 2, 2.5, 3, 9)] == [1, 1, 2.5, 2.5, 2.5, 3.25, 4, 4]
     assert Calibration.model_validate_json(found.model_dump_json()) == found
     assert found.ratings == {"visual_quality": 4}
+
+
+def test_a_damaged_calibration_is_one_sentence(tmp_path: Path) -> None:
+    assert read_calibration(tmp_path) is None
+    for content in (b"", b"{}", b'{"dimensions": {"visual_quality"', b"\xff"):
+        (tmp_path / "calibration.json").write_bytes(content)
+        with pytest.raises(
+            ValueError, match=r"calibration\.json is damaged; restore it, or delete it: .* no Likert scores$"
+        ):
+            read_calibration(tmp_path)
 
 
 @settings(deadline=None)
