@@ -337,9 +337,7 @@ def test_a_damaged_calibration_is_one_sentence(tmp_path: Path) -> None:
     assert read_calibration(tmp_path) is None
     for content in (b"", b"{}", b'{"dimensions": {"visual_quality"', b"\xff"):
         (tmp_path / "calibration.json").write_bytes(content)
-        with pytest.raises(
-            ValueError, match=r"calibration\.json is damaged; restore it, or delete it: .* no Likert scores$"
-        ):
+        with pytest.raises(ValueError, match=r"calibration\.json is damaged; restore it, or delete it: .* no Likert scores$"):
             read_calibration(tmp_path)
 
 
