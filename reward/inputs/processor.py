@@ -103,7 +103,7 @@ def read_config(path: Path) -> tuple[RewardModelConfig, dict[str, Any]]:
             f"no reward model at {path} ({reason}); name the folder that the training or `pipeline reward import` wrote, such as "
             "runs/demo/train-reward/model"
         ) from error
-    if saved.get("format") != FORMAT or "reward_model" not in saved:
+    if not isinstance(saved, dict) or saved.get("format") != FORMAT or "reward_model" not in saved:
         raise ValueError(
             f"{path}/config.json is not of reward model format {FORMAT}; save the model again, or import a released EditReward "
             "checkpoint with `pipeline reward import`"

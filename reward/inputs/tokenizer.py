@@ -51,8 +51,17 @@ def build_tokenizer(instructions: Iterable[str]) -> PreTrainedTokenizerBase:
 
 
 def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedTokenizerBase:
-    """The tokenizer of a Hub id or directory, with the reward token added where it lacks it."""
-    tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
+    """The tokenizer of a Hub id or directory, with the reward token added where it lacks it.
+
+    Raises ValueError for a directory whose tokenizer is missing or damaged, and for one that knows no images.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
+    except Exception as error:
+        if not Path(name).is_dir():  # transformers says what is wrong with the name or the connection
+            raise
+        said = str(error).partition("\n")[0]  # damage ends in any exception
+        raise ValueError(f"the tokenizer in {name} cannot be read ({type(error).__name__}: {said}); copy the model again") from error
     assert isinstance(tokenizer, PreTrainedTokenizerBase)
     if REWARD_TOKEN not in tokenizer.get_vocab():
         tokenizer.add_tokens([AddedToken(REWARD_TOKEN, special=True)])

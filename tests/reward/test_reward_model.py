@@ -395,6 +395,19 @@ def test_directories_that_hold_no_sound_model(tmp_path: Path) -> None:
     model.save(tmp_path / "nan")
     with pytest.raises(ValueError, match="contains NaN or infinity in heads"):
         RewardModel.load(tmp_path / "nan")
+    for file, content in (
+        ("tokenizer.json", b""),
+        ("tokenizer.json", b"{}"),
+        ("tokenizer.json", b"null"),
+        ("tokenizer_config.json", b"[]"),
+    ):
+        make().save(tmp_path / "damaged")
+        (tmp_path / "damaged" / file).write_bytes(content)
+        with pytest.raises(ValueError, match=r"the tokenizer in .*damaged cannot be read \(.*; copy the model again$"):
+            RewardModel.load(tmp_path / "damaged")
+    (tmp_path / "damaged" / "config.json").write_bytes(b"null")
+    with pytest.raises(ValueError, match=r"damaged/config\.json is not of reward model format"):
+        RewardModel.load(tmp_path / "damaged")
     make(seed=1).save(tmp_path / "cut")
     weights = tmp_path / "cut" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
