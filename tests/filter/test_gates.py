@@ -518,11 +518,14 @@ def test_rows_to_score_of_a_unit_are_those_left_by_gates_references_and_copies(t
     step = StepFolder(tmp_path, "filter")
     record = UnitRecord("unit", publish_unit(tmp_path, "unit", {"inspected": rows}), 5, 5, {}, 0.0)
     config = only(size={"action": "drop"})
-    item = {"reference": "bench", "item": "i", "source_sha256": rows["source_sha256"][1].as_py(), "source_phash": 0, "instruction": ""}
+    said = {"reference": "bench", "item": "i", "source_sha256": "no source", "source_phash": 0, "instruction": "make number 4 red"}
+    seen = said | {"source_sha256": "source 1"}
     with database() as opened:
         assert inspection.left_in(opened, step, record, config).tolist() == [0, 1, 4]
-        match.read(opened, contracts.table("references", [item]).to_batches())
-        assert inspection.left_in(opened, step, record, config, Comparison(distance=None)).tolist() == [0, 4]
+        match.read(opened, contracts.table("references", [said, seen]).to_batches())
+        for counts, left in (("image", [0, 4]), ("image-or-instruction", [0])):
+            settings = Comparison(distance=None, counts=counts)
+            assert inspection.left_in(opened, step, record, config, settings).tolist() == left
 
 
 def test_references_are_compared_with_the_edits_that_gates_left(tmp_path: Path) -> None:
