@@ -415,7 +415,8 @@ def test_vectors_of_your_own(opened: Tables, tmp_path: Path, monkeypatch: pytest
     before = gates.inputs(GatesConfig(near_embedding=gate))["embeddings"]
     for vectors, sentence in (
         ({0: [1.0], 1: [1.0], 3: [1.0]}, "has no vector for 1 of 4 edits, the first is sample 2"),
-        ({0: [1.0], 1: [1.0, 2.0], 2: [1.0], 3: [1.0]}, "have several lengths"),
+        ({0: [1.0], 1: [1.0, 2.0], 2: [1.0], 3: [1.0]}, r"have several lengths: \['1', '2'\]"),
+        ({0: [1.0], 1: [], 2: [1.0], 3: [1.0]}, "vectors in .* that have no numbers"),
         ({0: [1.0], 1: [0.0], 2: [1.0], 3: [1.0]}, "zero or not finite"),
     ):
         write(vectors)

@@ -155,7 +155,9 @@ def _unit_vectors(database: Tables, path: str, scratch: IO[bytes]) -> np.ndarray
     widths = database.table(f"SELECT DISTINCT len(embedding) AS width {found}")["width"].to_pylist()
     if not widths:
         return np.empty((0, 1), np.float32)
-    if len(widths) > 1 or widths[0] in (None, 0):
+    if None in widths or 0 in widths:
+        raise ValueError(f"{KEY}: there are vectors in {path} that have no numbers")
+    if len(widths) > 1:
         raise ValueError(f"{KEY}: the vectors in {path} have several lengths: {sorted(map(str, widths))}")
     vectors = np.memmap(scratch, np.float32, "w+", shape=(database.number("SELECT count(*) FROM asked"), widths[0]))
     for batch in database.rows(f"SELECT place, embedding {found}"):
