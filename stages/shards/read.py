@@ -64,10 +64,9 @@ def samples(folder: str) -> Iterator[Stored]:
 
 
 def _of_shard(folder: str, name: str, expected: dict[Part, str]) -> Iterator[Stored]:
-    filesystem, path = storage.locate(f"{folder}/{name}")
     found: dict[str, bytes] = {}
     left = dict(expected)
-    with filesystem.open(path, "rb") as file:
+    with storage.open_file(f"{folder}/{name}") as file:
         for member, blocks in tar.read(file):
             data = b"".join(blocks)
             sample_id, _, suffix = member.name.partition(".")

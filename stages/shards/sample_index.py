@@ -85,8 +85,7 @@ def open_sample_index(folder: str, index: Mapping[str, Any], present: set[str]) 
 
 def _foreign(path: str) -> str | None:
     """What is not as in a sample index that this program wrote."""
-    filesystem, name = storage.locate(path)
-    with filesystem.open(name, "rb") as file:
+    with storage.open_file(path) as file:
         try:
             found = pq.read_schema(file)
         except pa.ArrowInvalid:
@@ -114,8 +113,7 @@ def _runs(path: str) -> Iterator[tuple[str, int]]:
 
 
 def _batches(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    filesystem, name = storage.locate(path)
-    with filesystem.open(name, "rb") as file:
+    with storage.open_file(path) as file:
         yield from storage.read_batches(file, BATCH_ROWS, columns)
 
 

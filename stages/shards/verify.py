@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 
@@ -69,20 +68,6 @@ def verify(folder: str) -> list[str]:
     return problems
 
 
-class _Hashing(io.RawIOBase):
-    """A stream that hashes what is read from it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.digest, self.size = hashlib.sha256(), 0
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self.digest.update(data)
-        self.size += len(data)
-        return data
-
-
 def _verify_shard(folder: str, shard: Shard, listed: pa.Table | None) -> tuple[list[str], int]:
     """Problems of one tar, and how many of its samples count as contaminated; ``listed``: its rows of ``samples.parquet``, None when it
     cannot be read."""
@@ -90,9 +75,8 @@ def _verify_shard(folder: str, shard: Shard, listed: pa.Table | None) -> tuple[l
     found: set[Part] = set()
     problems, contaminated = list[str](), 0
     expected = None if rows is None else expected_members(rows)
-    filesystem, path = storage.locate(f"{folder}/{shard.name}")
-    with filesystem.open(path, "rb") as opened:
-        file: Any = _Hashing(opened)
+    with storage.open_file(f"{folder}/{shard.name}") as opened:
+        file: Any = storage.HashedFile(opened)
         try:
             for member, blocks in tar.read(file):
                 digest, text = hashlib.sha256(), b""
@@ -115,11 +99,10 @@ def _verify_shard(folder: str, shard: Shard, listed: pa.Table | None) -> tuple[l
             problems.append(f"{shard.name} {error} (after {len(found)} of {shard.rows * len(PARTS)} whole members)")
         while file.read(1 << 20):
             pass
-    size = file.size
     if file.digest.hexdigest() != shard.sha256 and not problems:
         problems = [f"{shard.name}: its sha256 differs from {INDEX}, though every image is sound: a header or a json member was changed"]
-    elif size != shard.bytes and not problems:
-        problems = [f"{shard.name} has {size} bytes, {INDEX} says {shard.bytes}"]
+    elif file.size != shard.bytes and not problems:
+        problems = [f"{shard.name} has {file.size} bytes, {INDEX} says {shard.bytes}"]
     return problems, contaminated
 
 
