@@ -49,9 +49,7 @@ def samples(folder: str) -> Iterator[Stored]:
     Raises ``ValueError`` naming the folder when it is not finished, and naming shard and place when something in it is damaged.
     """
     index = shards.read_index(folder)
-    filesystem, path = storage.locate(folder)
-    present = {name.rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path, detail=False)}
-    listed, faults = open_sample_index(folder, index, present)
+    listed, faults = open_sample_index(folder, index)
     if listed is None:
         raise ValueError(f"{folder}: {faults[0]}; write the shards again")
     for name, rows in listed.by_shard():

@@ -40,28 +40,22 @@ def verify(folder: str) -> list[str]:
     present -= {*odd}
     problems = [f"{name} is no file: a folder or a device is there" for name in odd]
     problems += [f"{name} is not listed in {INDEX}" for name in sorted(present) if name.endswith(".tar") and name not in listed]
-    samples, faults = open_sample_index(folder, index, present)
+    samples, faults = open_sample_index(folder, index) if SAMPLES in present else (None, [f"{SAMPLES} is missing"])
     problems += faults
     problems += [f"{name} is missing" for name in listed if name not in present and name not in odd]
     parts = samples.by_shard() if samples else ((name, None) for name in listed)
     workers = min(VERIFIERS, os.cpu_count() or 1)
     pending: deque[Future[tuple[list[str], int]]] = deque()
-    contaminated = 0
-
-    def finish() -> None:
-        nonlocal contaminated
-        found, counted = pending.popleft().result()
-        problems.extend(found)
-        contaminated += counted
-
+    done: list[tuple[list[str], int]] = []
     with ThreadPoolExecutor(workers) as threads:  # reading and hashing run outside the interpreter's lock
         for name, rows in parts:
             if name in present:
                 pending.append(threads.submit(_verify_shard, folder, listed[name], rows))
             if len(pending) > 2 * workers:
-                finish()
-        while pending:
-            finish()
+                done.append(pending.popleft().result())
+        done += [shard.result() for shard in pending]
+    problems += [problem for found, _ in done for problem in found]
+    contaminated = sum(counted for _, counted in done)
     said = index.get("contamination", {}).get("samples", 0)
     if not problems and said != contaminated:
         problems.append(f"{INDEX} says that {said} samples count as contaminated; {contaminated} do by their JSON")
