@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from stages.engine.contracts import SELECTION
-from stages.engine.tables import Tables
+from stages.engine.tables import PLACE, Tables, numbered
 from stages.filter.selection import clusters, quotas, values
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.quotas import Stratum
@@ -166,19 +166,12 @@ def _filled(database: Tables, candidates: str, strata: Sequence[Stratum]) -> tup
 
 def _selected(database: Tables, config: SelectionConfig, rows: str, count: int | None = None) -> Iterator[pa.RecordBatch]:
     """The best ``count`` of the rows, or all."""
-    rank, rule = 0, label(config)
     stratum, sign = f"'{WHOLE}'" if config.quotas is None else "stratum::VARCHAR", "" if values.ascends(config) else "-"
     limit = "" if count is None else f"LIMIT {count}"
-    for batch in database.rows(f"SELECT sample_id, {stratum} AS stratum, {sign}key AS score FROM {rows} {BY_KEY} {limit}"):
-        columns = {
-            "sample_id": batch["sample_id"],
-            "rank": np.arange(rank, rank + len(batch)),
-            "stratum": batch["stratum"],
-            "score": batch["score"],
-            "rule": pa.repeat(rule, len(batch)),
-        }
-        rank += len(batch)
-        yield from pa.table(columns).cast(SELECTION).combine_chunks().to_batches()
+    best = database.rows(f"SELECT sample_id, {stratum} AS stratum, {sign}key AS score FROM {rows} {BY_KEY} {limit}")
+    for batch in numbered(best):
+        whole = batch.append_column("rule", pa.repeat(label(config), len(batch)))  # sorting a constant column takes memory
+        yield whole.rename_columns({PLACE: "rank"}).select(SELECTION.names).cast(SELECTION)
 
 
 def _other(config: SelectionConfig, others: Mapping[str, Path]) -> Path | None:
