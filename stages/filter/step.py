@@ -143,8 +143,8 @@ def select(context: Context, config: SelectionConfig) -> int:
     """Another selection from existing scores, published beside those of the configuration; returns the number of its samples.
 
     It is no part of the step's index, so nothing that is made from the configured selections becomes outdated. One that is there with
-    the same recipe is made again and must come out the same. Raises ``ValueError`` when the name is taken by a selection of another
-    rule and ``--force`` is off.
+    the same recipe is made again and must come out the same; so is one of the configuration. Raises ``ValueError`` when the name is taken
+    by a selection of another rule and ``--force`` is off.
     """
     step = context.run.step(STEP)
     index = step.sound(files=False)
@@ -154,17 +154,13 @@ def select(context: Context, config: SelectionConfig) -> int:
         raise ValueError(f"selection {config.name} is one of the configuration's, with another rule or size; choose another name")
     before = stored.describe(step, config.name)
     others = {config.like: stored.find(step, config.like, parts)} if config.like is not None else {}
-    recipe = stored.recipe(config, parts, others.get(config.like or ""))
-    if before is not None and not context.force and before["selection"] != recipe["selection"]:
+    if before is not None and not context.force and before["selection"] != config.model_dump(mode="json"):
         description = step.path / stored.description_name(config.name)
         raise ValueError(f"selection {config.name} exists with another rule or size; choose another name or delete {description}")
     with tables.opened(step.path) as database:
-        if before is not None and all(before.get(key) == value for key, value in recipe.items()):
-            stored.check_replay(step, config, selection.select(_rows(database, step, index), config, others), before)
-        if config.name not in configured:
-            made = selection.select(_rows(database, step, index), config, others)
-            stored.publish(step, config, made, parts, others.get(config.like or ""))
-    return stored.samples_in(step, config.name)
+        made = selection.select(_rows(database, step, index), config, others)
+        stored.publish(step, config, made, parts, others.get(config.like or ""), before)
+    return made.count
 
 
 def write_shards(context: Context, config: SelectionConfig) -> str:
