@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reward.model.origin import OTHER_DOMAIN
 from stages.contamination import compare
@@ -186,11 +185,10 @@ def pictures(context: Context, sample_ids: Sequence[str]) -> pa.Table:
     Raises ``ValueError`` when the data set is not there or is no longer what was scored.
     """
     step = context.run.step(STEP)
-    slices = _scored_slices(context, step.sound(files=False))
-    scored = step.read("scores", ["sample_id", "number"], SCORED)
-    places = pc.index_in(pa.array(sample_ids, pa.string()), value_set=scored["sample_id"].combine_chunks())
-    piece = edits.pick(slices, scored["number"].take(places).to_pylist())
-    return contracts.table("examples", [edit.row(with_images=True) for edit in edits.fetch_known(piece, sample_ids)])
+    index = step.sound(files=False)
+    slices = _scored_slices(context, index)
+    with tables.opened(step.path) as database:
+        return examples.read(_rows(database, step, index), slices, sample_ids)
 
 
 def _scored_slices(context: Context, index: Index) -> Sequence[edits.Slice]:
