@@ -119,10 +119,8 @@ def expected_members(rows: Mapping[str, Mapping[str, Any]]) -> dict[Part, str]:
     return {(sample_id, part): row[f"{part}_sha256"] for sample_id, row in rows.items() for part in PARTS}
 
 
-def index_row(
-    sample_id: str, shard: str, facts: Mapping[str, Any], source_sha256: str, edited_sha256: str, json_sha256: str
-) -> dict[str, Any]:
-    """The row of a sample whose JSON has ``facts``."""
+def index_row(sample_id: str, shard: str, facts: Mapping[str, Any], json_sha256: str) -> dict[str, Any]:
+    """The row of a sample whose JSON has these facts, ``sha256`` of its images among them."""
     return {
         "sample_id": sample_id,
         "shard": shard,
@@ -131,7 +129,7 @@ def index_row(
         "overall_mean": facts["scores"]["overall"]["mean"],
         "overall_sigma": facts["scores"]["overall"]["sigma"],
         "dimensions": dimension_scores({name: score for name, score in facts["scores"].items() if name != "overall"}),
-        "source_sha256": source_sha256,
-        "edited_sha256": edited_sha256,
+        "source_sha256": facts["sha256"]["source"],
+        "edited_sha256": facts["sha256"]["edited"],
         "json_sha256": json_sha256,
     }

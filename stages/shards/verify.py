@@ -116,7 +116,7 @@ def _figure_fault(sample_id: str, shard: str, text: bytes, row: Mapping[str, Any
     try:
         facts = json.loads(text)
         counted = any(match["counted"] for match in facts.get("contamination", ()))
-        made = index_row(sample_id, shard, facts, facts["sha256"]["source"], facts["sha256"]["edited"], hashlib.sha256(text).hexdigest())
+        made = index_row(sample_id, shard, facts, hashlib.sha256(text).hexdigest())
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return f"cannot be read ({type(error).__name__}: {error})", False
     wrong = [name for name in SAMPLE_INDEX.names if _plain(made[name]) != _plain(row[name])]
