@@ -246,9 +246,8 @@ def _is_there(folder: str, shard: shards.Shard) -> bool:
 
 def _remove_stale(folder: str, names: set[str]) -> None:
     """Shards of an earlier, larger set, and what a killed worker left."""
-    filesystem, path = storage.locate(folder)
-    filesystem.invalidate_cache()
-    for file in filesystem.ls(path, detail=False):
-        name = Path(file).name
+    filesystem, _ = storage.locate(folder)
+    for file in storage.listed(folder):
+        name = Path(file["name"]).name
         if (name.startswith("shard-") and name.endswith(".tar") and name not in names) or name.startswith(storage.TEMPORARY):
-            filesystem.rm(file)
+            filesystem.rm(file["name"])

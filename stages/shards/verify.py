@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -32,9 +33,8 @@ def verify(folder: str) -> list[str]:
         raise
     except ValueError as error:
         return [str(error)]
-    filesystem, path = storage.locate(folder)
     listed = {shard["name"]: Shard(**shard) for shard in index["shards"]}
-    present = {name.rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path, detail=False)}
+    present = {Path(entry["name"]).name for entry in storage.listed(folder)}
     local = storage.local(folder)
     odd = sorted(name for name in present & {*listed, SAMPLES} if local and not (local / name).is_file())
     present -= {*odd}
