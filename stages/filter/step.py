@@ -40,7 +40,7 @@ from stages.filter.selection import rule as selection
 from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.scored_rows import ScoredRows
-from stages.scoring.rows import scorer_revision, warn_of_other_domain
+from stages.scoring.rows import model_folder, scorer_revision, warn_of_other_domain
 from stages.shards import format as shards
 from stages.shards.read import folder_of
 
@@ -50,7 +50,7 @@ STEP = steps.FILTER
 def run(context: Context) -> Index:
     """Score, select and write what is missing; returns the step's index."""
     config: FilterConfig = context.need("filter")
-    model = _model(context, config)
+    model = model_folder(context, config.model)
     revision = scorer_revision(model)
     warning = warn_of_other_domain(model, [config.input.dataset])
     step = context.run.step(STEP)
@@ -211,15 +211,6 @@ def _slices(context: Context, config: FilterConfig, step: StepFolder) -> Sequenc
     """The plan of the edits, as they are now."""
     planned = edits.plan(config.input, seed=context.flow.seed, world=context.flow.world, unit_rows=config.unit_rows)
     return as_they_are(step, planned, inspection.unit_key)
-
-
-def _model(context: Context, config: FilterConfig) -> Path:
-    """Directory of the reward model: the configured one, or the one trained in this run."""
-    if config.model:
-        return Path(config.model).absolute()
-    trained = context.run.step(steps.TRAIN_REWARD)
-    trained.sound()
-    return trained.path / "model"
 
 
 def _fingerprint(slices: Sequence[edits.Slice]) -> str:
