@@ -209,12 +209,9 @@ def _size(config: SelectionConfig) -> str:
     return f"count {config.count:,}" if config.count is not None else f"fraction {config.fraction}"
 
 
-def _bound(config: SelectionConfig) -> str:
-    return f"threshold {config.threshold:g}" if config.threshold is not None else f"quantile {config.quantile:g}"
-
-
 def _constraints(config: SelectionConfig) -> str:
-    bound = [_bound(config)] if config.threshold is not None or config.quantile is not None else []
+    bounds = {"threshold": config.threshold, "quantile": config.quantile}  # one of them at most
+    bound = [f"{name} {value:g}" for name, value in bounds.items() if value is not None]
     cluster = [f"at_most {config.at_most.count:,} per {config.at_most.per}"] if config.at_most is not None else []
     flags = [f"without_flags {', '.join(config.without_flags)}"] if config.without_flags else []
     return " and ".join(bound + flags + cluster) or "order"
