@@ -77,6 +77,7 @@ def _members(samples: Iterable[Sample], shard: str, rows: list[dict[str, Any]]) 
         assert "." not in sample.sample_id, "readers of webdataset end a key at its first dot"
         sha256 = {"source": sample.source_sha256, "edited": sample.edited_sha256}
         facts = {**sample.facts, "sample_id": sample.sample_id, "sha256": sha256}
+        # Keys are sorted, so that equal facts are equal bytes
         text = (json.dumps(facts, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
         for part, data in zip(PARTS, (sample.source, sample.edited, text), strict=True):
             suffix = part if part == "json" else f"{part}.{images.extension(data)}"
