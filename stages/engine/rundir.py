@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from stages.engine import hashed_files, storage
 from stages.engine.contracts import SCHEMAS
@@ -177,17 +176,14 @@ class StepFolder:
     def rows(self, artifact: str, columns: Sequence[str], batch_size: int = 16) -> Iterator[dict[str, Any]]:
         """Rows of an artifact one by one; ``batch_size`` of them are in memory together, for columns with images, and their row group."""
         for part in self.require().artifacts.get(artifact, []):
-            table = pq.ParquetFile(self.path / part.path)
-            for group in range(table.num_row_groups):  # several at a time would be read ahead: a file is many times as large
-                for batch in table.iter_batches(batch_size=batch_size, row_groups=[group], columns=list(columns)):
-                    yield from batch.to_pylist()
+            for batch in storage.read_batches(self.path / part.path, batch_size, columns):
+                yield from batch.to_pylist()
 
     def require(self) -> Index:
         """The index. Raises ``ValueError`` naming the command to run when the step is not done."""
         index = self.index()
         if index is None:
-            command = COMMANDS.get(self.name, f"run {self.name}")
-            raise ValueError(f"step {self.name} is not done in {self.path.parent}; run `pipeline {command}` first")
+            raise ValueError(f"step {self.name} is not done in {self.path.parent}; run `pipeline {self._command}` first")
         return index
 
     def sound(self, *, files: bool = True) -> Index:
@@ -197,9 +193,12 @@ class StepFolder:
         index = self.require()
         damaged = self.damage(index if files else replace(index, files={}))
         if damaged is not None:
-            command = COMMANDS.get(self.name, f"run {self.name}")
-            raise ValueError(f"{self.path / damaged} is missing or changed since it was published; run `pipeline {command}` again")
+            raise ValueError(f"{self.path / damaged} is missing or changed since it was published; run `pipeline {self._command}` again")
         return index
+
+    @property
+    def _command(self) -> str:
+        return COMMANDS.get(self.name, f"run {self.name}")
 
 
 class RunDir:
@@ -272,8 +271,7 @@ class RunDir:
             folder = self.step(path.parent.name)
             index = folder.require()
             hashes[f"{folder.name}/index.json"] = storage.sha256_of(path)
-            names = [part.path for parts in index.artifacts.values() for part in parts] + list(index.files)
-            hashes |= {f"{folder.name}/{name}": storage.sha256_of(folder.path / name) for name in names}
+            hashes |= {f"{folder.name}/{name}": storage.sha256_of(folder.path / name) for name in _hashes(index)}
         return hashes
 
 

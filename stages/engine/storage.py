@@ -80,11 +80,16 @@ def absolute(path: str) -> str:
 
 def read_bytes(path: str | Path) -> bytes:
     """Content of a file. Raises ``FileNotFoundError`` or another ``OSError`` naming the path."""
+    with open_file(path) as file:
+        return file.read()
+
+
+def open_file(path: str | Path) -> io.BufferedReader:
+    """A file to read from, as :func:`open` gives it. Raises ``FileNotFoundError`` or another ``OSError`` naming the path."""
     filesystem, name = locate(path)
     if isinstance(filesystem, LocalFileSystem):
-        return Path(name).read_bytes()  # fsspec's own file object costs several times as much for a small file
-    with filesystem.open(name, "rb") as file:
-        return file.read()
+        return open(name, "rb")  # fsspec's own file object costs several times as much for a small file
+    return filesystem.open(name, "rb")
 
 
 def publish_bytes(path: str | Path, data: bytes, *, private: bool = False) -> str:
@@ -96,7 +101,7 @@ def publish_bytes(path: str | Path, data: bytes, *, private: bool = False) -> st
 
 
 @contextmanager
-def publishing(path: str | Path) -> Generator[IO[bytes]]:
+def publishing(path: str | Path) -> Generator[HashedFile]:
     """A file to write piece by piece, for data too large for memory. It gets its name when the block ends without an exception.
 
     For an object store the content is collected on the local disk and put there at the end.
@@ -104,12 +109,38 @@ def publishing(path: str | Path) -> Generator[IO[bytes]]:
     filesystem, name = locate(path)
     if not isinstance(filesystem, LocalFileSystem):
         with tempfile.NamedTemporaryFile(prefix=TEMPORARY) as file:
-            yield file.file
+            yield HashedFile(file.file)
             file.flush()
             filesystem.put_file(file.name, name)
     else:
         with _renamed(Path(name)) as file, _flushing(file.fileno()):
-            yield file
+            yield HashedFile(file)
+
+
+class HashedFile(io.RawIOBase):
+    """A file, with the digest and the size of what has been read from it or written to it so far."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.digest, self.size = file, hashlib.sha256(), 0
+
+    def writable(self) -> bool:
+        """For pyarrow, which asks."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """As of the file."""
+        data = self._file.read(size)
+        self._count(data)
+        return data
+
+    def write(self, data: Any) -> int:
+        """As of the file."""
+        self._count(data)
+        return self._file.write(data)
+
+    def _count(self, data: bytes) -> None:
+        self.digest.update(data)
+        self.size += len(data)
 
 
 @contextmanager
@@ -203,29 +234,13 @@ def publish_rows(path: str | Path, schema: pa.Schema, batches: Iterable[pa.Recor
     The bytes are those of :func:`table_bytes` for rows of less than ``ROW_GROUP_BYTES / ROW_GROUP_ROWS`` bytes.
     """
     rows = 0
-    with publishing(path) as file:
-        hashing = _Hashing(file)
-        with pq.ParquetWriter(hashing, schema, compression="zstd", store_schema=True) as writer:
-            for table in even(batches, ROW_GROUP_ROWS):
-                writer.write_table(table)
-                rows += table.num_rows
-            if not rows:
-                writer.write_table(schema.empty_table())
-    return rows, hashing.digest.hexdigest()
-
-
-class _Hashing(io.RawIOBase):
-    """A file that hashes what is written to it."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self.digest = file, hashlib.sha256()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self.digest.update(data)
-        return self._file.write(data)
+    with publishing(path) as file, pq.ParquetWriter(file, schema, compression="zstd", store_schema=True) as writer:
+        for table in even(batches, ROW_GROUP_ROWS):
+            writer.write_table(table)
+            rows += table.num_rows
+        if not rows:
+            writer.write_table(schema.empty_table())
+    return rows, file.digest.hexdigest()
 
 
 def even(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
@@ -272,8 +287,7 @@ def read_batches(file: str | Path | IO[bytes], rows: int, columns: Sequence[str]
 
 def sha256_of(path: str | Path) -> str:
     """sha256 of a file's content, read in blocks."""
-    filesystem, name = locate(path)
-    with open(name, "rb") if isinstance(filesystem, LocalFileSystem) else filesystem.open(name, "rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -66,14 +66,14 @@ class Tables:
             self.connection.remove_function(name)
         self.connection.create_function(name, function, [given], gives, type=PythonUDFType.ARROW)
 
-    def execute(self, query: str, parameters: Sequence[object] = ()) -> None:
+    def execute(self, query: str) -> None:
         """Run a statement that gives no rows, as ``CREATE TABLE name AS SELECT``."""
-        self.connection.execute(query, [*parameters])
+        self.connection.execute(query)
 
-    def rows(self, query: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
+    def rows(self, query: str) -> Iterator[pa.RecordBatch]:
         """The answer in batches of at most ``BATCH_ROWS``. Other things may be asked, and kept, before the last one has been read."""
         with self.connection.cursor() as cursor:
-            answer = cursor.sql(query, params=[*parameters]).to_arrow_reader(BATCH_ROWS)
+            answer = cursor.sql(query).to_arrow_reader(BATCH_ROWS)
             assert answer is not None, "the query gives rows"
             yield from answer
 
@@ -87,9 +87,9 @@ class Tables:
         for first in range(0, end, TOGETHER):
             yield f"{column} >= {first} AND {column} < {first + TOGETHER}"
 
-    def number(self, query: str, parameters: Sequence[object] = ()) -> int:
+    def number(self, query: str) -> int:
         """The only value of an answer, as an integer."""
-        ((found,),) = self.connection.sql(query, params=[*parameters]).fetchall()
+        ((found,),) = self.connection.sql(query).fetchall()
         return int(found)
 
     def quantiles(self, column: str, rows: str, levels: Sequence[float]) -> list[float]:
@@ -100,17 +100,16 @@ class Tables:
         count = self.number(f"SELECT count({column}) FROM {rows}")
         if not count:
             return []
+        ends = "sum(count(*)) OVER (ORDER BY value) AS ends"  # places up to the last one that has the value
+        self.execute(
+            f"CREATE OR REPLACE TABLE counted AS SELECT {column} AS value, {ends} FROM {rows} WHERE {column} IS NOT NULL GROUP BY value"
+        )
+
+        def at(place: int) -> float:
+            return self.table("SELECT min(value) AS value FROM counted WHERE ends > ?", [place])["value"][0].as_py()
+
         exact = [level * (count - 1) for level in levels]
-        wanted = np.array([[int(level), min(int(level) + 1, count - 1)] for level in exact])  # the values on both sides
-        found = np.zeros(wanted.shape)
-        first = 0
-        counted = f"SELECT {column} AS value, count(*) AS times FROM {rows} WHERE {column} IS NOT NULL GROUP BY value ORDER BY value"
-        for batch in self.rows(counted):
-            ends = first + np.cumsum(batch["times"].to_numpy())
-            here = (wanted >= first) & (wanted < ends[-1])
-            found[here] = batch["value"].to_numpy()[np.searchsorted(ends, wanted[here], side="right")]
-            first = int(ends[-1])
-        return [float(np.quantile(sides, level - int(level))) for sides, level in zip(found, exact, strict=True)]
+        return [float(np.quantile([at(int(place)), at(min(int(place) + 1, count - 1))], place - int(place))) for place in exact]
 
 
 @contextmanager
@@ -145,7 +144,7 @@ def batches(files: Iterable[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch
     """Rows of local Parquet files in their order, cast to ``schema``, of whose columns nothing else is read."""
     for file in files:
         for batch in storage.read_batches(file, BATCH_ROWS, schema.names):
-            yield from pa.Table.from_batches([batch]).select(schema.names).cast(schema).combine_chunks().to_batches()
+            yield batch.select(schema.names).cast(schema)
 
 
 def numbered(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

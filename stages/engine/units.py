@@ -143,7 +143,4 @@ def _publish_files(folder: Path, key: str, files: Iterable[tuple[str, bytes]]) -
 
 def publish_batches(step: StepFolder, artifact: str, rows: Iterable[pa.RecordBatch]) -> list[Part]:
     """A table that the driver decided, of any length, in parts of ``PART_ROWS`` rows."""
-    parts: list[Part] = []
-    for table in storage.even(rows, PART_ROWS):
-        parts += publish_table(step, artifact, table)
-    return parts
+    return [part for table in storage.even(rows, PART_ROWS) for part in publish_table(step, artifact, table)]

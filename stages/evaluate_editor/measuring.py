@@ -19,7 +19,7 @@ from PIL import Image
 
 from stages.config import FlowConfig
 from stages.context import Context
-from stages.engine import contracts, steps, storage
+from stages.engine import contracts, storage
 from stages.engine.ids import settings_hash
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
@@ -29,7 +29,7 @@ from stages.evaluate_editor.generation import at_size_of, image_of
 from stages.evaluate_editor.items.item import Item
 from stages.evaluate_editor.judging import JudgingPiece
 from stages.evaluate_editor.preservation import changed_region
-from stages.scoring.rows import scorer_revision
+from stages.scoring.rows import model_folder, scorer_revision
 
 REWARD = "reward"
 """Name of the reward model's scores among the measures."""
@@ -50,7 +50,7 @@ def check(config: EvaluateEditorConfig) -> None:
 def inputs(context: Context, config: EvaluateEditorConfig) -> dict[str, str]:
     """What the measures depend on beside the edits, by name: functions with their versions, the model's files."""
     found = {f"measure {one.name}": settings_hash(one.function, one.version) for one in config.measures}
-    return found | ({} if config.reward is None else {"reward model": scorer_revision(_model(context, config))})
+    return found | ({} if config.reward is None else {"reward model": scorer_revision(model_folder(context, config.reward.model))})
 
 
 def measure(context: Context, folder: StepFolder, config: EvaluateEditorConfig, pieces: Sequence[tuple[str, JudgingPiece]]) -> list[Done]:
@@ -111,7 +111,7 @@ def means(table: pa.Table) -> dict[str, dict[str, dict[str, Any]]]:
 
 def _opened(context: Context, config: EvaluateEditorConfig) -> Mapping[str, Callable[[], Measuring]]:
     found: dict[str, Callable[[], Measuring]] = {one.name: partial(of_function, one) for one in config.measures}
-    return found | ({} if config.reward is None else {REWARD: partial(_of_reward, _model(context, config))})
+    return found | ({} if config.reward is None else {REWARD: partial(_of_reward, model_folder(context, config.reward.model))})
 
 
 def _located(config: EvaluateEditorConfig) -> EvaluateEditorConfig:
@@ -177,13 +177,3 @@ def _of_reward(model: Path) -> Measuring:
         return [None if isinstance(one, SampleError) else round(one.overall_mean, 5) for one in score(model=scorer, samples=samples)]
 
     return measuring
-
-
-def _model(context: Context, config: EvaluateEditorConfig) -> Path:
-    """Directory of the reward model: the configured one, or the one trained in this run."""
-    assert config.reward is not None
-    if config.reward.model is not None:
-        return Path(config.reward.model).absolute()
-    trained = context.run.step(steps.TRAIN_REWARD)
-    trained.sound()
-    return trained.path / "model"

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
+import pyarrow as pa
+
 from stages.datasets import readers as edits
 from stages.engine import contracts
 from stages.engine.ids import settings_hash
@@ -25,11 +27,15 @@ def publish(
 ) -> list[Part]:
     """The best, the worst and the most uncertain edits, and those around the cut of the main selection: files of selections by name."""
     ids = _chosen(rows, selections, made)
-    found = rows.tables.table("SELECT sample_id, number FROM scored SEMI JOIN (SELECT unnest(?) AS sample_id) USING (sample_id)", [ids])
-    numbers = dict(zip(*(column.to_pylist() for column in found.columns), strict=True))
-    piece = edits.pick(slices, [numbers[name] for name in ids])
-    table = contracts.table("examples", [edit.row(with_images=True) for edit in edits.fetch_known(piece, ids)])
-    return list(publish_unit(step.path, settings_hash("examples", ids), {"examples": table}).values())
+    return list(publish_unit(step.path, settings_hash("examples", ids), {"examples": read(rows, slices, ids)}).values())
+
+
+def read(rows: ScoredRows, slices: Sequence[edits.Slice], ids: Sequence[str]) -> pa.Table:
+    """Scored edits with their images, in the order of their ``ids``, read from the data set again."""
+    wanted = "SELECT unnest($1) AS sample_id, generate_subscripts($1, 1) AS place"
+    found = rows.tables.table(f"SELECT number FROM scored JOIN ({wanted}) USING (sample_id) ORDER BY place", [ids])
+    piece = edits.pick(slices, found["number"].to_pylist())
+    return contracts.table("examples", [edit.row(with_images=True) for edit in edits.fetch_known(piece, ids)])
 
 
 def _chosen(rows: ScoredRows, selections: Sequence[SelectionConfig], made: Mapping[str, Path]) -> list[str]:

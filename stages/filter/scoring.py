@@ -93,7 +93,8 @@ class Scoring:
         rest = rows_of(self.slices[place], missing)
         whole = len(rest.rows) == len(self.slices[place].rows)
         key = family if whole else settings_hash(family, [number for number, _ in rest.rows])
-        return [Unit(key, rest, len(rest.rows), _name(rest), family)]
+        name = f"rows {rest.rows[0][0]} to {rest.rows[-1][0]} of {rest.dataset}"
+        return [Unit(key, rest, len(rest.rows), name, family)]
 
     def _job(self, units: Sequence[Unit], follows: Follow | None = None) -> Job:
         config, cluster = self.config, self.context.cluster
@@ -195,8 +196,3 @@ def _row(entry: Ready, score: Score | SampleError, revision: str, flags: list[st
         language=known["language"],
         flags=flags,
     )
-
-
-def _name(piece: edits.Slice) -> str:
-    numbers = [number for number, _ in piece.rows]
-    return f"rows {min(numbers)} to {max(numbers)} of {piece.dataset}" if numbers else "no rows"

@@ -54,8 +54,8 @@ def of_shards(scored: ScoredRows, table: Path, config: ShardsConfig, scratch: Pa
     order = "rank" if seed is None else drawn(database, "shards", seed)
     in_order = database.rows(f"SELECT * FROM selection ORDER BY {order}, sample_id")
     database.keep("chosen", numbered(in_order), with_place(contracts.SELECTION))
-    gates = known.Found(_about(database, "gated", known.OF_GATES, "gate"))
-    matches = known.Found(_about(database, NAME, known.OF_CONTAMINATION, "reference, match"))
+    gates = known.by_place(_about(database, "gated", known.OF_GATES, "gate"))
+    matches = known.by_place(_about(database, NAME, known.OF_CONTAMINATION, "reference, match"))
     for part in _cut(_arranged(scored, pq.read_metadata(table).num_rows, scratch), config):
         yield part.drop_columns([PLACE, *MEASURES]).append_column("known", known.texts(part, gates, matches))
 

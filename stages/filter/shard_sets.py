@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fsspec.implementations.local import LocalFileSystem
 
 from stages.context import Context
 from stages.datasets import readers as edits
@@ -152,7 +151,7 @@ def is_whole(folder: str, key: str) -> bool:
     """Whether a finished set of that key is there. Local files are hashed as in a run (``hashed_files``), those of an object store compared
     by size, all in one listing."""
     index = _index(folder)
-    if not index or index.get("key") != key:
+    if index.get("key") != key:
         return False
     local = storage.local(folder)
     if local:
@@ -214,13 +213,12 @@ def _remove_index(folder: str) -> None:
         filesystem.rm(path)
 
 
-def _index(folder: str) -> dict[str, Any] | None:
-    """The folder's index: None where there is none, empty where it is damaged."""
-    filesystem, path = storage.locate(f"{folder}/{shards.INDEX}")
-    if not filesystem.exists(path):
-        return None
+def _index(folder: str) -> dict[str, Any]:
+    """The folder's index, empty where there is none or a damaged one."""
     try:
         return shards.read_index(folder)
+    except storage.UnknownLocation:
+        raise
     except ValueError:
         return {}
 
@@ -243,14 +241,13 @@ def _is_there(folder: str, shard: shards.Shard) -> bool:
     filesystem, path = storage.locate(f"{folder}/{shard.name}")
     if not filesystem.exists(path) or filesystem.size(path) != shard.bytes:
         return False
-    return not isinstance(filesystem, LocalFileSystem) or storage.sha256_of(path) == shard.sha256
+    return storage.local(folder) is None or storage.sha256_of(path) == shard.sha256
 
 
 def _remove_stale(folder: str, names: set[str]) -> None:
     """Shards of an earlier, larger set, and what a killed worker left."""
-    filesystem, path = storage.locate(folder)
-    filesystem.invalidate_cache()
-    for file in filesystem.ls(path, detail=False):
-        name = Path(file).name
+    filesystem, _ = storage.locate(folder)
+    for file in storage.listed(folder):
+        name = Path(file["name"]).name
         if (name.startswith("shard-") and name.endswith(".tar") and name not in names) or name.startswith(storage.TEMPORARY):
-            filesystem.rm(file)
+            filesystem.rm(file["name"])

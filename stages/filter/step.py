@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from reward.model.origin import OTHER_DOMAIN
 from stages.contamination import compare
@@ -42,7 +41,7 @@ from stages.filter.selection import rule as selection
 from stages.filter.selection import stored
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.scored_rows import ScoredRows
-from stages.scoring.rows import scorer_revision, warn_of_other_domain
+from stages.scoring.rows import model_folder, scorer_revision, warn_of_other_domain
 from stages.shards import format as shards
 from stages.shards.read import folder_of
 
@@ -52,7 +51,7 @@ STEP = steps.FILTER
 def run(context: Context) -> Index:
     """Score, select and write what is missing; returns the step's index."""
     config: FilterConfig = context.need("filter")
-    model = _model(context, config)
+    model = model_folder(context, config.model)
     revision = scorer_revision(model)
     warning = warn_of_other_domain(model, [config.input.dataset])
     step = context.run.step(STEP)
@@ -145,8 +144,8 @@ def select(context: Context, config: SelectionConfig) -> int:
     """Another selection from existing scores, published beside those of the configuration; returns the number of its samples.
 
     It is no part of the step's index, so nothing that is made from the configured selections becomes outdated. One that is there with
-    the same recipe is made again and must come out the same. Raises ``ValueError`` when the name is taken by a selection of another
-    rule and ``--force`` is off.
+    the same recipe is made again and must come out the same; so is one of the configuration. Raises ``ValueError`` when the name is taken
+    by a selection of another rule and ``--force`` is off.
     """
     step = context.run.step(STEP)
     index = step.sound(files=False)
@@ -156,17 +155,13 @@ def select(context: Context, config: SelectionConfig) -> int:
         raise ValueError(f"selection {config.name} is one of the configuration's, with another rule or size; choose another name")
     before = stored.describe(step, config.name)
     others = {config.like: stored.find(step, config.like, parts)} if config.like is not None else {}
-    recipe = stored.recipe(config, parts, others.get(config.like or ""))
-    if before is not None and not context.force and before["selection"] != recipe["selection"]:
+    if before is not None and not context.force and before["selection"] != config.model_dump(mode="json"):
         description = step.path / stored.description_name(config.name)
         raise ValueError(f"selection {config.name} exists with another rule or size; choose another name or delete {description}")
     with tables.opened(step.path) as database:
-        if before is not None and all(before.get(key) == value for key, value in recipe.items()):
-            stored.check_replay(step, config, selection.select(_rows(database, step, index), config, others), before)
-        if config.name not in configured:
-            made = selection.select(_rows(database, step, index), config, others)
-            stored.publish(step, config, made, parts, others.get(config.like or ""))
-    return stored.samples_in(step, config.name)
+        made = selection.select(_rows(database, step, index), config, others)
+        stored.publish(step, config, made, parts, others.get(config.like or ""), before)
+    return made.count
 
 
 def write_shards(context: Context, config: SelectionConfig) -> str:
@@ -192,11 +187,10 @@ def pictures(context: Context, sample_ids: Sequence[str]) -> pa.Table:
     Raises ``ValueError`` when the data set is not there or is no longer what was scored.
     """
     step = context.run.step(STEP)
-    slices = _scored_slices(context, step.sound(files=False))
-    scored = step.read("scores", ["sample_id", "number"], SCORED)
-    places = pc.index_in(pa.array(sample_ids, pa.string()), value_set=scored["sample_id"].combine_chunks())
-    piece = edits.pick(slices, scored["number"].take(places).to_pylist())
-    return contracts.table("examples", [edit.row(with_images=True) for edit in edits.fetch_known(piece, sample_ids)])
+    index = step.sound(files=False)
+    slices = _scored_slices(context, index)
+    with tables.opened(step.path) as database:
+        return examples.read(_rows(database, step, index), slices, sample_ids)
 
 
 def _scored_slices(context: Context, index: Index) -> Sequence[edits.Slice]:
@@ -219,15 +213,6 @@ def _slices(context: Context, config: FilterConfig, step: StepFolder) -> Sequenc
     """The plan of the edits, as they are now."""
     planned = edits.plan(config.input, seed=context.flow.seed, world=context.flow.world, unit_rows=config.unit_rows)
     return as_they_are(step, planned, inspection.unit_key)
-
-
-def _model(context: Context, config: FilterConfig) -> Path:
-    """Directory of the reward model: the configured one, or the one trained in this run."""
-    if config.model:
-        return Path(config.model).absolute()
-    trained = context.run.step(steps.TRAIN_REWARD)
-    trained.sound()
-    return trained.path / "model"
 
 
 def _fingerprint(slices: Sequence[edits.Slice]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from finetune.precompute.key import null_key, pair_key
 from stages.context import Context
-from stages.engine import steps, storage
+from stages.engine import steps
 from stages.engine.ids import uniform
 from stages.shards import format as shards
 from stages.shards import read
@@ -44,9 +44,7 @@ def arm_rows(context: Context, arm: str, encoding: str) -> list[PairRow]:
             f"{folder} has shards of another run than {context.run.path}; write this run's again with `pipeline run filter --force`, "
             "or name another folder in filter.shards.target"
         )
-    filesystem, path = storage.locate(folder)
-    present = {name.rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path, detail=False)}
-    listed, faults = open_sample_index(folder, index, present)
+    listed, faults = open_sample_index(folder, index)
     if listed is None:
         raise ValueError(f"{folder}: {faults[0]}; {shards.REMEDY}")
     return [

@@ -173,9 +173,8 @@ def _stored(entry: bytes) -> dict[str, Any]:
 def _images(rows: Sequence[PairRow]) -> Iterator[tuple[PairRow, bytes, bytes]]:
     """Encoded images of pairs of one shard, read by seeking. Raises ``ValueError`` when they are not those of the sample index."""
     path = f"{rows[0].folder}/{rows[0].shard}"
-    filesystem, name = storage.locate(path)
     try:
-        with filesystem.open(name, "rb") as file:
+        with storage.open_file(path) as file:
             members = _members(file, {row.sample_id for row in rows})
             for row in rows:
                 data = {}

@@ -17,7 +17,7 @@ from reward.inputs.decoding import decode
 from reward.model.origin import other_domain, read_origin
 from stages.context import Context
 from stages.datasets import readers
-from stages.engine import contracts, storage
+from stages.engine import contracts, steps, storage
 from stages.engine.contracts import Quarantined
 from stages.engine.run_units import run_units
 from stages.engine.rundir import StepFolder
@@ -43,6 +43,15 @@ def load_model(model: Path) -> RewardModel:
     if torch.cuda.is_available():
         return RewardModel.load(model, device="cuda", dtype=torch.bfloat16)
     return RewardModel.load(model)
+
+
+def model_folder(context: Context, configured: str | None) -> Path:
+    """Directory of the reward model: the configured one, or the one trained in this run."""
+    if configured:
+        return Path(configured).absolute()
+    trained = context.run.step(steps.TRAIN_REWARD)
+    trained.sound()
+    return trained.path / "model"
 
 
 def scorer_revision(model: str | Path) -> str:

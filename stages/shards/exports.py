@@ -11,7 +11,6 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,16 +21,8 @@ SAMPLES = "samples.jsonl"
 """Beside the metadata of every format: the JSON of each sample as the shards have it, and where its images are in the export."""
 
 
-@dataclass(frozen=True)
-class Extracted:
-    """A sample whose images are files; ``source`` and ``edited`` are their paths below the export's folder."""
-
-    sample_id: str
-    instruction: str
-    source: str
-    edited: str
-    licence: str
-    rank: int
+Extracted = Mapping[str, Any]
+"""A sample whose images are files: its JSON as the shards have it, and as ``images`` their paths below the export's folder."""
 
 
 class Metadata(NamedTuple):
@@ -51,8 +42,9 @@ def step1x(folder: Path) -> dict[str, Metadata]:
     """
 
     def entry(sample: Extracted) -> str:
-        content = {"ref_image_path": str(folder / sample.source), "caption": sample.instruction}
-        return json.dumps({str(folder / sample.edited): content}, indent=1, ensure_ascii=False).removeprefix("{\n").removesuffix("\n}")
+        source, edited = (str(folder / sample["images"][role]) for role in ("source", "edited"))
+        content = {edited: {"ref_image_path": source, "caption": sample["instruction"]}}
+        return json.dumps(content, indent=1, ensure_ascii=False).removeprefix("{\n").removesuffix("\n}")
 
     return {"metadata.json": Metadata(entry, "{\n", ",\n", "\n}\n")}
 
@@ -68,12 +60,12 @@ def imagefolder(_: Path) -> dict[str, Metadata]:
     def row(sample: Extracted) -> str:
         return _line(
             {
-                "input_image_file_name": sample.source,
-                "edit_prompt": sample.instruction,
-                "edited_image_file_name": sample.edited,
-                "sample_id": sample.sample_id,
-                "rank": sample.rank,
-                "licence": sample.licence,
+                "input_image_file_name": sample["images"]["source"],
+                "edit_prompt": sample["instruction"],
+                "edited_image_file_name": sample["images"]["edited"],
+                "sample_id": sample["sample_id"],
+                "rank": sample["selection"]["rank"],
+                "licence": sample["licence"],
             }
         )
 
@@ -91,11 +83,11 @@ def omnigen2(folder: Path) -> dict[str, Metadata]:
         return _line(
             {
                 "task_type": "edit",
-                "instruction": sample.instruction,
-                "input_images": [str(folder / sample.source)],
-                "output_image": str(folder / sample.edited),
-                "sample_id": sample.sample_id,
-                "licence": sample.licence,
+                "instruction": sample["instruction"],
+                "input_images": [str(folder / sample["images"]["source"])],
+                "output_image": str(folder / sample["images"]["edited"]),
+                "sample_id": sample["sample_id"],
+                "licence": sample["licence"],
             }
         )
 
@@ -138,7 +130,7 @@ def export(folder: str, target: str, layout: str) -> tuple[int, list[str]]:
                 file.write(of_file.begin)
             for count, sample in enumerate(shard_reading.samples(folder.rstrip("/")), 1):
                 made = _extract(sample, partial)
-                lines.write(_line({**sample.facts, "images": {"source": made.source, "edited": made.edited}}))
+                lines.write(_line(made))
                 for file, of_file in zip(written, metadata.values(), strict=True):
                     file.write((of_file.between if count > 1 else "") + of_file.text(made))
             for file, of_file in zip(written, metadata.values(), strict=True):
@@ -151,10 +143,9 @@ def export(folder: str, target: str, layout: str) -> tuple[int, list[str]]:
 
 
 def _extract(sample: shard_reading.Stored, folder: Path) -> Extracted:
-    paths = []
+    paths = {}
     for role, data in (("source", sample.source), ("edited", sample.edited)):
         (folder / role).mkdir(exist_ok=True)
-        path = f"{role}/{sample.sample_id}.{images.extension(data)}"
-        (folder / path).write_bytes(data)
-        paths.append(path)
-    return Extracted(sample.sample_id, sample.facts["instruction"], *paths, sample.facts["licence"], sample.facts["selection"]["rank"])
+        paths[role] = f"{role}/{sample.sample_id}.{images.extension(data)}"
+        (folder / paths[role]).write_bytes(data)
+    return {**sample.facts, "images": paths}

@@ -66,26 +66,25 @@ def write_shard(folder: str, name: str, samples: Iterable[Sample]) -> tuple[Shar
     two cores were slower.
     """
     rows: list[dict[str, Any]] = []
-    digest, size = hashlib.sha256(), 0
     with storage.publishing(f"{folder}/{name}") as file:
-        for piece in _members(prefetch(samples, AHEAD), name, rows):
-            digest.update(piece)
-            size += file.write(piece)
-    return Shard(name, len(rows), size, digest.hexdigest()), pa.Table.from_pylist(rows, schema=SAMPLE_INDEX)
+        file.writelines(_members(prefetch(samples, AHEAD), name, rows))
+    return Shard(name, len(rows), file.size, file.digest.hexdigest()), pa.Table.from_pylist(rows, schema=SAMPLE_INDEX)
 
 
 def _members(samples: Iterable[Sample], shard: str, rows: list[dict[str, Any]]) -> Iterator[bytes]:
     """The tar in small and large pieces; every sample's row of ``samples.parquet`` is appended to ``rows``."""
     for sample in samples:
         assert "." not in sample.sample_id, "readers of webdataset end a key at its first dot"
-        text = _json(sample)
+        sha256 = {"source": sample.source_sha256, "edited": sample.edited_sha256}
+        facts = {**sample.facts, "sample_id": sample.sample_id, "sha256": sha256}
+        # Keys are sorted, so that equal facts are equal bytes
+        text = (json.dumps(facts, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
         for part, data in zip(PARTS, (sample.source, sample.edited, text), strict=True):
             suffix = part if part == "json" else f"{part}.{images.extension(data)}"
             yield tar.header(f"{sample.sample_id}.{suffix}", len(data))
             yield data
             yield tar.padding(len(data))
-        digest = hashlib.sha256(text).hexdigest()
-        rows.append(index_row(sample.sample_id, shard, sample.facts, sample.source_sha256, sample.edited_sha256, digest))
+        rows.append(index_row(sample.sample_id, shard, facts, hashlib.sha256(text).hexdigest()))
     yield tar.END
 
 
@@ -142,10 +141,3 @@ def read_index(folder: str) -> dict[str, Any]:
     if wrong:
         raise ValueError(f"{path} is damaged: it says {wrong[0]}; {REMEDY}")
     return index
-
-
-def _json(sample: Sample) -> bytes:
-    """The json member; sorted keys, so that equal facts are equal bytes."""
-    sha256 = {"source": sample.source_sha256, "edited": sample.edited_sha256}
-    content = {**sample.facts, "sample_id": sample.sample_id, "sha256": sha256}
-    return (json.dumps(content, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()

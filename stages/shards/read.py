@@ -49,9 +49,7 @@ def samples(folder: str) -> Iterator[Stored]:
     Raises ``ValueError`` naming the folder when it is not finished, and naming shard and place when something in it is damaged.
     """
     index = shards.read_index(folder)
-    filesystem, path = storage.locate(folder)
-    present = {name.rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path, detail=False)}
-    listed, faults = open_sample_index(folder, index, present)
+    listed, faults = open_sample_index(folder, index)
     if listed is None:
         raise ValueError(f"{folder}: {faults[0]}; write the shards again")
     for name, rows in listed.by_shard():
@@ -64,10 +62,9 @@ def samples(folder: str) -> Iterator[Stored]:
 
 
 def _of_shard(folder: str, name: str, expected: dict[Part, str]) -> Iterator[Stored]:
-    filesystem, path = storage.locate(f"{folder}/{name}")
     found: dict[str, bytes] = {}
     left = dict(expected)
-    with filesystem.open(path, "rb") as file:
+    with storage.open_file(f"{folder}/{name}") as file:
         for member, blocks in tar.read(file):
             data = b"".join(blocks)
             sample_id, _, suffix = member.name.partition(".")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -56,15 +56,17 @@ class SampleIndex:
             held = held.slice(rows)
 
 
-def open_sample_index(folder: str, index: Mapping[str, Any], present: set[str]) -> tuple[SampleIndex | None, list[str]]:
+def open_sample_index(folder: str, index: Mapping[str, Any]) -> tuple[SampleIndex | None, list[str]]:
     """The sample index of a folder, or None and what is wrong with it or with what it says of the shards.
 
-    index: content of ``index.json``. present: names of the files in the folder.
+    index: content of ``index.json``.
     """
-    if SAMPLES not in present:
-        return None, [f"{SAMPLES} is missing"]
     path = f"{folder}/{SAMPLES}"
-    if storage.sha256_of(path) != index["samples"]["sha256"]:
+    try:
+        sha256 = storage.sha256_of(path)
+    except FileNotFoundError:
+        return None, [f"{SAMPLES} is missing"]
+    if sha256 != index["samples"]["sha256"]:
         return None, [f"{SAMPLES} was changed: its sha256 differs from index.json"]
     if foreign := _foreign(path):
         return None, [f"{SAMPLES} {foreign}"]
@@ -78,15 +80,15 @@ def open_sample_index(folder: str, index: Mapping[str, Any], present: set[str]) 
         for name in sorted(said.keys() | there.keys(), key=str)
         if said.get(name, 0) != there[name]
     ]
-    if not problems and [name for name, _ in runs] != [name for name, rows in said.items() if rows]:
+    in_order = [name for name, _ in groupby(name for name, _ in runs)]
+    if not problems and in_order != [name for name, rows in said.items() if rows]:
         problems = [f"{SAMPLES} lists samples in another order than index.json has the shards"]
     return (None, problems) if problems else (SampleIndex(path, said), [])
 
 
 def _foreign(path: str) -> str | None:
     """What is not as in a sample index that this program wrote."""
-    filesystem, name = storage.locate(path)
-    with filesystem.open(name, "rb") as file:
+    with storage.open_file(path) as file:
         try:
             found = pq.read_schema(file)
         except pa.ArrowInvalid:
@@ -100,22 +102,15 @@ def _foreign(path: str) -> str | None:
 
 
 def _runs(path: str) -> Iterator[tuple[str, int]]:
-    """Names of shards as they follow each other, each with the number of its rows that lie together."""
-    last, rows = "", 0
+    """Names of shards as they follow each other, each with the number of its rows that lie together in a batch."""
     for batch in _batches(path, ["shard"]):
         runs = pc.run_end_encode(batch["shard"])
-        for name, (begin, end) in zip(runs.values.to_pylist(), pairwise([0, *runs.run_ends.to_pylist()]), strict=True):
-            if name != last and rows:
-                yield last, rows
-                rows = 0
-            last, rows = name, rows + end - begin
-    if rows:
-        yield last, rows
+        lengths = (end - begin for begin, end in pairwise([0, *runs.run_ends.to_pylist()]))
+        yield from zip(runs.values.to_pylist(), lengths, strict=True)
 
 
 def _batches(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    filesystem, name = storage.locate(path)
-    with filesystem.open(name, "rb") as file:
+    with storage.open_file(path) as file:
         yield from storage.read_batches(file, BATCH_ROWS, columns)
 
 
@@ -124,10 +119,8 @@ def expected_members(rows: Mapping[str, Mapping[str, Any]]) -> dict[Part, str]:
     return {(sample_id, part): row[f"{part}_sha256"] for sample_id, row in rows.items() for part in PARTS}
 
 
-def index_row(
-    sample_id: str, shard: str, facts: Mapping[str, Any], source_sha256: str, edited_sha256: str, json_sha256: str
-) -> dict[str, Any]:
-    """The row of a sample whose JSON has ``facts``."""
+def index_row(sample_id: str, shard: str, facts: Mapping[str, Any], json_sha256: str) -> dict[str, Any]:
+    """The row of a sample whose JSON has these facts, ``sha256`` of its images among them."""
     return {
         "sample_id": sample_id,
         "shard": shard,
@@ -136,7 +129,7 @@ def index_row(
         "overall_mean": facts["scores"]["overall"]["mean"],
         "overall_sigma": facts["scores"]["overall"]["sigma"],
         "dimensions": dimension_scores({name: score for name, score in facts["scores"].items() if name != "overall"}),
-        "source_sha256": source_sha256,
-        "edited_sha256": edited_sha256,
+        "source_sha256": facts["sha256"]["source"],
+        "edited_sha256": facts["sha256"]["edited"],
         "json_sha256": json_sha256,
     }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -33,54 +33,33 @@ def verify(folder: str) -> list[str]:
         raise
     except ValueError as error:
         return [str(error)]
-    filesystem, path = storage.locate(folder)
     listed = {shard["name"]: Shard(**shard) for shard in index["shards"]}
-    present = {name.rstrip("/").rsplit("/", 1)[-1] for name in filesystem.ls(path, detail=False)}
+    present = {Path(entry["name"]).name for entry in storage.listed(folder)}
     local = storage.local(folder)
     odd = sorted(name for name in present & {*listed, SAMPLES} if local and not (local / name).is_file())
     present -= {*odd}
     problems = [f"{name} is no file: a folder or a device is there" for name in odd]
     problems += [f"{name} is not listed in {INDEX}" for name in sorted(present) if name.endswith(".tar") and name not in listed]
-    samples, faults = open_sample_index(folder, index, present)
+    samples, faults = open_sample_index(folder, index) if SAMPLES in present else (None, [f"{SAMPLES} is missing"])
     problems += faults
     problems += [f"{name} is missing" for name in listed if name not in present and name not in odd]
     parts = samples.by_shard() if samples else ((name, None) for name in listed)
     workers = min(VERIFIERS, os.cpu_count() or 1)
     pending: deque[Future[tuple[list[str], int]]] = deque()
-    contaminated = 0
-
-    def finish() -> None:
-        nonlocal contaminated
-        found, counted = pending.popleft().result()
-        problems.extend(found)
-        contaminated += counted
-
+    done: list[tuple[list[str], int]] = []
     with ThreadPoolExecutor(workers) as threads:  # reading and hashing run outside the interpreter's lock
         for name, rows in parts:
             if name in present:
                 pending.append(threads.submit(_verify_shard, folder, listed[name], rows))
             if len(pending) > 2 * workers:
-                finish()
-        while pending:
-            finish()
+                done.append(pending.popleft().result())
+        done += [shard.result() for shard in pending]
+    problems += [problem for found, _ in done for problem in found]
+    contaminated = sum(counted for _, counted in done)
     said = index.get("contamination", {}).get("samples", 0)
     if not problems and said != contaminated:
         problems.append(f"{INDEX} says that {said} samples count as contaminated; {contaminated} do by their JSON")
     return problems
-
-
-class _Hashing(io.RawIOBase):
-    """A stream that hashes what is read from it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.digest, self.size = hashlib.sha256(), 0
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self.digest.update(data)
-        self.size += len(data)
-        return data
 
 
 def _verify_shard(folder: str, shard: Shard, listed: pa.Table | None) -> tuple[list[str], int]:
@@ -90,9 +69,8 @@ def _verify_shard(folder: str, shard: Shard, listed: pa.Table | None) -> tuple[l
     found: set[Part] = set()
     problems, contaminated = list[str](), 0
     expected = None if rows is None else expected_members(rows)
-    filesystem, path = storage.locate(f"{folder}/{shard.name}")
-    with filesystem.open(path, "rb") as opened:
-        file: Any = _Hashing(opened)
+    with storage.open_file(f"{folder}/{shard.name}") as opened:
+        file: Any = storage.HashedFile(opened)
         try:
             for member, blocks in tar.read(file):
                 digest, text = hashlib.sha256(), b""
@@ -115,11 +93,10 @@ def _verify_shard(folder: str, shard: Shard, listed: pa.Table | None) -> tuple[l
             problems.append(f"{shard.name} {error} (after {len(found)} of {shard.rows * len(PARTS)} whole members)")
         while file.read(1 << 20):
             pass
-    size = file.size
     if file.digest.hexdigest() != shard.sha256 and not problems:
         problems = [f"{shard.name}: its sha256 differs from {INDEX}, though every image is sound: a header or a json member was changed"]
-    elif size != shard.bytes and not problems:
-        problems = [f"{shard.name} has {size} bytes, {INDEX} says {shard.bytes}"]
+    elif file.size != shard.bytes and not problems:
+        problems = [f"{shard.name} has {file.size} bytes, {INDEX} says {shard.bytes}"]
     return problems, contaminated
 
 
@@ -139,7 +116,7 @@ def _figure_fault(sample_id: str, shard: str, text: bytes, row: Mapping[str, Any
     try:
         facts = json.loads(text)
         counted = any(match["counted"] for match in facts.get("contamination", ()))
-        made = index_row(sample_id, shard, facts, facts["sha256"]["source"], facts["sha256"]["edited"], hashlib.sha256(text).hexdigest())
+        made = index_row(sample_id, shard, facts, hashlib.sha256(text).hexdigest())
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return f"cannot be read ({type(error).__name__}: {error})", False
     wrong = [name for name in SAMPLE_INDEX.names if _plain(made[name]) != _plain(row[name])]

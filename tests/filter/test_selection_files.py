@@ -73,7 +73,12 @@ def test_the_same_command_again_gives_the_same_bytes(run: Path) -> None:
 
 def test_the_configurations_control_has_the_strata_of_the_selection(run: Path) -> None:
     assert strata(run, "control") == strata(run, "selected") and sum(strata(run, "control").values()) == 10
-    pipeline("select", "--run", run, "--name", "control", "--rule", "random", "--like", "selected", "--quota-by", "task", "--quota", "like")
+    command = ["select", "--run", run, "--name", "control", "--rule", "random", "--like", "selected"]
+    command += ["--quota-by", "task", "--quota", "like"]
+    said, before = pipeline(*command).output, files(run, "control")
+    for ending in ("parquet", "json"):
+        (run / "filter" / "selections" / f"control.{ending}").unlink()
+        assert pipeline(*command).output == said and files(run, "control") == before
 
 
 def test_a_quota_that_falls_short_is_stated_and_refilled_if_asked(run: Path) -> None:

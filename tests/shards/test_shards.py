@@ -830,9 +830,9 @@ def test_what_is_known_is_put_beside_its_sample_in_every_part() -> None:
         for entry in entries:  # a batch ends within the rows of a sample
             yield pa.RecordBatch.from_pylist([dict(zip(names, entry, strict=True))])
 
-    gates = known_of.Found(rows(["place", *known_of.OF_GATES], [(3, "drift", 1.0, 0.5), (3, "size", 4.0, 0.5), (4, "drift", 2.0, 0.5)]))
+    gates = known_of.by_place(rows(["place", *known_of.OF_GATES], [(3, "drift", 1.0, 0.5), (3, "size", 4.0, 0.5), (4, "drift", 2.0, 0.5)]))
     match = ("training", "x", "exact image", 0, True, 0, True)
-    matches = known_of.Found(rows(["place", *known_of.OF_CONTAMINATION], [(0, *match), (0, "second", *match[1:])]))
+    matches = known_of.by_place(rows(["place", *known_of.OF_CONTAMINATION], [(0, *match), (0, "second", *match[1:])]))
     measures = {name: pa.nulls(5, INSPECTED.field(name).type) for name in known_of.MEASURES}
     samples = pa.table(measures | {"place": range(5), "source_width": pa.array([2, 1, 4, 0, 3])})
     found = [json.loads(text) for first in (0, 2, 4) for text in known_of.texts(samples[first : first + 2], gates, matches).to_pylist()]

@@ -54,4 +54,4 @@ class GatesConfig(create_model("_Gates", __base__=Config, **_FIELDS)):  # ty: ig
 
 def comparing(config: GatesConfig) -> list[str]:
     """Names of the gates that compare edits and drop some of them."""
-    return [name for name, gate in GATES.items() if gate.compares and getattr(config, name).action == "drop"]
+    return [name for name, gate in GATES.items() if gate.compare and getattr(config, name).action == "drop"]

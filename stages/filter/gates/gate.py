@@ -76,8 +76,3 @@ class Gate:
     columns: Mapping[str, str] = field(default_factory=dict)
     files: Callable[[Any], dict[str, str]] | None = None
     revision: int = 1
-
-    @property
-    def compares(self) -> bool:
-        """Whether the gate needs to see all edits."""
-        return self.compare is not None

@@ -125,8 +125,7 @@ def _read(database: Tables, path: str) -> None:
             yield batch.select(schema.names).cast(schema, safe=False)
 
     try:
-        filesystem, name = storage.locate(path)
-        with filesystem.open(name, "rb") as file:
+        with storage.open_file(path) as file:
             kind = pq.read_schema(file).field("embedding").type
             numbers = hasattr(kind, "value_type") and (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
             if numbers:

@@ -3,14 +3,9 @@ fault."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
 from stages.filter.gates.gate import Finding, Gate, GateConfig
-
-if TYPE_CHECKING:
-    pass
 
 SIDES = "source_width, source_height, edited_width, edited_height"
 

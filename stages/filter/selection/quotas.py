@@ -27,12 +27,10 @@ def shares(count: int, weights: np.ndarray) -> np.ndarray:
     Largest remainders (Hamilton's method); equal remainders go to the earlier entry.
     """
     total = int(weights.sum())
-    exact = [count * int(weight) for weight in weights]  # in units of 1 / total, whole numbers of any size
-    parts = np.array([value // total for value in exact], np.int64)
-    remainders = [value % total for value in exact]
-    left = count - int(parts.sum())
-    for place in sorted(range(len(exact)), key=lambda place: (-remainders[place], place))[:left]:
-        parts[place] += 1
+    exact = [divmod(count * int(weight), total) for weight in weights]  # whole numbers of any size
+    parts = np.array([whole for whole, _ in exact], np.int64)
+    largest_first = sorted(range(len(exact)), key=lambda place: -exact[place][1])
+    parts[largest_first[: count - int(parts.sum())]] += 1
     return parts
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from stages.engine import near_hashes
 from stages.engine.contracts import SELECTION
-from stages.engine.tables import Tables
+from stages.engine.tables import PLACE, Tables, numbered
 from stages.filter.selection import quotas, values
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.quotas import Stratum
@@ -167,19 +167,12 @@ def _filled(database: Tables, candidates: str, strata: Sequence[Stratum]) -> tup
 
 def _selected(database: Tables, config: SelectionConfig, rows: str, count: int | None = None) -> Iterator[pa.RecordBatch]:
     """The best ``count`` of the rows, or all."""
-    rank, rule = 0, label(config)
     stratum, sign = f"'{WHOLE}'" if config.quotas is None else "stratum::VARCHAR", "" if values.ascends(config) else "-"
     limit = "" if count is None else f"LIMIT {count}"
-    for batch in database.rows(f"SELECT sample_id, {stratum} AS stratum, {sign}key AS score FROM {rows} {BY_KEY} {limit}"):
-        columns = {
-            "sample_id": batch["sample_id"],
-            "rank": np.arange(rank, rank + len(batch)),
-            "stratum": batch["stratum"],
-            "score": batch["score"],
-            "rule": pa.repeat(rule, len(batch)),
-        }
-        rank += len(batch)
-        yield from pa.table(columns).cast(SELECTION).combine_chunks().to_batches()
+    best = database.rows(f"SELECT sample_id, {stratum} AS stratum, {sign}key AS score FROM {rows} {BY_KEY} {limit}")
+    for batch in numbered(best):
+        whole = batch.append_column("rule", pa.repeat(label(config), len(batch)))  # sorting a constant column takes memory
+        yield whole.rename_columns({PLACE: "rank"}).select(SELECTION.names).cast(SELECTION)
 
 
 def _other(config: SelectionConfig, others: Mapping[str, Path]) -> Path | None:
@@ -217,12 +210,9 @@ def _size(config: SelectionConfig) -> str:
     return f"count {config.count:,}" if config.count is not None else f"fraction {config.fraction}"
 
 
-def _bound(config: SelectionConfig) -> str:
-    return f"threshold {config.threshold:g}" if config.threshold is not None else f"quantile {config.quantile:g}"
-
-
 def _constraints(config: SelectionConfig) -> str:
-    bound = [_bound(config)] if config.threshold is not None or config.quantile is not None else []
+    bounds = {"threshold": config.threshold, "quantile": config.quantile}  # one of them at most
+    bound = [f"{name} {value:g}" for name, value in bounds.items() if value is not None]
     cluster = [f"at_most {config.at_most.count:,} per {config.at_most.per}"] if config.at_most is not None else []
     flags = [f"without_flags {', '.join(config.without_flags)}"] if config.without_flags else []
     return " and ".join(bound + flags + cluster) or "order"

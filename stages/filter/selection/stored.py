@@ -38,17 +38,33 @@ def scores_hash(parts: Sequence[Part]) -> str:
     return settings_hash([part.sha256 for part in parts])
 
 
-def recipe(config: SelectionConfig, scores: Sequence[Part], like: Path | None) -> dict[str, Any]:
-    """What determines every byte of a selection: rule, scores, and the table of the selection named by ``like``."""
+def publish(
+    step: StepFolder,
+    config: SelectionConfig,
+    made: Selection,
+    scores: Sequence[Part],
+    like: Path | None,
+    before: dict[str, Any] | None = None,
+) -> dict[str, str]:
+    """Write table and description; returns sha256 by file.
+
+    like: table of the selection named by ``like``. before: description of the selection of this name that is there. Raises ``ValueError``
+    when that has the same recipe, which determines every byte, and other bytes.
+    """
     of_like = None if like is None else storage.sha256_of(like)
-    return {"selection": config.model_dump(mode="json"), "scores": scores_hash(scores), "like": of_like}
-
-
-def publish(step: StepFolder, config: SelectionConfig, made: Selection, scores: Sequence[Part], like: Path | None) -> dict[str, str]:
-    """Write table and description; returns sha256 by file."""
-    rows, sha256 = storage.publish_rows(step.path / table_name(config.name), SELECTION, made.rows)
-    strata = [asdict(stratum) for stratum in made.strata]
-    description = recipe(config, scores, like) | {"rows": rows, "sha256": sha256, "strata": strata}
+    recipe = {"selection": config.model_dump(mode="json"), "scores": scores_hash(scores), "like": of_like}
+    table = step.path / table_name(config.name)
+    table.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=storage.TEMPORARY, dir=table.parent) as folder:
+        again = Path(folder) / table.name
+        rows, sha256 = storage.publish_rows(again, SELECTION, made.rows)
+        if before is not None and before["sha256"] != sha256 and all(before.get(key) == value for key, value in recipe.items()):
+            raise ValueError(
+                f"selection {config.name} does not replay: made again from the same scores it has other bytes, so it was made with another "
+                f"version of this program or its libraries; choose another name, or delete {step.path / description_name(config.name)}"
+            )
+        again.replace(table)
+    description = recipe | {"rows": rows, "sha256": sha256, "strata": [asdict(stratum) for stratum in made.strata]}
     described = storage.publish_checked(step.path / description_name(config.name), description)
     return {table_name(config.name): sha256, description_name(config.name): described}
 
@@ -72,13 +88,6 @@ def describe(step: StepFolder, name: str) -> dict[str, Any] | None:
     return found
 
 
-def samples_in(step: StepFolder, name: str) -> int:
-    """The number of samples of a selection that is there."""
-    description = describe(step, name)
-    assert description is not None, "the selection was found before"
-    return description["rows"]
-
-
 def find(step: StepFolder, name: str, scores: Sequence[Part]) -> Path:
     """The table of a selection of these scores, a file.
 
@@ -93,14 +102,3 @@ def find(step: StepFolder, name: str, scores: Sequence[Part]) -> Path:
     if storage.sha256_of(path) != description.get("sha256"):
         raise ValueError(f"{path} is damaged: its sha256 is not the one in {description_name(name)}; make it again with `pipeline select`")
     return path
-
-
-def check_replay(step: StepFolder, config: SelectionConfig, made: Selection, description: dict[str, Any]) -> None:
-    """Raises ``ValueError`` when a selection made again from the same recipe is not, byte for byte, the one that is described."""
-    with tempfile.TemporaryDirectory(prefix=storage.TEMPORARY, dir=step.path) as folder:
-        _, sha256 = storage.publish_rows(Path(folder) / "again.parquet", SELECTION, made.rows)
-    if description["sha256"] != sha256:
-        raise ValueError(
-            f"selection {config.name} does not replay: made again from the same scores it has other bytes, so it was made with another "
-            f"version of this program or its libraries; choose another name, or delete {step.path / description_name(config.name)}"
-        )
