@@ -100,16 +100,13 @@ class Tables:
         count = self.number(f"SELECT count({column}) FROM {rows}")
         if not count:
             return []
-        ends = "sum(count(*)) OVER (ORDER BY value) AS ends"  # places up to the last one that has the value
-        self.execute(
-            f"CREATE OR REPLACE TABLE counted AS SELECT {column} AS value, {ends} FROM {rows} WHERE {column} IS NOT NULL GROUP BY value"
-        )
-
-        def at(place: int) -> float:
-            return self.table("SELECT min(value) AS value FROM counted WHERE ends > ?", [place])["value"][0].as_py()
-
         exact = [level * (count - 1) for level in levels]
-        return [float(np.quantile([at(int(place)), at(min(int(place) + 1, count - 1))], place - int(place))) for place in exact]
+        sides = [min(int(place) + side, count - 1) for place in exact for side in (0, 1)]
+        ends = "sum(count(*)) OVER (ORDER BY value) AS ends"  # places up to the last one that has the value
+        counted = f"SELECT {column} AS value, {ends} FROM {rows} WHERE {column} IS NOT NULL GROUP BY value"
+        there = ", ".join(f"min(value) FILTER (ends > {place})" for place in sides)
+        (found,) = self.connection.sql(f"SELECT {there} FROM ({counted})").fetchall()
+        return [float(np.quantile(found[2 * at : 2 * at + 2], place - int(place))) for at, place in enumerate(exact)]
 
 
 @contextmanager
