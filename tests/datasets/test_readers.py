@@ -533,6 +533,23 @@ def test_objects_of_a_list_are_read_as_any_value_is(parts: list[tuple[str, str]]
     assert repr(found()) == repr(expected)
 
 
+@pytest.mark.parametrize("chunk", range(1, 12))
+def test_a_number_between_records_may_lie_on_two_chunks(chunk: int) -> None:
+    data = b'[{"a": 1}, 1.5, 2e+7, {"b": 2}, -3.25]'
+    with mock.patch.object(text_tables, "_CHUNK", chunk):
+        found = [record for _, record in text_tables.records(io.BytesIO(data), "x.json")]
+    bad = [text_tables.Bad(f"the record should be an object, it is {number}") for number in ("1.5", "20000000.0", "-3.25")]
+    assert found == [{"a": 1}, *bad[:2], {"b": 2}, bad[2]]
+
+
+@pytest.mark.parametrize("record", ['{"a": "x"y"}', '{"a": "x,\n', pytest.param('{"a": ' + "1" * 5000 + "}", id="digits"), '{"a": tru}'])
+def test_a_damaged_record_is_named_without_reading_on_to_the_end(record: str) -> None:
+    file = io.BytesIO(("[{}, " + record + ", {}" * 100_000 + "]").encode())
+    with mock.patch.object(text_tables, "_CHUNK", 10_000), pytest.raises(ValueError, match=r"x\.json is not valid JSON after byte 5 "):
+        list(text_tables.records(file, "x.json"))
+    assert file.tell() <= 30_000
+
+
 ODD_LINES = [
     b"", b" \t", b"{", b"[1]", b"7 8", b'{"a": 1}{"b": 2}', b'{"a": 1},', b' {"a": 1}\r', b'\xef\xbb\xbf{"a": 1}', b'{"a": "\xff"}',
     b'{"a": "\xed\xa0\x80"}', b'{"a": "\\uD83d\\ude00"}', b'{"a": "\\udc00"}', b'{"a": "\0"}', '{"a": "é"}'.encode(),

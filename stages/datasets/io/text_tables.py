@@ -195,11 +195,13 @@ class _Text:
             except RecursionError:
                 self._skip_nested()
                 return _NESTED
-            except ValueError:
-                if not self._more():
+            except ValueError as error:
+                if (self._at == 0 and _is_wrong(error)) or not self._more():
                     raise
                 continue
-            if end < len(self._text) or not self._more():  # a number may go on in the next chunk
+            size = end - self._at
+            if end + 2 < len(self._text) or not self._more():  # a number may go on in the next chunk, also behind "." or "e+"
+                end = self._at + size
                 nested = _is_nested(value, self._text, self._at, end)
                 self._go(end)
                 return _NESTED if nested else value
@@ -249,6 +251,13 @@ class _Text:
         data = self.file.read(max(_CHUNK, len(self._text) - self._at))
         self._text, self._at = self._text[self._at :] + self._decoder.decode(data, final=not data), 0
         return bool(data)
+
+
+def _is_wrong(error: ValueError) -> bool:
+    """Whether text is no JSON before its end, so that reading on would not help."""
+    if not isinstance(error, json.JSONDecodeError):  # a number of too many digits
+        return True
+    return error.pos + len("-Infinity") < len(error.doc) and not error.msg.startswith("Unterminated string")
 
 
 _SIGN = re.compile(r'"(?:[^"\\]|\\.)*"|["\[\]{}]', re.DOTALL)
