@@ -45,7 +45,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stages.annotate.formats.page_database import require_log
+from stages.annotate.formats.page_database import require_log, unusable
 from stages.annotate.ratings.rating_task import ADJUDICATION, BENCHMARK, CALIBRATION, PILOT, PRODUCTION, RANKING, REANNOTATION
 
 DATABASE = "submissions.sqlite"
@@ -132,9 +132,8 @@ class Database:
             self._connection.execute("PRAGMA synchronous=FULL")  # a submission that was confirmed survives a power failure
             self._connection.executescript(_SCHEMA)
         except sqlite3.DatabaseError as error:
-            raise ValueError(
-                f"{path} cannot be used as the rating page's database ({error}); restore it from a backup or move it away"
-            ) from None
+            said = f"{path} cannot be used as the rating page's database ({error}); restore it from a backup or move it away"
+            raise unusable(path, error, said) from None
 
     @contextmanager
     def read(self) -> Generator[sqlite3.Connection]:
