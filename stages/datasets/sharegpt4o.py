@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stages.datasets.config import ShareGPT4oEdits
-from stages.datasets.io import cells, locations
+from stages.datasets.io import cells, image_files, locations
 from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.faults import Fault
 from stages.datasets.io.files import OneOpen, opened
@@ -91,6 +91,9 @@ def _edit(folder: str, record: Record, number: int, tars: tuple[str, ...], locat
     absent = [name for name, location in zip(named, locations, strict=False) if not location["offset"]]
     if absent:
         return Quarantined(named.edited, where, "missing-image", f"{' and '.join(absent)} in none of the tars")
+    for name, location in zip(named, locations, strict=False):
+        if (fault := image_files.too_large(int(location["size"]), f"the image {name}")) is not None:
+            return Quarantined(named.edited, where, *fault)
     source, edited = (_read(f"{folder}/{tars[location['tar']]}", int(location["offset"]), int(location["size"])) for location in locations)
     return Edit(
         row_id=named.edited,
