@@ -582,6 +582,11 @@ def test_lines_are_read_as_the_json_module_reads_them(lines: list[bytes]) -> Non
     assert [block.data for block in blocks] == [content[block.begin : end] for block, end in zip(blocks, ends, strict=True)]
 
 
+def test_a_blank_first_line_behind_a_byte_order_mark_is_no_record() -> None:
+    found = list(text_tables.records(io.BytesIO(b'\xef\xbb\xbf \r\n{"a": 1}\n'), "x.jsonl"))
+    assert found == [(6, {"a": 1})] and not list(text_tables.records(io.BytesIO(b"\xef\xbb\xbf"), "x.jsonl"))
+
+
 @steady
 @given(st.lists(st.lists(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])), min_size=2, max_size=2), max_size=6))
 def test_csv_records_are_found_from_everywhere(rows: list[list[str]]) -> None:

@@ -84,8 +84,9 @@ def _header(lines: _CountedLines, name: str, separator: str) -> list[str]:
 def _lines(file: BinaryIO, start: int, decoder: json.JSONDecoder) -> Iterator[tuple[int, Record]]:
     file.seek(start)
     for line in file:
-        if not line.isspace():
-            yield start, _parsed(line.removeprefix(_BOM) if start == 0 else line, decoder)
+        text = line.removeprefix(_BOM) if start == 0 else line
+        if text.strip():
+            yield start, _parsed(text, decoder)
         start += len(line)
 
 
