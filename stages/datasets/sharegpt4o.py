@@ -163,4 +163,5 @@ def _require_list(path: str, request: Request) -> None:
     with opened(path) as file:
         first = file.read(1 << 10).removeprefix(codecs.BOM_UTF8).lstrip()[:1].decode(errors="replace")
     if first != "[":
-        raise ValueError(f"{request.key}: {path} should be a JSON list of records, it begins with {first or 'nothing'}; download it again")
+        begin = (first if first.isprintable() else ascii(first)) or "nothing"
+        raise ValueError(f"{request.key}: {path} should be a JSON list of records, it begins with {begin}; download it again")

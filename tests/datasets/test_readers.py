@@ -241,6 +241,11 @@ def test_damaged_rows_of_tables_cost_only_themselves(tmp_path: Path, triplets: l
         ({"path": "texts/c.json"}, "c.json should be a JSON list of records"),
         ({"path": "lines.json"}, r"lines.json is no JSON list but JSON Lines, a record per line; give it the ending .jsonl"),
         ({"path": "texts/d.jsonl"}, "d.jsonl has no rows"),
+        (
+            {"path": "list.jsonl"},
+            r"list.jsonl: none of its first records can be read \(the first: the record should be an object, it is \[.*; correct it",
+        ),
+        ({"path": "wide.csv"}, r"wide.csv is no UTF-8 text, perhaps UTF-16; save it as CSV in UTF-8 again"),
         ({"path": "cut.parquet"}, "cut.parquet is not a whole Parquet file .*download it again"),
         ({"path": "texts/a.jsonl", "preset": "gedit-bench"}, "gedit-bench has sources and instructions but no edited images"),
     ],
@@ -253,6 +258,8 @@ def test_a_table_that_cannot_be_read_is_one_sentence(tmp_path: Path, config: dic
         (texts / name).write_text(content)
     (tmp_path / "cut.parquet").write_bytes(b"PAR1 and nothing more")
     (tmp_path / "lines.json").write_text('{"source": "a", "instruction": "b"}\n' * 2)
+    (tmp_path / "list.jsonl").write_text('[{"source": "a", "instruction": "b"}]')
+    (tmp_path / "wide.csv").write_bytes("source,instruction,edited\na,b,c\n".encode("utf-16"))
     with pytest.raises(ValueError, match=sentence) as error:
         everything(TableEdits.model_validate({"dataset": "table", **config, "path": f"{tmp_path}/{config['path']}"}))
     assert "\n" not in str(error.value)

@@ -76,7 +76,10 @@ def header(file: BinaryIO, name: str) -> list[str] | None:
 def _header(lines: _CountedLines, name: str, separator: str) -> list[str]:
     """Raises ``ValueError`` for a first line that is none of such a table, in a file whose lines end in carriage returns too."""
     try:
-        return next(csv.reader(lines, delimiter=separator, strict=True), [])
+        names = next(csv.reader(lines, delimiter=separator, strict=True), [])
+        if "\0" in "".join(names):
+            raise ValueError(f"{name} is no UTF-8 text, perhaps UTF-16; save it as CSV in UTF-8 again")
+        return names
     except csv.Error as error:
         raise ValueError(f"{name}: its first line is no header ({error}); end lines with line feeds, and save it as CSV again") from None
 
