@@ -27,7 +27,7 @@ from stages.datasets.io.faults import Fault
 from stages.datasets.io.files import OneOpen, opened
 from stages.datasets.io.tar_index import TarIndex, packed, unpacked
 from stages.datasets.io.text_blocks import blocks
-from stages.datasets.io.text_tables import Bad, Record, records
+from stages.datasets.io.text_tables import EXACT, Bad, Record, records
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
 from stages.engine import storage
 from stages.engine.contracts import Quarantined
@@ -76,7 +76,7 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
     """Read the records, and their images, each with one seek."""
     with OneOpen(piece.location) as files:
         locations = ((name, start, row) for _, (name, start, row, _) in piece.rows)
-        found = read_addressed(locations, lambda name, start, first: islice(records(files.get(name), name, start), first, None))
+        found = read_addressed(locations, lambda name, start, first: islice(records(files.get(name), name, start, EXACT), first, None))
         for (number, (_, _, row, mark)), (_, record) in zip(piece.rows, found, strict=True):
             of_row = unpacked(mark.locations, 2 * row, 2)
             yield _edit(piece.location, record, number, mark.tars, of_row)

@@ -201,6 +201,16 @@ def flip_header(folder: Path) -> None:
     path.write_bytes(bytes(data))
 
 
+def test_a_record_with_a_key_twice_is_set_aside(tiny: Path) -> None:
+    path = tiny / "text_and_image_to_image.json"
+    path.write_text(path.read_text().replace('"input_prompt": "edit 0"', '"input_prompt": "edit 0", "input_prompt": "edit 1"'))
+    sound, bad = split(everything(sharegpt(tiny)))
+    assert [edit.instruction for edit in sound] == ["edit 1"] and sound[0].row_id == "image/1.png"
+    assert [(row.reason, row.message) for row in bad] == [
+        ("bad-record", "the record cannot be read: it has 2 values of the key 'input_prompt'")
+    ]
+
+
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
