@@ -158,6 +158,7 @@ def select(context: Context, config: SelectionConfig) -> int:
     if before is not None and not context.force and before["selection"] != recipe["selection"]:
         description = step.path / stored.description_name(config.name)
         raise ValueError(f"selection {config.name} exists with another rule or size; choose another name or delete {description}")
+    step.remove_scratch()
     with tables.opened(step.path) as database:
         if before is not None and all(before.get(key) == value for key, value in recipe.items()):
             stored.check_replay(step, config, selection.select(_rows(database, step, index), config, others), before)
