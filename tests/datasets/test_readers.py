@@ -265,6 +265,15 @@ def test_a_table_that_cannot_be_read_is_one_sentence(tmp_path: Path, config: dic
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["[2024]", "what?", "a*"])
+def test_a_path_with_the_signs_of_a_pattern_is_itself_where_it_is_there(tmp_path: Path, name: str) -> None:
+    for folder in (name, "2", "whats", "ab"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.csv").write_text(f"source,instruction,edited\n,{folder},\n" if folder == name else "other\n1\n")
+    (row,) = everything(TableEdits(dataset="table", path=str(tmp_path / name / "a.csv")))
+    assert isinstance(row, Quarantined) and row.reason == "missing-image"
+
+
 def test_unknown_preset_is_one_sentence(tmp_path: Path) -> None:
     from pipeline import config
 
