@@ -685,7 +685,7 @@ def test_the_roster_by_commands(tmp_path: Path) -> None:
     assert "ADA Lovelace is on the roster as Ada Lovelace; `pipe" in refusal("annotate", "roster", "add", "--run", run, "ADA Lovelace")
     assert "has 100,000 characters; a name has at most 200" in refusal("annotate", "roster", "add", "--run", run, "x" * 100_000)
     assert "lead-01" in pipeline("annotate", "roster", "add", "--run", run, "Boss", "--lead").output
-    for name in ("a\x07", "Ada\nEve", "\u200b", "\udcff", " "):
+    for name in ("a\x07", "Ada\nEve", "\u200b", "\udcff", " ", "annotator-02", "Lead-7"):
         assert "give the name of the person" in refusal("annotate", "roster", "add", "--run", run, name)
     pipeline("annotate", "roster", "revoke", "--run", run, "annotator-01")
     assert people.of_token(token) is None
