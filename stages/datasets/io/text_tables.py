@@ -88,7 +88,7 @@ def _lines(file: BinaryIO, start: int, decoder: json.JSONDecoder) -> Iterator[tu
     file.seek(start)
     for line in file:
         text = line.removeprefix(_BOM) if start == 0 else line
-        if text.strip():
+        if text and not text.isspace():
             yield start, _parsed(text, decoder)
         start += len(line)
 
