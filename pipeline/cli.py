@@ -55,13 +55,16 @@ def _note(log: Path) -> None:
 
 
 def _sentence(error: BaseException, run: Path | None) -> str:
+    from stages.engine.storage import final_name
+
+    name = final_name(str(error.filename)) if isinstance(error, OSError) and error.filename else None
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        where = error.filename or run or error.strerror
+        where = name or run or error.strerror
         return f"the disk is full ({where}); make room and run the same command again: finished work is kept"
-    if isinstance(error, PermissionError) and error.filename:
-        return f"{error.filename} may not be read or written by this user; change its permissions, or choose another place"
-    if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, PermissionError) and name:
+        return f"{name} may not be read or written by this user; change its permissions, or choose another place"
+    if isinstance(error, OSError) and name:
+        return f"{name}: {error.strerror}"
     if _of_s3(error):
         return (
             f"s3:// cannot be used ({error}); name credentials in AWS_PROFILE, or in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "

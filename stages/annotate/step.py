@@ -30,7 +30,7 @@ from stages.annotate.ratings.delivery import Delivery, ImportedItem
 from stages.annotate.ratings.groups import incomplete_warnings, raters_of
 from stages.annotate.ratings.ledger import Addition, Batch
 from stages.annotate.ratings.rating_task import ADJUDICATION, BENCHMARK, PILOT, RANKING, RatingTask, generated_task
-from stages.annotate.ratings.validate import Checked, validate
+from stages.annotate.ratings.validate import Checked, clock_warnings, validate
 from stages.context import Context
 from stages.datasets.io.files import find
 from stages.engine import contracts, steps, storage
@@ -174,22 +174,25 @@ def ingest(
             continue
         new = history.add(delivery.revisions)
         superseded = history.withdraw(existing)
-        now = datetime.now(UTC)
+        now, exported = datetime.now(UTC), _exported(context, rating_task)
+        by_page = delivery.format == page_database.FORMAT
         checked = validate(
             delivery,
             rating_task,
             existing,
             batch=key,
-            now=now,
+            now=None if by_page else now,
             revisions=history,
-            exported=_exported(context, rating_task),
+            exported=None if by_page else exported,
             rubrics=packet.rubric_versions(folder.path / "export"),
         )
         batches[key] = _batch(key, delivery, checked, superseded)
         tables = _item_tables(delivery, known_items) | _comparisons(delivery, rating_task)
         additions.append(Addition(batches[key], checked, tables, new))
         warnings += [*checked.warnings, *_roster_warnings(delivery, context)]
-        if delivery.format != page_database.FORMAT:
+        if by_page:
+            warnings += clock_warnings(delivery, now, exported)
+        else:
             people_of_file = {row["annotator"] for row in checked.accepted}
             warnings += [f"{delivery.file}: {text}" for text in swapped.warnings(existing, people_of_file, rating_task.dimensions)]
     if index is None or additions:

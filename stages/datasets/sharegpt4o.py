@@ -21,13 +21,13 @@ from typing import NamedTuple
 import numpy as np
 
 from stages.datasets.config import ShareGPT4oEdits
-from stages.datasets.io import cells, locations
+from stages.datasets.io import cells, image_files, locations
 from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.faults import Fault
 from stages.datasets.io.files import OneOpen, opened
 from stages.datasets.io.tar_index import TarIndex, packed, unpacked
 from stages.datasets.io.text_blocks import blocks
-from stages.datasets.io.text_tables import Bad, Record, records
+from stages.datasets.io.text_tables import EXACT, Bad, Record, records
 from stages.datasets.slices import Edit, Request, Slice, cut_blockwise, is_text, position
 from stages.engine import storage
 from stages.engine.contracts import Quarantined
@@ -76,7 +76,7 @@ def fetch(piece: Slice) -> Iterator[Edit | Quarantined]:
     """Read the records, and their images, each with one seek."""
     with OneOpen(piece.location) as files:
         locations = ((name, start, row) for _, (name, start, row, _) in piece.rows)
-        found = read_addressed(locations, lambda name, start, first: islice(records(files.get(name), name, start), first, None))
+        found = read_addressed(locations, lambda name, start, first: islice(records(files.get(name), name, start, EXACT), first, None))
         for (number, (_, _, row, mark)), (_, record) in zip(piece.rows, found, strict=True):
             of_row = unpacked(mark.locations, 2 * row, 2)
             yield _edit(piece.location, record, number, mark.tars, of_row)
@@ -91,6 +91,9 @@ def _edit(folder: str, record: Record, number: int, tars: tuple[str, ...], locat
     absent = [name for name, location in zip(named, locations, strict=False) if not location["offset"]]
     if absent:
         return Quarantined(named.edited, where, "missing-image", f"{' and '.join(absent)} in none of the tars")
+    for name, location in zip(named, locations, strict=False):
+        if (fault := image_files.too_large(int(location["size"]), f"the image {name}")) is not None:
+            return Quarantined(named.edited, where, *fault)
     source, edited = (_read(f"{folder}/{tars[location['tar']]}", int(location["offset"]), int(location["size"])) for location in locations)
     return Edit(
         row_id=named.edited,
@@ -160,4 +163,5 @@ def _require_list(path: str, request: Request) -> None:
     with opened(path) as file:
         first = file.read(1 << 10).removeprefix(codecs.BOM_UTF8).lstrip()[:1].decode(errors="replace")
     if first != "[":
-        raise ValueError(f"{request.key}: {path} should be a JSON list of records, it begins with {first or 'nothing'}; download it again")
+        begin = (first if first.isprintable() else ascii(first)) or "nothing"
+        raise ValueError(f"{request.key}: {path} should be a JSON list of records, it begins with {begin}; download it again")

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from stages.datasets.config import WebdatasetEdits
-from stages.datasets.io import cells, files
+from stages.datasets.io import cells, files, image_files
 from stages.datasets.io.blocks import Block, read_addressed
 from stages.datasets.io.faults import Fault
 from stages.datasets.io.locations import digest, digests_of, repeated
@@ -87,6 +87,8 @@ def _edit(
             there = ", ".join(field for field, _ in members)
             return Quarantined(row_id, where, reason, f"the sample has {len(matching)} members {fields[role]}, it has {there}")
         found[role] = matching[0]
+        if (fault := image_files.too_large(found[role].size, f"the {role} {found[role].name}")) is not None:
+            return Quarantined(row_id, where, *fault)
     parsed = _parsed(_read(file, found["text"]), found["text"].name, fields["instruction"])
     if isinstance(parsed, Fault):
         return Quarantined(row_id, where, *parsed)

@@ -132,6 +132,11 @@ class StepFolder:
                 leftover.unlink(missing_ok=True)
         return draft, None
 
+    def remove_scratch(self) -> None:
+        """Remove what commands that were killed were sorting in the step's folder. For whoever holds the run directory."""
+        for leftover in self.path.glob(f"{storage.TEMPORARY}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
     def publish(self, index: Index, *, keep: Collection[str] = (), **content: Unpack[Content]) -> Index:
         """Publish the index with its content, which completes the step, and remove unit folders that it does not list.
 

@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -327,6 +328,11 @@ def replace_folder(partial: Path, target: Path) -> None:
             continue
         break
     shutil.rmtree(old, ignore_errors=True)
+
+
+def final_name(path: str) -> str:
+    """The path, with the names that partial files and folders in it get when they are done: those that a user knows."""
+    return re.sub(rf"{re.escape(TEMPORARY)}(.+)-[0-9a-f]{{32}}", r"\1", path)
 
 
 def partial_folder(target: Path) -> Path:

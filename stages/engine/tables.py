@@ -8,6 +8,7 @@ must: DuckDB keeps no other order here.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -55,7 +56,7 @@ class Tables:
     def view(self, name: str, files: Sequence[Path], schema: pa.Schema) -> None:
         """Make the rows of local Parquet files, columns of ``schema``, known as ``name``; nothing is read before it is asked for."""
         if files:
-            found = self.connection.read_parquet([str(file) for file in files], hive_partitioning=False)
+            found = self.connection.read_parquet([literal(file) for file in files], hive_partitioning=False)
         else:
             found = self.connection.from_arrow(schema.empty_table())
         found.project(", ".join(f'"{column}"' for column in schema.names)).create_view(name, replace=True)
@@ -107,6 +108,14 @@ class Tables:
         there = ", ".join(f"min(value) FILTER (ends > {place})" for place in sides)
         (found,) = self.connection.sql(f"SELECT {there} FROM ({counted})").fetchall()
         return [float(np.quantile(found[2 * at : 2 * at + 2], place - int(place))) for at, place in enumerate(exact)]
+
+
+def literal(path: Path) -> str:
+    """What DuckDB reads this one file by: it takes a path for a pattern, so that of ``runs/a[1]`` it would read ``runs/a1``."""
+    return _WILD.sub(r"[\1]", str(path))
+
+
+_WILD = re.compile(r"([*?\[])")
 
 
 @contextmanager

@@ -85,7 +85,8 @@ class Members(NamedTuple):
 def scan(file: BinaryIO) -> Iterator[Member]:
     """Regular files of any uncompressed tar archive, found by seeking from header to header, from the file's position on.
 
-    Raises :class:`Damaged` when the archive does not end as an archive does: readers take a truncated archive for complete.
+    Raises :class:`Damaged` when the archive does not end as an archive does: readers take a truncated archive for complete. So it does for
+    a sparse file, whose bytes do not lie together.
     """
     for found in _found(file, None):
         yield from map(Member, found.names, found.offsets.tolist(), found.sizes.tolist())
@@ -114,6 +115,8 @@ def _found(file: BinaryIO, descriptor: int | None) -> Iterator[Members]:
                     raise tarfile.ReadError("a size is negative")
                 if archive.offset > length:  # where a size is damaged, further than any file reaches
                     raise tarfile.ReadError("unexpected end of data")
+                if info.issparse():
+                    raise Damaged(f"has the sparse file {info.name} (of tar's --sparse), which is not read here")
                 if info.isreg():
                     yield Members([info.name.removeprefix("./")], *np.array([[end], [info.offset_data], [info.size]]))
                     end = archive.offset
@@ -127,6 +130,8 @@ def _found(file: BinaryIO, descriptor: int | None) -> Iterator[Members]:
                     yield found
                     archive.offset = end = Member("", int(found.offsets[-1]), int(found.sizes[-1])).end
                     distance = (_MANY if read is _together else end - found.offsets[0]) / len(found.names)
+    except Damaged:
+        raise
     except (tarfile.TarError, EOFError, ValueError, OverflowError, MemoryError) as error:  # the last three of sizes that no memory has
         raise Damaged(f"is not a whole tar archive ({error})") from None
     end = archive.offset

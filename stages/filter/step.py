@@ -158,6 +158,7 @@ def select(context: Context, config: SelectionConfig) -> int:
     if before is not None and not context.force and before["selection"] != config.model_dump(mode="json"):
         description = step.path / stored.description_name(config.name)
         raise ValueError(f"selection {config.name} exists with another rule or size; choose another name or delete {description}")
+    step.remove_scratch()
     with tables.opened(step.path) as database:
         made = selection.select(_rows(database, step, index), config, others)
         stored.publish(step, config, made, parts, others.get(config.like or ""), before)

@@ -11,6 +11,7 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import pipeline, refusal
@@ -18,6 +19,7 @@ from page_run import Client, exported, page_run, plan, roster, serving
 
 from stages.annotate import step as annotate
 from stages.annotate.formats import read as formats
+from stages.annotate.page import backup as backups
 from stages.annotate.page.database import Database
 from stages.annotate.ratings import ledger
 from stages.context import Context
@@ -100,6 +102,44 @@ def test_a_backup_beside_the_server_is_whole_private_and_can_be_restored(tmp_pat
     (page / "submissions.sqlite").write_bytes(b"")
     with pytest.raises(ValueError, match=r"submissions\.sqlite is empty, so its submissions are lost; restore it"), serving(context):
         pass
+
+
+def test_a_full_disk_and_a_lock_are_no_damage_and_cost_nothing(tmp_path: Path) -> None:
+    context = exported(page_run(tmp_path / "run", groups=1, edits=2, plan=plan(overlap=0)))
+    run, page = context.run.path, context.run.path / "annotate" / "page"
+    with serving(context) as address:
+        ada = Client(address, roster(context).add("Ada")[1])
+        ada.submit(ada.get("/api/work")["groups"][0], comment="x" * 4000)
+    pipeline("annotate", "backup", "--run", run, "--to", tmp_path / "backups")
+    before = {path.name: path.read_bytes() for path in page.iterdir()}
+    connect = sqlite3.connect
+
+    def full(*given: Any, **settings: Any) -> sqlite3.Connection:
+        """A database that is not only read may not grow beyond its first pages, as on a full disk."""
+        connection = connect(*given, **settings)
+        if not str(given[0]).endswith("?mode=ro"):
+            connection.execute("PRAGMA max_page_count=1")
+        return connection
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite3, "connect", full)
+        for call in (
+            lambda: backups.restore(context.run, _latest(tmp_path, 0)),
+            lambda: backups.write(context.run, tmp_path / "backups"),
+        ):
+            with pytest.raises(ValueError, match=r"the disk of .*submissions\.sqlite is full; make room and run the same command again"):
+                call()
+    assert {path.name: path.read_bytes() for path in page.iterdir()} == before and len([*(tmp_path / "backups").iterdir()]) == 1
+
+    with closing(connect(page / "submissions.sqlite", isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        sentence = r"submissions\.sqlite is locked by another program; end that program and run the same command again"
+        with pytest.raises(ValueError, match=sentence), serving(context):
+            pass
+        with pytest.raises(ValueError, match=sentence):
+            formats.read(page / "submissions.sqlite")
+        with pytest.raises(ValueError, match=sentence):
+            backups.write(context.run, tmp_path / "backups")
 
 
 def _joined(context: Context, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,6 +62,19 @@ def test_reannotation_is_exported_while_production_goes_on(tmp_path: Path) -> No
     assert len(found) == 10 and sum(map(len, rated)) == 7
     assert [row[1:] for row in found if row[0] == again] == [("annotator-01", "production"), ("annotator-02", "reannotation")]
     assert {row[0] for row in found} == set(packets.load(context.run.path / "annotate").groups)
+
+
+def test_an_export_while_another_program_holds_the_database_is_taken_up_later(tmp_path: Path) -> None:
+    context = page_run(tmp_path / "run", groups=2, edits=2, plan=plan(overlap=0))
+    annotate.export(context, limit=1)
+    with serving(context) as address:
+        ada = Client(address, roster(context).add("Ada")[1])
+        finish(ada)
+        with closing(sqlite3.connect(database(context), isolation_level=None)) as holder:
+            holder.execute("BEGIN IMMEDIATE")
+            annotate.export(context)
+            assert ada.ask("GET", "/api/work")[0] == 503
+        assert len(finish(ada)) == 1
 
 
 def test_an_export_heals_the_packet_and_one_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:

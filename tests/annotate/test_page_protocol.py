@@ -356,3 +356,15 @@ def test_hours_of_groups_that_are_open(tmp_path: Path) -> None:
         ann.submit(second, seconds=6.0)
         ann.submit(ann.get("/api/group/" + first["group_id"]), seconds=5.0)
         assert lead.get("/api/lead/summary")["hours"][0]["seconds"] == 21.0, "a submission has the time of its draft"
+
+
+def test_a_group_that_was_open_for_days_is_ingested(tmp_path: Path) -> None:
+    """A submission has at most a day; six revisions have six days of four scores."""
+    context = exported(page_run(tmp_path / "run", groups=1, edits=2, plan=plan(overlap=0)))
+    with serving(context) as address:
+        ann = Client(address, roster(context).add("Ann")[1])
+        ann.submit(ann.get("/api/work")["groups"][0], seconds=86_400.0)
+        for _ in range(5):
+            ann.submit(ann.get("/api/previous"), seconds=86_400.0)
+    batch = annotate.ingest(context, [context.run.path / "annotate" / "page" / "submissions.sqlite"]).new[0]
+    assert (batch.accepted, batch.quarantined) == (4, {})

@@ -11,6 +11,7 @@ import time
 import xml.etree.ElementTree as xml
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,11 @@ from stages.annotate import step as annotate
 from stages.annotate.config import AnnotateConfig, ExamRules, PlanConfig, QualityConfig, RemovalRules
 from stages.annotate.packet import plan as plans
 from stages.annotate.packet import rubric
-from stages.annotate.page import exam
+from stages.annotate.page import exam, submissions
 from stages.annotate.page.roster import Roster
 from stages.annotate.page.session import RateLimit
 from stages.annotate.quality import step as annotation_qc
+from stages.annotate.ratings import ledger
 from stages.annotate.ratings.gold import gold_cells
 from stages.context import Context
 from stages.engine.contracts import DIMENSIONS
@@ -360,6 +362,21 @@ def test_a_clock_that_is_set_back_keeps_no_group(tmp_path: Path, monkeypatch: py
         assert Client(address, cyd).get("/api/work")["groups"][0]["group_id"] == group["group_id"]
 
 
+def test_ratings_of_a_server_with_a_wrong_clock_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can correct the times in the database: what was confirmed counts, and the last submission of a group is the last one."""
+    context = exported(page_run(tmp_path / "run", groups=2, edits=2, plan=plan(overlap=0)))
+    page = context.run.path / "annotate" / "page" / "submissions.sqlite"
+    with serving(context) as address:
+        ada = Client(address, roster(context).add("Ada")[1])
+        for days, score in ((2, 1), (-2, 2), (0, 3), (-2, 4)):
+            monkeypatch.setattr(submissions, "now", lambda days=days: (datetime.now(UTC) + timedelta(days)).isoformat())
+            ada.submit(ada.get("/api/work")["groups"][0] if days == 2 else ada.get("/api/previous"), score)
+            found = annotate.ingest(context, [page])
+            assert (found.new[0].accepted, found.new[0].quarantined) == (4, {})
+            assert bool(days) == any("the server's clock was wrong" in warning for warning in found.warnings)
+            assert set(ledger.current(context.run.step("annotate"))["score"].to_pylist()) == {score}
+
+
 # ---- gold
 
 
@@ -668,7 +685,7 @@ def test_the_roster_by_commands(tmp_path: Path) -> None:
     assert "ADA Lovelace is on the roster as Ada Lovelace; `pipe" in refusal("annotate", "roster", "add", "--run", run, "ADA Lovelace")
     assert "has 100,000 characters; a name has at most 200" in refusal("annotate", "roster", "add", "--run", run, "x" * 100_000)
     assert "lead-01" in pipeline("annotate", "roster", "add", "--run", run, "Boss", "--lead").output
-    for name in ("a\x07", "Ada\nEve", "\u200b", "\udcff", " "):
+    for name in ("a\x07", "Ada\nEve", "\u200b", "\udcff", " ", "annotator-02", "Lead-7"):
         assert "give the name of the person" in refusal("annotate", "roster", "add", "--run", run, name)
     pipeline("annotate", "roster", "revoke", "--run", run, "annotator-01")
     assert people.of_token(token) is None

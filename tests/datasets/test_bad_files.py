@@ -11,6 +11,7 @@ import socket
 import stat
 import tarfile
 import threading
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,12 @@ from reward.inputs.decoding import decode
 from reward.inputs.sample import ImageError
 from stages.datasets import bounds, table
 from stages.datasets import readers as edits
-from stages.datasets.config import EditRewardDataEdits, TableEdits, TripletEdits, WebdatasetEdits
+from stages.datasets.config import EditRewardDataEdits, ShareGPT4oEdits, TableEdits, TripletEdits, WebdatasetEdits
 from stages.datasets.editreward_data import SCORES
 from stages.datasets.io import files, image_files
 from stages.datasets.io.text_tables import MOST_LEVELS
 from stages.datasets.slices import Edit, Request
+from stages.engine import tar
 from stages.engine.contracts import Quarantined
 from stages.filter import inspection
 
@@ -210,6 +212,34 @@ def test_odd_members_of_a_tar_cost_nobody_else(tmp_path: Path) -> None:
     assert [(row.row_id, row.source_path) for row in found] == [(key, f"{key}.source.jpg") for key in ("0", "in/1", "caf?")]
     assert json.loads(found[0].metadata) == {"big": "inf", "score": "nan", "seed": 3} and found[0].instruction == "x"
     assert len(inspection.make_work()(piece).tables["inspected"]) == 3
+
+
+@pytest.mark.parametrize("dataset", ["webdataset", "sharegpt4o"])
+def test_a_member_of_a_tar_that_is_too_large_is_not_read(tmp_path: Path, dataset: str) -> None:
+    with open(tmp_path / "text_and_image_to_image_part_0.tar", "wb") as file:
+        for name, data in (("0.source.png", b"x"), ("0.edited.png", None), ("0.json", b'{"instruction": "x"}')):
+            file.write(tar.header(name, len(data) if data else 600 << 20))
+            if data:
+                file.write(data + tar.padding(len(data)))
+            else:
+                file.seek(600 << 20, 1)  # a hole, which takes no room on the disk
+        file.write(tar.END)
+    record = {"input_prompt": "x", "input_image": ["0.source.png"], "output_image": "0.edited.png"}
+    (tmp_path / "text_and_image_to_image.json").write_text(json.dumps([record]))
+    config = (
+        ShareGPT4oEdits(dataset="sharegpt4o", path=str(tmp_path))
+        if dataset == "sharegpt4o"
+        else WebdatasetEdits(dataset="webdataset", path=str(tmp_path), source="source", edited="edited", text="json")
+    )
+    (piece,) = edits.plan(config, seed=0, world=None, unit_rows=9)
+    tracemalloc.start()
+    (row,) = edits.fetch(piece)
+    assert isinstance(row, Quarantined) and (row.reason, row.message.partition("0.edited.png")[2]) == (
+        "too-large",
+        " has more than 512 MiB",
+    )
+    assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    tracemalloc.stop()
 
 
 def test_a_quote_that_is_not_closed_makes_no_edit_of_two_rows(folder: Path) -> None:

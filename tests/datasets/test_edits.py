@@ -177,11 +177,38 @@ def join_tars(folder: Path) -> None:
     second.unlink()
 
 
+def append(folder: Path, name: str, data: bytes, **headers: str) -> None:
+    with tarfile.open(folder / "text_and_image_to_image_part_0.tar", "a", format=tarfile.PAX_FORMAT) as archive:
+        info = tarfile.TarInfo(name)
+        info.size, info.pax_headers = len(data), headers
+        archive.addfile(info, io.BytesIO(data))
+
+
+def add_again(folder: Path) -> None:
+    """As `tar --append` does with a file that changed."""
+    append(folder, "image/a.png", b"x")
+
+
+def add_sparse(folder: Path) -> None:
+    """A byte, and seven of a hole that the archive has not: reading eight would read the next header."""
+    append(folder, "b.png", b"x", **{"GNU.sparse.size": "8", "GNU.sparse.map": "0,1"})
+
+
 def flip_header(folder: Path) -> None:
     path = folder / "text_and_image_to_image_part_0.tar"
     data = bytearray(path.read_bytes())
     data[1024 + 3] ^= 1  # the second member's header
     path.write_bytes(bytes(data))
+
+
+def test_a_record_with_a_key_twice_is_set_aside(tiny: Path) -> None:
+    path = tiny / "text_and_image_to_image.json"
+    path.write_text(path.read_text().replace('"input_prompt": "edit 0"', '"input_prompt": "edit 0", "input_prompt": "edit 1"'))
+    sound, bad = split(everything(sharegpt(tiny)))
+    assert [edit.instruction for edit in sound] == ["edit 1"] and sound[0].row_id == "image/1.png"
+    assert [(row.reason, row.message) for row in bad] == [
+        ("bad-record", "the record cannot be read: it has 2 values of the key 'input_prompt'")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -203,6 +230,11 @@ def flip_header(folder: Path) -> None:
         (
             lambda folder: shutil.copy(folder / "text_and_image_to_image_part_0.tar", folder / "text_and_image_to_image_part_2.tar"),
             "image/a.png is in .*part_0.tar and in .*part_2.tar",
+        ),
+        (add_again, "image/a.png is twice in .*part_0.tar; download that tar again, or write it anew"),
+        (
+            add_sparse,
+            r"part_0.tar has the sparse file b.png \(of tar's --sparse\), which is not read here; download it again, or write it anew",
         ),
     ],
 )

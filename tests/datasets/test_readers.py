@@ -241,6 +241,11 @@ def test_damaged_rows_of_tables_cost_only_themselves(tmp_path: Path, triplets: l
         ({"path": "texts/c.json"}, "c.json should be a JSON list of records"),
         ({"path": "lines.json"}, r"lines.json is no JSON list but JSON Lines, a record per line; give it the ending .jsonl"),
         ({"path": "texts/d.jsonl"}, "d.jsonl has no rows"),
+        (
+            {"path": "list.jsonl"},
+            r"list.jsonl: none of its first records can be read \(the first: the record should be an object, it is \[.*; correct it",
+        ),
+        ({"path": "wide.csv"}, r"wide.csv is no UTF-8 text, perhaps UTF-16; save it as CSV in UTF-8 again"),
         ({"path": "cut.parquet"}, "cut.parquet is not a whole Parquet file .*download it again"),
         ({"path": "texts/a.jsonl", "preset": "gedit-bench"}, "gedit-bench has sources and instructions but no edited images"),
     ],
@@ -253,9 +258,20 @@ def test_a_table_that_cannot_be_read_is_one_sentence(tmp_path: Path, config: dic
         (texts / name).write_text(content)
     (tmp_path / "cut.parquet").write_bytes(b"PAR1 and nothing more")
     (tmp_path / "lines.json").write_text('{"source": "a", "instruction": "b"}\n' * 2)
+    (tmp_path / "list.jsonl").write_text('[{"source": "a", "instruction": "b"}]')
+    (tmp_path / "wide.csv").write_bytes("source,instruction,edited\na,b,c\n".encode("utf-16"))
     with pytest.raises(ValueError, match=sentence) as error:
         everything(TableEdits.model_validate({"dataset": "table", **config, "path": f"{tmp_path}/{config['path']}"}))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["[2024]", "what?", "a*"])
+def test_a_path_with_the_signs_of_a_pattern_is_itself_where_it_is_there(tmp_path: Path, name: str) -> None:
+    for folder in (name, "2", "whats", "ab"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.csv").write_text(f"source,instruction,edited\n,{folder},\n" if folder == name else "other\n1\n")
+    (row,) = everything(TableEdits(dataset="table", path=str(tmp_path / name / "a.csv")))
+    assert isinstance(row, Quarantined) and row.reason == "missing-image"
 
 
 def test_unknown_preset_is_one_sentence(tmp_path: Path) -> None:
@@ -533,6 +549,23 @@ def test_objects_of_a_list_are_read_as_any_value_is(parts: list[tuple[str, str]]
     assert repr(found()) == repr(expected)
 
 
+@pytest.mark.parametrize("chunk", range(1, 12))
+def test_a_number_between_records_may_lie_on_two_chunks(chunk: int) -> None:
+    data = b'[{"a": 1}, 1.5, 2e+7, {"b": 2}, -3.25]'
+    with mock.patch.object(text_tables, "_CHUNK", chunk):
+        found = [record for _, record in text_tables.records(io.BytesIO(data), "x.json")]
+    bad = [text_tables.Bad(f"the record should be an object, it is {number}") for number in ("1.5", "20000000.0", "-3.25")]
+    assert found == [{"a": 1}, *bad[:2], {"b": 2}, bad[2]]
+
+
+@pytest.mark.parametrize("record", ['{"a": "x"y"}', '{"a": "x,\n', pytest.param('{"a": ' + "1" * 5000 + "}", id="digits"), '{"a": tru}'])
+def test_a_damaged_record_is_named_without_reading_on_to_the_end(record: str) -> None:
+    file = io.BytesIO(("[{}, " + record + ", {}" * 100_000 + "]").encode())
+    with mock.patch.object(text_tables, "_CHUNK", 10_000), pytest.raises(ValueError, match=r"x\.json is not valid JSON after byte 5 "):
+        list(text_tables.records(file, "x.json"))
+    assert file.tell() <= 30_000
+
+
 ODD_LINES = [
     b"", b" \t", b"{", b"[1]", b"7 8", b'{"a": 1}{"b": 2}', b'{"a": 1},', b' {"a": 1}\r', b'\xef\xbb\xbf{"a": 1}', b'{"a": "\xff"}',
     b'{"a": "\xed\xa0\x80"}', b'{"a": "\\uD83d\\ude00"}', b'{"a": "\\udc00"}', b'{"a": "\0"}', '{"a": "é"}'.encode(),
@@ -563,6 +596,11 @@ def test_lines_are_read_as_the_json_module_reads_them(lines: list[bytes]) -> Non
         assert not block.is_text() or all(is_text(record) for record in block.records if isinstance(record, dict))
     ends = [*(block.begin for block in blocks), len(content)][1:]
     assert [block.data for block in blocks] == [content[block.begin : end] for block, end in zip(blocks, ends, strict=True)]
+
+
+def test_a_blank_first_line_behind_a_byte_order_mark_is_no_record() -> None:
+    found = list(text_tables.records(io.BytesIO(b'\xef\xbb\xbf \r\n{"a": 1}\n'), "x.jsonl"))
+    assert found == [(6, {"a": 1})] and not list(text_tables.records(io.BytesIO(b"\xef\xbb\xbf"), "x.jsonl"))
 
 
 @steady

@@ -39,3 +39,13 @@ def test_quantiles_are_those_of_numpy(tmp_path: Path, monkeypatch: pytest.Monkey
         levels = (0.0, 0.05, 0.5, 0.95, 1.0)
         assert database.quantiles("value", "given", levels) == pytest.approx(np.quantile(known, levels), rel=1e-12)
         assert database.quantiles("value", "(FROM given WHERE value IS NULL)", levels) == []
+
+
+@pytest.mark.parametrize(("folder", "other"), [("run[1]", "run1"), ("run*", "run1"), ("run?", "run1"), ("[a-", "a"), ("run{1,2}", "run1")])
+def test_a_folder_whose_name_is_a_pattern_gives_its_own_rows(tmp_path: Path, folder: str, other: str) -> None:
+    for name in (folder, other):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"name": [name]}), tmp_path / name / "rows.parquet")
+    with tables.opened(tmp_path) as database:
+        database.view("given", [tmp_path / folder / "rows.parquet"], pa.schema([("name", pa.string())]))
+        assert database.table("FROM given")["name"].to_pylist() == [folder]

@@ -71,6 +71,15 @@ def test_the_same_command_again_gives_the_same_bytes(run: Path) -> None:
     assert strata(run, "three") == dict.fromkeys(TASKS, 3) and len(ids) == 9
 
 
+def test_what_a_killed_command_was_sorting_is_removed(run: Path) -> None:
+    for command in (["select", "--name", "two", "--rule", "top", "--count", 2], ["select", "diff", "selected", "control", "--images", 0]):
+        left = run / "filter" / f"{storage.TEMPORARY}sorted"
+        left.mkdir()
+        (left / "rows").write_bytes(bytes(100))
+        pipeline(*command, "--run", run)
+        assert not left.exists()
+
+
 def test_the_configurations_control_has_the_strata_of_the_selection(run: Path) -> None:
     assert strata(run, "control") == strata(run, "selected") and sum(strata(run, "control").values()) == 10
     command = ["select", "--run", run, "--name", "control", "--rule", "random", "--like", "selected"]

@@ -126,6 +126,15 @@ def bound_by_permissions() -> Iterator[None]:
     assert libc.capset(version, bits) == 0
 
 
+def test_a_file_that_cannot_be_written_is_named_by_its_own_name(small: Path, tmp_path: Path) -> None:
+    run, long = copied(small, tmp_path / "run"), "a" * 230
+    (tmp_path / "page.html").mkdir()
+    command = ("select", "diff", "best", "full", "--run", run, "--images", 0, "--page", tmp_path / "page.html")
+    assert refusal(*command) == f"{tmp_path / 'page.html'}: Is a directory"
+    found = refusal("select", "--run", run, "--name", long, "--rule", "top", "--count", 2)
+    assert found == f"{run}/filter/selections/{long}.parquet: File name too long"
+
+
 def test_directories_without_permission(small: Path, tmp_path: Path, bound_by_permissions: None) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o000)

@@ -65,6 +65,17 @@ def require_log(path: Path) -> None:
     )
 
 
+def unusable(path: Path | str, error: sqlite3.DatabaseError, otherwise: str) -> ValueError:
+    """What to raise for a database that SQLite cannot use; ``otherwise``: the sentence, unless it is locked or its disk is full, which
+    passes and is no reason to put a backup in its place."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return ValueError(f"{path} is locked by another program; end that program and run the same command again: nothing is lost")
+    if code == sqlite3.SQLITE_FULL:
+        return ValueError(f"the disk of {path} is full; make room and run the same command again: nothing is lost")
+    return ValueError(otherwise)
+
+
 def seal(connection: sqlite3.Connection, submission: str) -> None:
     """Store the digest of the submission that was added last, as it is in the database."""
     before = connection.execute("SELECT content FROM submissions ORDER BY rowid DESC LIMIT 1 OFFSET 1").fetchone()
@@ -108,9 +119,8 @@ def parse(file: RatingFile) -> Delivery:
             _require_unchanged(connection, name)
             ratings, unrateable, revisions = (connection.execute(query).fetchall() for query in (_RATINGS, _UNRATEABLE, _REVISIONS))
     except sqlite3.DatabaseError as error:
-        raise ValueError(
-            f"{name} cannot be read as the rating page's database ({error}); give the local file that `annotate serve` wrote"
-        ) from None
+        said = f"{name} cannot be read as the rating page's database ({error}); give the local file that `annotate serve` wrote"
+        raise unusable(name, error, said) from None
     if not ratings and not unrateable:
         raise ValueError(f"{name} has no ratings yet: nobody has submitted a group outside training and exams")
     rows = [RawRating(number, *map(plain, cells)) for number, cells in enumerate(ratings, start=1)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stages.annotate.formats.page_database import require_log
+from stages.annotate.formats.page_database import require_log, unusable
 from stages.annotate.page import server_lock
 from stages.annotate.page.database import DATABASE
 from stages.annotate.page.roster import BEFORE_RESTORE, ROSTER, folder_of, make_private
@@ -71,25 +71,36 @@ def restore(run: RunDir, backup: Path) -> Backup:
     make_private(page)
     with server_lock.held(page):
         aside = page / f"{BEFORE_RESTORE}{_time()}"
-        restored = {name for name in (DATABASE, ROSTER) if (backup / name).exists()}
-        moved = [path for path in sorted(page.iterdir()) if path.name.startswith(DATABASE) or path.name in restored]
-        if moved:
-            make_private(aside)
-        for path in moved:
-            path.rename(aside / path.name)
-        _copy_database(backup / DATABASE, page / DATABASE)
-        if ROSTER in restored:
-            _copy(backup / ROSTER, page / ROSTER)
-        submissions, latest = _checked(page / DATABASE, "use another backup")
+        partial = storage.partial_folder(aside)  # what is there stays until the copy is whole
+        try:
+            make_private(partial)
+            _copy_database(backup / DATABASE, partial / DATABASE)
+            if (backup / ROSTER).exists():
+                _copy(backup / ROSTER, partial / ROSTER)
+            submissions, latest = _checked(partial / DATABASE, "use another backup")
+            restored = sorted(partial.iterdir())
+            names = {path.name for path in restored}
+            moved = [path for path in sorted(page.iterdir()) if path.name.startswith(DATABASE) or path.name in names]
+            if moved:
+                make_private(aside)
+            for path in moved:
+                path.rename(aside / path.name)
+            for path in restored:
+                path.rename(page / path.name)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
     return Backup(backup, submissions, latest, aside if moved else None)
 
 
 def _copy_database(source: Path, target: Path) -> None:
     """Copy a database with what is in its write-ahead log; the copy has none."""
     target.touch(mode=0o600)
-    with closing(_reading(source)) as old, closing(sqlite3.connect(target, isolation_level=None)) as new:
-        old.backup(new)
-        new.execute("PRAGMA journal_mode=DELETE")
+    try:
+        with closing(_reading(source)) as old, closing(sqlite3.connect(target, isolation_level=None)) as new:
+            old.backup(new)
+            new.execute("PRAGMA journal_mode=DELETE")
+    except sqlite3.DatabaseError as error:
+        raise unusable(target, error, f"{source} cannot be copied to {target} ({error}); see to the disk, and copy again") from None
 
 
 def _reading(path: Path) -> sqlite3.Connection:
@@ -104,7 +115,7 @@ def _checked(path: Path, remedy: str) -> tuple[int, str]:
             if state == "ok":
                 return connection.execute("SELECT count(*), coalesce(max(submitted_at), '') FROM submissions").fetchone()
     except sqlite3.DatabaseError as error:
-        state = str(error)
+        raise unusable(path, error, f"{path} is damaged ({' '.join(str(error).split())}); {remedy}") from None
     raise ValueError(f"{path} is damaged ({' '.join(state.split())}); {remedy}")
 
 

@@ -6,9 +6,11 @@ state of that one file before groups are assigned: the next assignment finds the
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from pathlib import Path
 
+from stages.annotate.formats.page_database import unusable
 from stages.annotate.page import assignment, packet
 from stages.annotate.page.database import Database
 from stages.annotate.page.packet import Packet
@@ -26,16 +28,18 @@ class CurrentPacket:
         """Why the latest export was not taken up; empty when it was."""
 
     def load_into(self, database: Database) -> None:
-        """Write the plan into the database; raises ``ValueError`` for a database of another project."""
-        database.belongs_to(self.packet.project)
-        assignment.load_plan(database, self.packet)
+        """Write the plan into the database; raises ``ValueError`` for a database of another project, or one that cannot be written."""
+        try:
+            database.belongs_to(self.packet.project)
+            assignment.load_plan(database, self.packet)
+        except sqlite3.OperationalError as error:
+            raise unusable(database.path, error, f"{database.path} cannot be written ({error}); see to its disk") from None
 
     def refresh(self, database: Database) -> Packet:
         """Take up a new export; returns the packet. An export that cannot be read is reported in ``problem`` and changes nothing."""
         with self._lock:
             state = self._state()
             if state != self._seen:
-                self._seen = state
                 try:
                     loaded = packet.load(self._folder)
                     if loaded.project != self.packet.project:
@@ -45,6 +49,7 @@ class CurrentPacket:
                     self.problem = f"the latest export was not taken up: {error}"
                 else:
                     self.packet, self.problem = loaded, ""
+                self._seen = state  # not while the database is locked or its disk is full: the next request tries again
             return self.packet
 
     def _state(self) -> tuple[int, int, int]:

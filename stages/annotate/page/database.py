@@ -27,7 +27,7 @@ Views, the interface for readers:
 
 ``ratings``: one row per score that counts: the latest revision of every annotator and group, without training and exams. Columns:
     submission_id, annotator, group_id, candidate_id, dimension, score, round, revision, position, submitted_at, seconds (of all revisions,
-    divided by the scores of the latest), comment, rubric_version, scale_min, scale_max, project
+    divided by the scores of the latest, at most the day that ingest takes), comment, rubric_version, scale_min, scale_max, project
 ``unrateable``: the same for groups whose latest revision says that they cannot be rated: submission_id, annotator, group_id, round,
     revision, flag, comment, submitted_at, seconds, project
 ``hours``: active seconds by annotator and day (of the server's time zone), of all submissions, training and exams included, of skips, and
@@ -45,7 +45,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stages.annotate.formats.page_database import require_log
+from stages.annotate.formats.page_database import require_log, unusable
 from stages.annotate.ratings.rating_task import ADJUDICATION, BENCHMARK, CALIBRATION, PILOT, PRODUCTION, RANKING, REANNOTATION
 
 DATABASE = "submissions.sqlite"
@@ -104,7 +104,7 @@ CREATE VIEW hours AS
 DROP VIEW IF EXISTS ratings;
 CREATE VIEW ratings AS
   SELECT l.submission_id, l.annotator, l.group_id, s.candidate_id, s.dimension, s.score, l.round, l.revision, s.position, l.submitted_at,
-    round(l.seconds_of_all / (SELECT count(*) FROM scores c WHERE c.submission_id = l.submission_id), 3) AS seconds, l.comment,
+    round(min(86400, l.seconds_of_all / (SELECT count(*) FROM scores c WHERE c.submission_id = l.submission_id)), 3) AS seconds, l.comment,
     l.rubric_version, l.scale_min, l.scale_max, l.project
   FROM latest l JOIN scores s USING (submission_id) WHERE l.flag IS NULL;
 DROP VIEW IF EXISTS unrateable;
@@ -132,9 +132,8 @@ class Database:
             self._connection.execute("PRAGMA synchronous=FULL")  # a submission that was confirmed survives a power failure
             self._connection.executescript(_SCHEMA)
         except sqlite3.DatabaseError as error:
-            raise ValueError(
-                f"{path} cannot be used as the rating page's database ({error}); restore it from a backup or move it away"
-            ) from None
+            said = f"{path} cannot be used as the rating page's database ({error}); restore it from a backup or move it away"
+            raise unusable(path, error, said) from None
 
     @contextmanager
     def read(self) -> Generator[sqlite3.Connection]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import re
 import secrets
 import sys
 import unicodedata
@@ -29,6 +30,8 @@ BEFORE_RESTORE = "before-restore-"
 
 LONGEST_NAME = 200
 """Characters."""
+
+_PSEUDONYM = re.compile(r"(annotator|lead)-\d+", re.IGNORECASE)
 
 TOKEN_BYTES = 24
 """Random bytes of a token: 192 bits."""
@@ -87,8 +90,10 @@ class Roster:
 
     def add(self, name: str, role: Role = "annotator") -> tuple[Person, str]:
         """Add a person; returns the person and the token of the link. Raises ``ValueError`` for a name that is on the roster, also in other
-        capital letters, or has no letters."""
+        capital letters, or has no letters, or has the form of a pseudonym."""
         name = as_name(name)
+        if _PSEUDONYM.fullmatch(name):  # otherwise `revoke` and `renew` of one person would find another one
+            raise ValueError(f"the name {name} has the form of a pseudonym, which the roster gives itself; give the name of the person")
         with self._changing() as people:
             if (known := spelling([person.name for person in people], name)) is not None:
                 raise ValueError(

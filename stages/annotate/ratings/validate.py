@@ -68,15 +68,16 @@ def validate(
     existing: MutableMapping[Cell, ExistingRating],
     *,
     batch: str,
-    now: datetime,
+    now: datetime | None,
     revisions: Revisions | None = None,
     exported: datetime | None = None,
     rubrics: Collection[str] = (),
 ) -> Checked:
     """Check a delivery against the task and the ``existing`` ratings of the ledger; accepted ratings are added to ``existing``.
 
-    batch: submission id of rows that have none. now: ratings later than this are quarantined. revisions: histories of ledger and delivery.
-    exported: time of the first export; ratings of this project before it are quarantined. rubrics: versions that were exported.
+    batch: submission id of rows that have none. now: ratings later than this are quarantined; exported: time of the first export, those of
+    this project before it are quarantined; None: no such bound. revisions: histories of ledger and delivery. rubrics: versions that were
+    exported.
     """
     _refuse_other_project(delivery, task)
     _refuse_other_spellings(delivery, existing)
@@ -125,7 +126,14 @@ def _row_id(delivery: Delivery, kind: str, place: int) -> str:
 
 
 def _problem(
-    row: RawRating, task: RatingTask, other_scale: Mapping[str, str], groups: Closest, candidates: Closest, now: datetime, *, means: bool
+    row: RawRating,
+    task: RatingTask,
+    other_scale: Mapping[str, str],
+    groups: Closest,
+    candidates: Closest,
+    now: datetime | None,
+    *,
+    means: bool,
 ) -> Problem | None:
     """The first problem of a row, or None. means: as in :class:`Delivery`."""
     for what in ("annotator_id", "group_id", "candidate_id", "submission"):
@@ -170,6 +178,17 @@ def _export_problem(row: RawRating, exported: datetime | None) -> Problem | None
         "time-before-export",
         f"rated_at {row.rated_at!r} is before the export ({exported.isoformat()}); check the clock",
     )
+
+
+def clock_warnings(delivery: Delivery, now: datetime, exported: datetime | None) -> list[str]:
+    """A warning about times in the page's database that show that the server's clock was wrong. Nobody can correct them, so they count."""
+    odd = sorted({row.rated_at for row in delivery.rows if _time_problem(row.rated_at, now) or _export_problem(row, exported)})
+    if not odd:
+        return []
+    return [
+        f"{delivery.file}: the server's clock was wrong: ratings of {odd[0]} to {odd[-1]} are before the export or have not come yet; they "
+        "count like all others; set the clock"
+    ]
 
 
 def _submission_problem(row: RawRating, owners: MutableMapping[str, str], revisions: Revisions | None) -> Problem | None:
@@ -231,7 +250,7 @@ def score_problem(text: str, scale: Scale, *, between: bool = False) -> Problem 
     return None
 
 
-def _time_problem(text: str, now: datetime) -> Problem | None:
+def _time_problem(text: str, now: datetime | None) -> Problem | None:
     if not text:
         return None
     try:
@@ -240,7 +259,7 @@ def _time_problem(text: str, now: datetime) -> Problem | None:
         return "time-unreadable", f"rated_at {text!r} is not an ISO 8601 time such as 2025-03-31T14:05:00+02:00"
     if time.tzinfo is None:
         return "time-without-offset", f"rated_at {text!r} has no offset from UTC; write it as in 2025-03-31T14:05:00+02:00"
-    if time > now + CLOCK_TOLERANCE:
+    if now is not None and time > now + CLOCK_TOLERANCE:
         return "time-in-the-future", f"rated_at {text!r} has not come yet; check the clock and the time zone"
     return None
 

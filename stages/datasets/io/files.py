@@ -28,9 +28,10 @@ def find(path: str, *, suffixes: tuple[str, ...], what: str, in_folder: tuple[st
     files, or when one is of another kind.
     """
     path = path.rstrip("/")
-    if any(sign in path for sign in _WILD):
+    filesystem, pattern = storage.locate(path)
+    there = isinstance(filesystem, LocalFileSystem) and filesystem.exists(pattern)  # as it is written, e.g. in a folder [2024]
+    if any(sign in path for sign in _WILD) and not there:
         folder = _fixed_part(path)
-        filesystem, pattern = storage.locate(path)
         found = [name for name in filesystem.glob(pattern) if filesystem.isfile(name)]
         names = _below(folder, found)
         if not names:

@@ -36,7 +36,10 @@ class TarIndex:
             members = ((member, name) for name in names for found in scanned(folder, name, what) for member in found.names)
             where = [(member, name) for member, name in members if digest(member) in equal]
             first, (there, *_) = where[0], [name for member, name in where[1:] if digest(member) == digest(where[0][0])]
-            raise ValueError(f"{what}: {folder}: {first[0]} is in {first[1]} and in {there}; remove the superfluous tar")
+            places, remedy = f"in {first[1]} and in {there}", "remove the superfluous tar"
+            if there == first[1]:
+                places, remedy = f"twice in {there}", "download that tar again, or write it anew"
+            raise ValueError(f"{what}: {folder}: {first[0]} is {places}; {remedy}")
         keys = np.frombuffer(digests, np.int64)
         order = np.argsort(keys)
         self._digests = keys[order]
@@ -72,4 +75,4 @@ def scanned(folder: str, name: str, what: str) -> Iterator[tar.Members]:
         with opened(f"{folder}/{name}") as file:
             yield from tar.scan_whole(file)
     except tar.Damaged as error:
-        raise ValueError(f"{what}: {folder}/{name} {error}; download it again") from None
+        raise ValueError(f"{what}: {folder}/{name} {error}; download it again, or write it anew") from None

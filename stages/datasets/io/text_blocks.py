@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from stages.datasets.io import files
-from stages.datasets.io.text_tables import Record, header, records
+from stages.datasets.io.text_tables import Bad, Record, header, records
 
 BLOCK_RECORDS = 256
 """Records of a block, which ends where reading can begin."""
@@ -44,11 +44,21 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """The escape of a half of a surrogate pair."""
 
 
-def columns(path: str, first: Iterable[Record]) -> list[str]:
-    """Names of the columns: the header's of CSV and TSV, also those that are there twice, otherwise those of the ``first`` records."""
+def columns(path: str, first: Sequence[Record]) -> list[str]:
+    """Names of the columns: the header's of CSV and TSV, also those that are there twice, otherwise those of the ``first`` records.
+
+    Raises ``ValueError`` when none of those can be read: then the file is of another format."""
     with files.opened(path) as file:
         named = header(file, path)
-    return list(dict.fromkeys(column for record in first if isinstance(record, dict) for column in record)) if named is None else named
+    if named is not None:
+        return named
+    found = list(dict.fromkeys(column for record in first if isinstance(record, dict) for column in record))
+    bad = next((record for record in first if isinstance(record, Bad)), None)
+    if not found and bad is not None:
+        raise ValueError(
+            f"{path}: none of its first records can be read (the first: {bad.message}); correct it, or give it the ending of its format"
+        )
+    return found
 
 
 def blocks(path: str, unit_rows: int | None = None) -> Iterator[TextBlock]:

@@ -76,7 +76,10 @@ def header(file: BinaryIO, name: str) -> list[str] | None:
 def _header(lines: _CountedLines, name: str, separator: str) -> list[str]:
     """Raises ``ValueError`` for a first line that is none of such a table, in a file whose lines end in carriage returns too."""
     try:
-        return next(csv.reader(lines, delimiter=separator, strict=True), [])
+        names = next(csv.reader(lines, delimiter=separator, strict=True), [])
+        if "\0" in "".join(names):
+            raise ValueError(f"{name} is no UTF-8 text, perhaps UTF-16; save it as CSV in UTF-8 again")
+        return names
     except csv.Error as error:
         raise ValueError(f"{name}: its first line is no header ({error}); end lines with line feeds, and save it as CSV again") from None
 
@@ -84,8 +87,9 @@ def _header(lines: _CountedLines, name: str, separator: str) -> list[str]:
 def _lines(file: BinaryIO, start: int, decoder: json.JSONDecoder) -> Iterator[tuple[int, Record]]:
     file.seek(start)
     for line in file:
-        if not line.isspace():
-            yield start, _parsed(line.removeprefix(_BOM) if start == 0 else line, decoder)
+        text = line.removeprefix(_BOM) if start == 0 else line
+        if text and not text.isspace():
+            yield start, _parsed(text, decoder)
         start += len(line)
 
 
@@ -195,11 +199,13 @@ class _Text:
             except RecursionError:
                 self._skip_nested()
                 return _NESTED
-            except ValueError:
-                if not self._more():
+            except ValueError as error:
+                if (self._at == 0 and _is_wrong(error)) or not self._more():
                     raise
                 continue
-            if end < len(self._text) or not self._more():  # a number may go on in the next chunk
+            size = end - self._at
+            if end + 2 < len(self._text) or not self._more():  # a number may go on in the next chunk, also behind "." or "e+"
+                end = self._at + size
                 nested = _is_nested(value, self._text, self._at, end)
                 self._go(end)
                 return _NESTED if nested else value
@@ -249,6 +255,13 @@ class _Text:
         data = self.file.read(max(_CHUNK, len(self._text) - self._at))
         self._text, self._at = self._text[self._at :] + self._decoder.decode(data, final=not data), 0
         return bool(data)
+
+
+def _is_wrong(error: ValueError) -> bool:
+    """Whether text is no JSON before its end, so that reading on would not help."""
+    if not isinstance(error, json.JSONDecodeError):  # a number of too many digits
+        return True
+    return error.pos + len("-Infinity") < len(error.doc) and not error.msg.startswith("Unterminated string")
 
 
 _SIGN = re.compile(r'"(?:[^"\\]|\\.)*"|["\[\]{}]', re.DOTALL)

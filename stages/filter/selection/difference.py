@@ -65,6 +65,7 @@ def compare(context: Context, first: str, second: str, *, by: str, most: int) ->
     """
     step = context.run.step("filter")
     index = step.sound(files=False)
+    step.remove_scratch()
     with tables.opened(step.path) as database:
         for side, name in (("a", first), ("b", second)):
             database.view(side, [stored.find(step, name, index.artifacts["scores"])], contracts.SELECTION)
