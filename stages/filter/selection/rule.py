@@ -23,7 +23,7 @@ from stages.filter.selection import quotas, values
 from stages.filter.selection.config import SelectionConfig
 from stages.filter.selection.quotas import Stratum
 from stages.filter.selection.scored_rows import ScoredRows
-from stages.filter.selection.side_columns import has_any, is_hash, side_column
+from stages.filter.selection.side_columns import has_any, is_hash, require_key, side_column
 
 MAIN = "selected"
 WHOLE = "all"
@@ -93,6 +93,10 @@ def order_all(scored: ScoredRows, config: SelectionConfig) -> None:
     if config.quotas is not None:
         columns.append(f"{side_column(config.quotas.by, f'{name}: quotas.by', scored.flags)} AS stratum")
     scored.tables.execute(f"CREATE OR REPLACE TABLE ordered AS SELECT {', '.join(columns)} FROM {rows}")
+    if config.at_most is not None:
+        require_key(scored.tables, config.at_most.per, "cluster", f"{name}: at_most.per")
+    if config.quotas is not None:
+        require_key(scored.tables, config.quotas.by, "stratum", f"{name}: quotas.by")
     if config.at_most is not None and config.at_most.bits:
         near_hashes.join_near(scored.tables, "ordered", "cluster", config.at_most.bits)
 

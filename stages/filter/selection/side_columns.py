@@ -4,7 +4,7 @@
 | --- | --- |
 | ``task``, ``language``, ``dataset``, ``licence``, ``instruction`` | the column of the scores |
 | ``source`` | the hash of the source image |
-| ``metadata.KEY`` | a key of the JSON text in ``metadata``; edits without it, or with null, have the value "" |
+| ``metadata.KEY`` | a key of the JSON text in ``metadata``; edits without it, or with null, have the value "", and some must have one |
 | ``source_sha256``, ``edited_phash`` and the other hashes | the column of the scores |
 | ``flag.NAME`` | yes or no: whether ``flags`` has the name of a gate, or ``contamination`` |
 """
@@ -15,7 +15,7 @@ from collections.abc import Collection
 
 import pyarrow as pa
 
-from stages.engine.tables import text
+from stages.engine.tables import Tables, text
 from stages.filter.schemas import SCORED
 
 NAMED = ("task", "language", "dataset", "licence", "instruction")
@@ -41,6 +41,13 @@ def side_column(name: str, wanted_by: str, flags: Collection[str]) -> str:
         known = ", ".join([*NAMED, "source", "metadata.KEY", "flag.NAME", *HASHES])
         raise ValueError(f"{wanted_by}: there is no column {name}; it can be {known}")
     return name if is_hash(name) else f"coalesce({name}, '')"
+
+
+def require_key(database: Tables, name: str, column: str, wanted_by: str) -> None:
+    """Raise ``ValueError`` when ``name`` is a key of the metadata that no edit has; ``column``: of its values in the table ``ordered``."""
+    if name.startswith(METADATA) and not database.number(f"SELECT count(*) FROM ordered WHERE {column} <> ''"):
+        keys = database.table("SELECT DISTINCT unnest(json_keys(metadata)) AS key FROM scored ORDER BY key LIMIT 12")["key"].to_pylist()
+        raise ValueError(f"{wanted_by}: no scored edit has {name}; keys of metadata are {', '.join(keys) or 'none'}")
 
 
 def is_hash(name: str) -> bool:
