@@ -332,7 +332,7 @@ def replace_folder(partial: Path, target: Path) -> None:
 
 def final_name(path: str) -> str:
     """The path, with the names that partial files and folders in it get when they are done: those that a user knows."""
-    return re.sub(rf"{re.escape(TEMPORARY)}(.+)-[0-9a-f]{{32}}", r"\1", path)
+    return re.sub(rf"{re.escape(TEMPORARY)}([^/]+)-[0-9a-f]{{32}}", r"\1", path)
 
 
 def partial_folder(target: Path) -> Path:

@@ -302,5 +302,6 @@ def _json(file: BinaryIO, name: str, start: int, decoder: json.JSONDecoder) -> I
                 text.skip(_SPACE)
             record = _checked(text.value())
         except ValueError as error:
-            raise ValueError(f"{name} is not valid JSON after byte {begin:,} ({error}); correct it or download it again") from None
+            said = error.msg if isinstance(error, json.JSONDecodeError) else error  # its place is one in what was read ahead
+            raise ValueError(f"{name} is not valid JSON after byte {begin:,} ({said}); correct it or download it again") from None
         yield begin, {KEY: key, **record} if key is not None and isinstance(record, dict) else record

@@ -6,7 +6,7 @@ selection is read only while its file has that hash and the scores are those it 
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -54,16 +54,17 @@ def publish(
     of_like = None if like is None else storage.sha256_of(like)
     recipe = {"selection": config.model_dump(mode="json"), "scores": scores_hash(scores), "like": of_like}
     table = step.path / table_name(config.name)
-    table.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=storage.TEMPORARY, dir=table.parent) as folder:
-        again = Path(folder) / table.name
-        rows, sha256 = storage.publish_rows(again, SELECTION, made.rows)
+    folder = storage.partial_folder(table)
+    try:
+        rows, sha256 = storage.publish_rows(folder / table.name, SELECTION, made.rows)
         if before is not None and before["sha256"] != sha256 and all(before.get(key) == value for key, value in recipe.items()):
             raise ValueError(
                 f"selection {config.name} does not replay: made again from the same scores it has other bytes, so it was made with another "
                 f"version of this program or its libraries; choose another name, or delete {step.path / description_name(config.name)}"
             )
-        again.replace(table)
+        (folder / table.name).replace(table)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     description = recipe | {"rows": rows, "sha256": sha256, "strata": [asdict(stratum) for stratum in made.strata]}
     described = storage.publish_checked(step.path / description_name(config.name), description)
     return {table_name(config.name): sha256, description_name(config.name): described}
