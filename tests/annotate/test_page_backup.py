@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,8 @@ def test_a_full_disk_and_a_lock_are_no_damage_and_cost_nothing(tmp_path: Path) -
                 call()
     assert {path.name: path.read_bytes() for path in page.iterdir()} == before and len([*(tmp_path / "backups").iterdir()]) == 1
 
-    with closing(connect(page / "submissions.sqlite", isolation_level=None)) as holder:
+    with closing(connect(page / "submissions.sqlite", isolation_level=None)) as holder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite3, "connect", partial(connect, timeout=0.2))  # SQLite waits for five seconds
         holder.execute("BEGIN EXCLUSIVE")
         sentence = r"submissions\.sqlite is locked by another program; end that program and run the same command again"
         with pytest.raises(ValueError, match=sentence), serving(context):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import pytest
 from page_run import Client, page_run, plan, roster, serving
 
 from stages.annotate import step as annotate
@@ -64,7 +66,8 @@ def test_reannotation_is_exported_while_production_goes_on(tmp_path: Path) -> No
     assert {row[0] for row in found} == set(packets.load(context.run.path / "annotate").groups)
 
 
-def test_an_export_while_another_program_holds_the_database_is_taken_up_later(tmp_path: Path) -> None:
+def test_an_export_while_another_program_holds_the_database_is_taken_up_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.2))  # SQLite waits for five seconds
     context = page_run(tmp_path / "run", groups=2, edits=2, plan=plan(overlap=0))
     annotate.export(context, limit=1)
     with serving(context) as address:
