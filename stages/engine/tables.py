@@ -31,18 +31,30 @@ PLACE = "place"
 """Column that :func:`numbered` adds: the number of a row, from 0."""
 
 
+@contextmanager
+def _stoppable() -> Generator[None]:
+    """Ctrl-C in the middle of a query is Ctrl-C; DuckDB raises an error of its own."""
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error) != "Query interrupted":
+            raise
+        raise KeyboardInterrupt from None
+
+
 class Tables:
     """A DuckDB database for one task. ``folder``: of its temporary files, and of others that go with it."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
         self.connection, self.folder = connection, folder
 
+    @_stoppable()
     def keep(self, name: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
         """Store batches as the table ``name``, on the disk where memory does not suffice. A table of that name is replaced.
 
         Raises what making the batches raises.
         """
-        failures: list[Exception] = []
+        failures: list[BaseException] = []
         self.connection.register("given", pa.RecordBatchReader.from_batches(schema, _remembering(rows, failures)))
         try:
             self.connection.execute(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM given')
@@ -67,6 +79,7 @@ class Tables:
             self.connection.remove_function(name)
         self.connection.create_function(name, function, [given], gives, type=PythonUDFType.ARROW)
 
+    @_stoppable()
     def execute(self, query: str) -> None:
         """Run a statement that gives no rows, as ``CREATE TABLE name AS SELECT``."""
         self.connection.execute(query)
@@ -74,10 +87,12 @@ class Tables:
     def rows(self, query: str) -> Iterator[pa.RecordBatch]:
         """The answer in batches of at most ``BATCH_ROWS``. Other things may be asked, and kept, before the last one has been read."""
         with self.connection.cursor() as cursor:
-            answer = cursor.sql(query).to_arrow_reader(BATCH_ROWS)
+            with _stoppable():
+                answer = cursor.sql(query).to_arrow_reader(BATCH_ROWS)
             assert answer is not None, "the query gives rows"
             yield from answer
 
+    @_stoppable()
     def table(self, query: str, parameters: Sequence[object] = ()) -> pa.Table:
         """A small answer whole."""
         return self.connection.sql(query, params=[*parameters]).to_arrow_table()
@@ -88,11 +103,13 @@ class Tables:
         for first in range(0, end, TOGETHER):
             yield f"{column} >= {first} AND {column} < {first + TOGETHER}"
 
+    @_stoppable()
     def number(self, query: str) -> int:
         """The only value of an answer, as an integer."""
         ((found,),) = self.connection.sql(query).fetchall()
         return int(found)
 
+    @_stoppable()
     def quantiles(self, column: str, rows: str, levels: Sequence[float]) -> list[float]:
         """Quantiles of a column of floats as ``np.quantile`` gives them, nulls left out; none where nothing is left.
 
@@ -167,10 +184,10 @@ def with_place(schema: pa.Schema) -> pa.Schema:
     return schema.insert(0, pa.field(PLACE, pa.int64()))
 
 
-def _remembering(rows: Iterable[pa.RecordBatch], failures: list[Exception]) -> Iterator[pa.RecordBatch]:
+def _remembering(rows: Iterable[pa.RecordBatch], failures: list[BaseException]) -> Iterator[pa.RecordBatch]:
     """The batches; an exception of theirs is put into ``failures`` before it is raised."""
     try:
         yield from rows
-    except Exception as error:
+    except BaseException as error:
         failures.append(error)
         raise

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -49,3 +52,28 @@ def test_a_folder_whose_name_is_a_pattern_gives_its_own_rows(tmp_path: Path, fol
     with tables.opened(tmp_path) as database:
         database.view("given", [tmp_path / folder / "rows.parquet"], pa.schema([("name", pa.string())]))
         assert database.table("FROM given")["name"].to_pylist() == [folder]
+
+
+STOPPED = """
+import os, signal, threading
+from stages.engine import tables
+with tables.opened() as database:
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        while True:
+            database.number("SELECT count(*) FROM range(200_000_000) WHERE hash(range) % 7 = 1")
+    except KeyboardInterrupt:
+        print("stopped")
+"""
+
+
+def test_ctrl_c_in_the_middle_of_a_query_is_ctrl_c() -> None:
+    done = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "stopped" in done.stdout, done.stderr
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([pa.array([1])], names=["a"])
+        raise KeyboardInterrupt
+
+    with tables.opened() as database, pytest.raises(KeyboardInterrupt):
+        database.keep("kept", rows(), pa.schema([("a", pa.int64())]))
