@@ -57,6 +57,7 @@ def test_a_folder_whose_name_is_a_pattern_gives_its_own_rows(tmp_path: Path, fol
 STOPPED = """
 import os, signal, threading
 from stages.engine import tables
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell are started deaf to it
 with tables.opened() as database:
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
@@ -68,7 +69,7 @@ with tables.opened() as database:
 
 
 def test_ctrl_c_in_the_middle_of_a_query_is_ctrl_c() -> None:
-    done = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0 and "stopped" in done.stdout, done.stderr
 
     def rows() -> Iterator[pa.RecordBatch]:
