@@ -25,7 +25,7 @@ _COUNTED: dict[Counts, str] = {
     "image-and-instruction": "kind < 2 AND NOT best.other_words",
     "image-or-instruction": "TRUE",
 }
-_WAYS = "place BIGINT, first BIGINT, kind TINYINT, best STRUCT(other_words BOOLEAN, distance TINYINT, item BIGINT), items BIGINT"
+_WAYS = f"{PLACE} BIGINT, first BIGINT, kind TINYINT, best STRUCT(other_words BOOLEAN, distance TINYINT, item BIGINT), items BIGINT"
 """Per edit, reference and way to match: the best item (with the same words, then the nearest, then the first), and how many match."""
 
 

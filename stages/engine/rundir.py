@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
@@ -125,17 +125,13 @@ class StepFolder:
                 "repeat with --force to redo what depends on the change, or choose another --run directory"
             )
         self.path.mkdir(parents=True, exist_ok=True)
-        for leftover in self.path.rglob(f"{storage.TEMPORARY}*"):
-            if leftover.is_dir():
-                shutil.rmtree(leftover, ignore_errors=True)
-            else:
-                leftover.unlink(missing_ok=True)
+        _remove(self.path.rglob(f"{storage.TEMPORARY}*"))
         return draft, None
 
     def remove_scratch(self) -> None:
-        """Remove what commands that were killed were sorting in the step's folder. For whoever holds the run directory."""
-        for leftover in self.path.glob(f"{storage.TEMPORARY}*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        """Remove what commands that were killed were sorting or writing, but for units. For whoever holds the run directory."""
+        for folder in ("", "*/"):
+            _remove(self.path.glob(f"{folder}{storage.TEMPORARY}*"))
 
     def publish(self, index: Index, *, keep: Collection[str] = (), **content: Unpack[Content]) -> Index:
         """Publish the index with its content, which completes the step, and remove unit folders that it does not list.
@@ -204,6 +200,14 @@ class StepFolder:
     @property
     def _command(self) -> str:
         return COMMANDS.get(self.name, f"run {self.name}")
+
+
+def _remove(leftovers: Iterable[Path]) -> None:
+    for leftover in leftovers:
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
 
 
 class RunDir:

@@ -73,11 +73,12 @@ def test_the_same_command_again_gives_the_same_bytes(run: Path) -> None:
 
 def test_what_a_killed_command_was_sorting_is_removed(run: Path) -> None:
     for command in (["select", "--name", "two", "--rule", "top", "--count", 2], ["select", "diff", "selected", "control", "--images", 0]):
-        left = run / "filter" / f"{storage.TEMPORARY}sorted"
-        left.mkdir()
-        (left / "rows").write_bytes(bytes(100))
+        left = [run / "filter" / folder / f"{storage.TEMPORARY}made" for folder in (".", "selections")]
+        for folder in left:
+            folder.mkdir()
+            (folder / "rows").write_bytes(bytes(100))
         pipeline(*command, "--run", run)
-        assert not left.exists()
+        assert not any(folder.exists() for folder in left)
 
 
 def test_the_configurations_control_has_the_strata_of_the_selection(run: Path) -> None:

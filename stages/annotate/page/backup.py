@@ -45,11 +45,7 @@ def write(run: RunDir, backups: Path) -> Backup:
     folder = backups / _time()
     partial = storage.partial_folder(folder)
     try:
-        make_private(partial)
-        _copy_database(page / DATABASE, partial / DATABASE)
-        if (page / ROSTER).exists():
-            _copy(page / ROSTER, partial / ROSTER)
-        submissions, latest = _checked(partial / DATABASE, "make the backup again")
+        submissions, latest = _copied(page, partial, "make the backup again")
         storage.replace_folder(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -73,11 +69,7 @@ def restore(run: RunDir, backup: Path) -> Backup:
         aside = page / f"{BEFORE_RESTORE}{_time()}"
         partial = storage.partial_folder(aside)  # what is there stays until the copy is whole
         try:
-            make_private(partial)
-            _copy_database(backup / DATABASE, partial / DATABASE)
-            if (backup / ROSTER).exists():
-                _copy(backup / ROSTER, partial / ROSTER)
-            submissions, latest = _checked(partial / DATABASE, "use another backup")
+            submissions, latest = _copied(backup, partial, "use another backup")
             restored = sorted(partial.iterdir())
             names = {path.name for path in restored}
             moved = [path for path in sorted(page.iterdir()) if path.name.startswith(DATABASE) or path.name in names]
@@ -90,6 +82,15 @@ def restore(run: RunDir, backup: Path) -> Backup:
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return Backup(backup, submissions, latest, aside if moved else None)
+
+
+def _copied(source: Path, target: Path, remedy: str) -> tuple[int, str]:
+    """Copy database and roster into a folder; returns how many submissions there are, and the time of the latest."""
+    make_private(target)
+    _copy_database(source / DATABASE, target / DATABASE)
+    if (source / ROSTER).exists():
+        _copy(source / ROSTER, target / ROSTER)
+    return _checked(target / DATABASE, remedy)
 
 
 def _copy_database(source: Path, target: Path) -> None:
